@@ -1,8 +1,8 @@
-//! The online CPUs, and the rank of each among those of its node.
+//! The set of online CPUs, and the rank of each one among the online CPUs of its node.
 //!
-//! Work is spread by ranks rather than ids, because ids may have holes.
+//! Work is distributed by rank rather than by id, because ids may have holes.
 //!
-//! Locks: changes are made under the sizing lock. Readers take no lock and may see an old rank.
+//! Locks: the set changes only under the sizing lock. Readers take no lock and may see an old rank.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -13,7 +13,7 @@ use crate::units::{CpuId, NodeId, count_in};
 
 const OFFLINE: i64 = -1;
 
-/// The online CPUs of a machine. All possible ones are online at first.
+/// The online CPUs of a machine. All possible CPUs are online at first.
 pub struct Cpus<M: Machine> {
     /// Each CPU's rank within its node, or `OFFLINE`.
     ranks: Box<[M::Word]>,
@@ -21,12 +21,12 @@ pub struct Cpus<M: Machine> {
     nodes: Box<[M::Word]>,
 }
 
-/// A CPU's place among the online CPUs of its node.
+/// A CPU's rank among the online CPUs of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The number of online CPUs of the node that have a lower id.
+    /// The number of online CPUs of the node with a lower id.
     pub rank: u32,
-    /// The number of online CPUs of the node, at least one.
+    /// The number of online CPUs of the node, at least 1.
     pub of: u32,
 }
 
@@ -38,7 +38,7 @@ impl<M: Machine> fmt::Debug for Cpus<M> {
     }
 }
 
-// All accesses are relaxed: a stale rank only moves a single firing of periodic work.
+// All accesses are relaxed: a stale rank only mistimes one firing of periodic work.
 impl<M: Machine> Cpus<M> {
     pub(crate) fn new(machine: &M) -> Self {
         let topology = machine.topology();
@@ -56,18 +56,18 @@ impl<M: Machine> Cpus<M> {
         self.ranks[cpu.index()].load(machine, Relaxed) != OFFLINE
     }
 
-    /// The number of online CPUs.
+    /// The number of online CPUs in the machine.
     pub fn online(&self, machine: &M) -> u32 {
         count_in(self.online.load(machine, Relaxed))
     }
 
     /// The number of online CPUs on `node`.
-    pub fn online_on(&self, machine: &M, node: NodeId) -> u32 {
+    pub(crate) fn online_on(&self, machine: &M, node: NodeId) -> u32 {
         let word = self.nodes.get(node.index());
         word.map_or(0, |word| count_in(word.load(machine, Relaxed)))
     }
 
-    /// The place of `cpu` among the online CPUs of its node, or `None` when it is offline.
+    /// The rank of `cpu` among the online CPUs of its node, or `None` if it is offline.
     pub fn rank(&self, machine: &M, cpu: CpuId) -> Option<Rank> {
         let rank = u32::try_from(self.ranks[cpu.index()].load(machine, Relaxed)).ok()?;
         let of = self.online_on(machine, machine.topology().place(cpu).node);
@@ -77,7 +77,7 @@ impl<M: Machine> Cpus<M> {
         })
     }
 
-    /// The online CPUs, lowest id first.
+    /// The online CPUs, in ascending order of their ids.
     pub fn iter<'a>(&'a self, machine: &'a M) -> impl Iterator<Item = CpuId> + 'a {
         machine
             .topology()
@@ -114,10 +114,10 @@ impl<M: Machine> Cpus<M> {
     }
 }
 
-/// The new state of a CPU that goes online or offline.
+/// The new state of a CPU that is going online or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hotplug {
-    /// The CPU runs tasks.
+pub(crate) enum Hotplug {
+    /// The CPU may run tasks.
     Online,
     /// The CPU does not run tasks.
     Offline,

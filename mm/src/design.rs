@@ -1,7 +1,7 @@
 //! A design: one variant of every mechanism that has variants.
 //!
-//! The sides of an experiment differ in their designs and in nothing else. A name like
-//! `linux+shepherd-phased` starts from a base and replaces variants one by one.
+//! The two sides of a comparison differ only in their designs. A name like `linux+shepherd-phased`
+//! starts from a base and replaces variants one by one.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,24 +16,24 @@ use crate::vmstat::schedule::{
 };
 use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 
-/// One variant of each mechanism.
+/// A choice of one variant for each mechanism.
 #[derive(Clone, Copy, Debug)]
 pub struct Design {
-    /// Decides when per-CPU vmstat work fires.
+    /// The rule for when per-CPU vmstat work fires.
     pub schedule: &'static dyn Schedule,
-    /// Decides which dormant CPUs are kicked, and when.
+    /// The rule for which dormant CPUs are kicked, and when.
     pub shepherd: &'static dyn Shepherd,
-    /// Decides how many pages one zone-lock hold moves.
+    /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
-    /// The counters of resident pages.
+    /// The kind of counter used for resident pages.
     pub counting: Counting,
-    /// The way a dying address space is emptied.
+    /// How the memory of a dying address space is emptied.
     pub reaping: Reaping,
-    /// The way a victim is chosen when memory is out.
+    /// How a victim is chosen when memory has run out.
     pub selecting: Selecting,
 }
 
-/// Every schedule.
+/// All schedules.
 pub const SCHEDULES: [&dyn Schedule; 6] = [
     &Aligned,
     &RoundJiffies,
@@ -43,10 +43,10 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
     &PhasedWheel,
 ];
 
-/// Every shepherd.
+/// All shepherds.
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
-/// Every hold policy.
+/// All hold policies.
 pub const HOLDS: [&dyn Holds; 6] = [
     &Unbatched,
     &Lists612,
@@ -81,17 +81,18 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// Linux 6.19, in which spills too move one batch per hold.
+    /// Linux 6.19, in which a spill moves one batch per hold, as a decay already did.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18
     };
 
-    /// The newest Linux whose behaviour here was checked against a real kernel.
+    /// The newest Linux release for which the behaviour of this design was checked against a real
+    /// kernel.
     pub const LINUX: Self = Self::LINUX_6_18;
 
-    /// Linux without any of the changes compared here, whichever release first had each. Published
-    /// measurements of these changes started from this.
+    /// Linux without any of the changes that are compared here, whichever release first contained
+    /// each of them. Published measurements of these changes have this as their baseline.
     pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -101,8 +102,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// The variants that the patches propose: stretched intervals, batched frees, counters in a
-    /// tree, and a victim chosen by these counters.
+    /// The variants that the patches propose: stretched intervals, batched frees, tree counters,
+    /// and a victim chosen with these counters.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,
@@ -112,7 +113,7 @@ impl Design {
         selecting: Selecting::TwoPass16,
     };
 
-    /// Our own variants.
+    /// Plimsoll's own variants, which are the default.
     pub const OURS: Self = Self {
         schedule: &Phased,
         shepherd: &AtPhase,
@@ -122,7 +123,7 @@ impl Design {
         selecting: Selecting::Bounded,
     };
 
-    /// The designs a name may start from.
+    /// The designs that a name may start with.
     pub const BASES: [(&'static str, Self); 7] = [
         ("linux", Self::LINUX),
         ("linux-6.12", Self::LINUX_6_12),
@@ -133,7 +134,7 @@ impl Design {
         ("ours", Self::OURS),
     ];
 
-    /// The names of all bases and variants, for listings and suggestions.
+    /// Returns the names of all bases and variants, for listings and suggestions.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         let bases = Self::BASES.iter().map(|(name, _)| *name);
@@ -149,12 +150,13 @@ impl Design {
             .collect()
     }
 
-    /// The design called `name`: variants joined by `+`, each of which replaces the variant of its
-    /// mechanism. A base may come first; otherwise the base is [`Design::OURS`].
+    /// Returns the design called `name`. A name consists of variants joined by `+`, each of which
+    /// replaces the variant of its mechanism. The first part may be a base; otherwise the base is
+    /// [`Design::OURS`].
     ///
     /// # Errors
-    /// The first part that names nothing, is a base but not in front, or has the mechanism of an
-    /// earlier part.
+    /// Returns the first part of the name that is unknown, that is a base but not in
+    /// front, or that names a variant of the same mechanism as an earlier part.
     pub fn named(name: &str) -> Result<Self, BadName> {
         let mut parts = name.split('+').peekable();
         let is_base = |part: &&str| Self::BASES.iter().find(|(name, _)| name == part);
@@ -174,7 +176,7 @@ impl Design {
         Ok(design)
     }
 
-    /// The names of the design's variants, in the order of the fields.
+    /// Returns the names of the design's variants, in the order of the fields.
     #[must_use]
     pub fn variants(&self) -> [&'static str; MECHANISMS] {
         [
@@ -187,30 +189,44 @@ impl Design {
         ]
     }
 
-    /// Sets the mechanism that has a variant called `part` to that variant, and returns the
-    /// mechanism's index among the fields. Returns `None` if there is no such variant.
+    /// Sets the variant called `part`, and returns the index of its mechanism among the fields.
+    /// Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
-        if let Some(schedule) = SCHEDULES.into_iter().find(|it| it.name() == part) {
+        if let Some(schedule) = SCHEDULES
+            .into_iter()
+            .find(|schedule| schedule.name() == part)
+        {
             self.schedule = schedule;
             return Some(0);
         }
-        if let Some(shepherd) = SHEPHERDS.into_iter().find(|it| it.name() == part) {
+        if let Some(shepherd) = SHEPHERDS
+            .into_iter()
+            .find(|shepherd| shepherd.name() == part)
+        {
             self.shepherd = shepherd;
             return Some(1);
         }
-        if let Some(holds) = HOLDS.into_iter().find(|it| it.name() == part) {
+        if let Some(holds) = HOLDS.into_iter().find(|holds| holds.name() == part) {
             self.holds = holds;
             return Some(2);
         }
-        if let Some(counting) = Counting::ALL.into_iter().find(|it| it.name() == part) {
+        if let Some(counting) = Counting::ALL
+            .into_iter()
+            .find(|counting| counting.name() == part)
+        {
             self.counting = counting;
             return Some(3);
         }
-        if let Some(reaping) = Reaping::ALL.into_iter().find(|it| it.name() == part) {
+        if let Some(reaping) = Reaping::ALL
+            .into_iter()
+            .find(|reaping| reaping.name() == part)
+        {
             self.reaping = reaping;
             return Some(4);
         }
-        let selecting = Selecting::ALL.into_iter().find(|it| it.name() == part)?;
+        let selecting = Selecting::ALL
+            .into_iter()
+            .find(|selecting| selecting.name() == part)?;
         self.selecting = selecting;
         Some(5)
     }
@@ -219,15 +235,15 @@ impl Design {
 /// The number of mechanisms that have variants.
 const MECHANISMS: usize = 6;
 
-/// The reason why a name is not that of a design. Each variant has the part of the name that is
-/// wrong.
+/// The reason why a name is not the name of a design. Each variant contains the part of the name
+/// that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
     /// No variant has this name.
     Unknown(String),
-    /// A base that is not in front, so it would replace the parts before it.
+    /// A base that is not in front, where it would override the parts before it.
     LateBase(String),
-    /// A second variant of the same mechanism.
+    /// Another variant of a mechanism that an earlier part has already set.
     Twice(String),
 }
 
@@ -265,12 +281,16 @@ mod tests {
 
     #[test]
     fn no_part_of_a_name_takes_another_one_back() {
-        let refused = |name| Design::named(name).map(|it| it.variants()).unwrap_err();
+        let refused = |name| {
+            Design::named(name)
+                .map(|design| design.variants())
+                .unwrap_err()
+        };
         assert_eq!(refused("bounded+linux"), BadName::LateBase("linux".into()));
         let twice = BadName::Twice("batched".into());
         assert_eq!(refused("linux+bounded+batched"), twice);
         assert_eq!(refused("linux+"), BadName::Unknown(String::new()));
-        let linux = Design::named("linux").map(|it| it.variants());
+        let linux = Design::named("linux").map(|design| design.variants());
         assert_eq!(linux, Ok(Design::LINUX.variants()));
     }
 

@@ -1,13 +1,13 @@
-//! The events that the manager passes to observers. Names follow Linux tracepoints where there are
-//! any.
+//! The events that the manager passes to observers. They are named after Linux tracepoints where
+//! such tracepoints exist.
 
 use crate::site::Site;
 use crate::units::{CpuId, Order, Pages, Pfn, ProcessId};
 
-/// An event for observers of a run.
+/// An event that the manager emits to the observers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A block was handed out (Linux: `kmem:mm_page_alloc`).
+    /// A block was allocated (Linux: `kmem:mm_page_alloc`).
     PageAlloc {
         /// The block's first frame.
         pfn: Pfn,
@@ -21,7 +21,7 @@ pub enum Event {
         /// The block's order.
         order: Order,
     },
-    /// A block that was handed out was split into single pages, which its owner frees one by one.
+    /// An allocated block was split into single pages, which its owner frees one by one.
     PageSplit {
         /// The block's first frame.
         pfn: Pfn,
@@ -35,10 +35,10 @@ pub enum Event {
         pfn: Pfn,
         /// The block's order.
         order: Order,
-        /// True if the block goes to a per-CPU list, false if it goes straight to the caller.
+        /// True if the block goes onto a per-CPU list, false if it goes directly to the caller.
         listed: bool,
     },
-    /// A block went from a per-CPU list to its zone's free lists, under the zone lock (Linux:
+    /// A block moved from a per-CPU list to its zone's free lists, under the zone lock (Linux:
     /// `kmem:mm_page_pcpu_drain`).
     PcpuDrain {
         /// The block's first frame.
@@ -46,31 +46,31 @@ pub enum Event {
         /// The block's order.
         order: Order,
     },
-    /// One hold of a zone lock ended (Linux counts these in `free_pcppages_bulk` and
-    /// `rmqueue_bulk`).
+    /// A hold of a zone lock ended (in Linux, a hold in `free_pcppages_bulk` or `rmqueue_bulk`).
     ZoneHold {
         /// The index of the zone.
         zone: u32,
-        /// The site that held the lock.
+        /// The site that took the lock.
         site: Site,
-        /// The CPU whose page lists the hold filled or emptied, which in a drain may be another CPU
-        /// than the holder. The holder's own CPU for a block that bypassed the lists.
+        /// The CPU whose page lists the hold filled or emptied. In a drain this may differ from the
+        /// CPU that held the lock. For a block that bypassed the lists, it is the CPU that held the
+        /// lock.
         cpu: CpuId,
-        /// True if the hold continues the refill, spill, decay or drain of an earlier hold on these
-        /// lists.
+        /// True if the hold continues a refill, spill, decay or drain that already had a hold
+        /// before it.
         further: bool,
         /// The number of pages moved during the hold.
         pages: Pages,
-        /// The number of blocks that these pages formed.
+        /// The number of blocks in which these pages were moved.
         blocks: u32,
-        /// The zone's batch at that time.
+        /// The zone's batch at the time of the hold.
         batch: Pages,
     },
     /// A vmstat refresh ran on this CPU (Linux: `refresh_cpu_vm_stats`).
     Refresh {
-        /// The result of the refresh, which decides whether the CPU's work is deferred again.
+        /// The result of the refresh, which says whether the CPU's work is deferred again.
         changed: Changed,
-        /// The number of pages that decay and remote-node drains gave back to zones.
+        /// The number of pages that decay and remote-node drains returned to zones.
         decayed: Pages,
     },
     /// The shepherd deferred the work of a dormant CPU (Linux: `vmstat_shepherd`).
@@ -78,10 +78,10 @@ pub enum Event {
         /// The dormant CPU.
         cpu: CpuId,
     },
-    /// A phase begins on this CPU. The phases of one task nest. While a task waits, another task of
-    /// the same CPU may begin phases in between.
+    /// A phase begins on this CPU. The phases of a task nest. While the task waits, other tasks on
+    /// the same CPU may begin phases.
     Begin(Phase),
-    /// The phase that the task began last ends.
+    /// The task's most recent phase ends.
     End(Phase),
     /// An allocation failed because no zone could give a block.
     OutOfMemory {
@@ -90,56 +90,56 @@ pub enum Event {
     },
     /// The OOM killer is about to send `SIGKILL` to a process (Linux counts `OOM_KILL`).
     OomKill(ProcessId),
-    /// A process that was told to die may use the memory reserves (Linux: `oom:mark_victim`).
+    /// A process that was told to die may now use the memory reserves (Linux: `oom:mark_victim`).
     MarkVictim(ProcessId),
-    /// The reaper's delay has passed, and the process still has memory (Linux: `oom:wake_reaper`).
+    /// The reaper's delay has passed and the process still has memory (Linux: `oom:wake_reaper`).
     WakeReaper(ProcessId),
-    /// The reaper has the lock of a victim's mappings as a reader and begins to empty its address
-    /// space (Linux: `oom:start_task_reaping`).
+    /// The reaper has read-locked a victim's mappings and begins to empty the address space (Linux:
+    /// `oom:start_task_reaping`).
     StartTaskReaping(ProcessId),
-    /// An attempt of the reaper that had begun to empty the address space has ended (Linux:
-    /// `oom:finish_task_reaping`).
+    /// The reaper's attempt at an address space has ended, after it had begun to empty that address
+    /// space (Linux: `oom:finish_task_reaping`).
     FinishTaskReaping(ProcessId),
-    /// An attempt of the reaper has ended before it began to empty the address space, because a
-    /// writer held the lock of the mappings or nothing was left to empty (Linux:
+    /// The reaper's attempt at an address space has ended before it began to empty that address
+    /// space. Either a writer held the lock of the mappings, or nothing was left to empty (Linux:
     /// `oom:skip_task_reaping`).
     SkipTaskReaping(ProcessId),
 }
 
-/// A phase of the work that a CPU does while memory is out or an address space is emptied, as a
-/// profile would show it.
+/// A phase of a CPU's work when memory has run out or an address space is emptied, as a profile
+/// would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// The last user of an address space ends it (Linux: `exit_mmap`).
+    /// The last user of an address space destroys it (Linux: `exit_mmap`).
     Exit,
-    /// The OOM reaper helps to empty it (Linux: `__oom_reap_task_mm`).
+    /// The OOM reaper helps to empty a dying address space (Linux: `__oom_reap_task_mm`).
     Reap,
-    /// Another process helps to empty it (Linux: `process_mrelease`).
+    /// Another process helps to empty a dying address space (Linux: `process_mrelease`).
     Release,
     /// Emptying a range of page tables (Linux: `unmap_page_range`).
     Unmap,
-    /// Getting the lock of a page table (Linux: `__pte_offset_map_lock`).
+    /// Taking the lock of a page table (Linux: `__pte_offset_map_lock`).
     TableLock,
     /// Removing reverse mappings (Linux: `folio_remove_rmap_ptes`).
     Rmap,
     /// Flushing translations (Linux: `tlb_flush_mmu_tlbonly`).
     Flush,
-    /// Freeing the pages that were unmapped (Linux: `free_pages_and_swap_cache`).
+    /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
     /// Freeing page tables (Linux: `free_pgtables`).
     FreeTables,
-    /// Dropping the records of mappings (Linux: `remove_vma`).
+    /// Freeing the records of mappings (Linux: `remove_vma`).
     ForgetMappings,
-    /// An allocation that may wait found no block in any zone. The phase lasts until it has a block
-    /// or fails (Linux: `__alloc_pages_slowpath`).
+    /// An allocation that may wait has found no block in any zone. The phase lasts until the
+    /// allocation gets a block or fails (Linux: `__alloc_pages_slowpath`).
     Stall,
     /// Selecting a victim (Linux: `select_bad_process`).
     Select,
 }
 
 impl Phase {
-    /// Every phase, in declaration order.
+    /// All phases, in declaration order.
     pub const ALL: [Self; 12] = [
         Self::Exit,
         Self::Reap,
@@ -155,7 +155,7 @@ impl Phase {
         Self::Select,
     ];
 
-    /// The name of the Linux function that a profile would show.
+    /// The name of the Linux function that a profile would show for this phase.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -175,11 +175,12 @@ impl Phase {
     }
 }
 
-/// The result of a refresh: whether it found work, so that the CPU's work is deferred again.
+/// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh folded and gave back nothing, so the CPU's work goes dormant.
+    /// The refresh folded nothing and returned no pages, so the CPU's work goes dormant.
     No,
-    /// The refresh folded or gave back something, or the next one may. The work is deferred again.
+    /// The refresh folded something or returned pages, or the next one may. The CPU's work is
+    /// deferred again.
     Yes,
 }

@@ -1,12 +1,14 @@
-//! The memory manager of a many-core machine.
+//! A memory manager for many-core machines.
 //!
-//! Every mechanism is generic over a [`machine::Machine`]: the CPUs, the clock, the locks and
-//! the deferred work it runs on. The same code runs on real threads, on a simulated machine of
-//! hundreds of CPUs and under a model checker.
+//! Every mechanism is generic over a [`machine::Machine`], which provides the CPUs, the clock, the
+//! locks and the deferred work. The same code runs on real threads, on a simulated machine with
+//! hundreds of CPUs, and under a model checker.
 //!
-//! Start at [`machine`] to port it, at [`vmstat::Manager`] or
-//! [`page::PageAllocator`] to embed it, and at
-//! [`design::Design`] to choose between the variants of a mechanism.
+//! Start at [`machine`] to port the crate, at [`Manager`] or [`page::PageAllocator`] to embed it,
+//! and at [`design::Design`] to choose between the variants of a mechanism.
+//!
+//! The feature `laws`, which is off by default, adds the module `laws`: the contracts that every
+//! machine must satisfy, as tests. Only the tests of a machine need it.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(
@@ -21,8 +23,10 @@ pub mod counter;
 pub mod cpus;
 pub mod design;
 pub mod event;
+#[cfg(feature = "laws")]
 pub mod laws;
 pub mod machine;
+mod manager;
 pub mod oom;
 pub mod page;
 mod room;
@@ -33,3 +37,5 @@ pub mod tunables;
 pub mod units;
 pub mod vmstat;
 pub mod wheel;
+
+pub use self::manager::Manager;

@@ -1,10 +1,9 @@
-//! Labels for the classes of locks, for the places that take them, and for work that takes time.
+//! Labels for lock classes, for the sites that take locks, and for work that takes time.
 //!
-//! These three small enums are shared by the manager and its machines. The manager only passes the
-//! labels; a machine keeps statistics by class and by call site, and a simulated machine prices
-//! work.
+//! The manager and its machines share these three enums. The manager only passes the labels on. A
+//! machine keeps statistics by class and site, and a simulated machine prices work.
 
-/// The class of a lock, by what the lock guards. The lock order is in `docs/locks.md`.
+/// The class of a lock, which says what the lock guards. The lock order is in `docs/locks.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LockClass {
@@ -14,7 +13,7 @@ pub enum LockClass {
     Pcp,
     /// The right to drain the page lists of all CPUs (Linux: `pcpu_drain_mutex`).
     DrainAll,
-    /// The knobs, and changes of watermarks and page-list sizes (Linux: `pcp_batch_high_lock`).
+    /// The knobs, the watermarks and the sizes of page lists (Linux: `pcp_batch_high_lock`).
     Sizing,
     /// The shared part of a flat counter (Linux: the lock of a `percpu_counter`).
     Counter,
@@ -34,14 +33,14 @@ pub enum LockClass {
     Object,
     /// The queue of processes that wait for the reaper (Linux: `oom_reaper_lock`).
     ReapQueue,
-    /// Page tables of a dying address space that a helper has claimed and handed back.
+    /// Page tables of a dying address space that a helper claimed and then handed back.
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
 }
 
 impl LockClass {
-    /// Every class, in declaration order.
+    /// All classes, in declaration order.
     pub const ALL: [Self; 15] = [
         Self::Zone,
         Self::Pcp,
@@ -60,8 +59,8 @@ impl LockClass {
         Self::OomKill,
     ];
 
-    /// The name of the lock in Linux; for [`LockClass::LeftOver`], which Linux does not have, a
-    /// name of ours.
+    /// The name of the lock in Linux. [`LockClass::LeftOver`] does not exist in Linux and has a
+    /// name of Plimsoll's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +82,8 @@ impl LockClass {
         }
     }
 
-    /// Returns whether a waiter for a lock of this class sleeps, so that its CPU does other work.
+    /// Returns whether a task that waits for a lock of this class sleeps, so that its CPU can do
+    /// other work.
     #[must_use]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -93,24 +93,25 @@ impl LockClass {
     }
 }
 
-/// The place that takes a lock: the label under which its waits and holds are recorded.
+/// The place in the code that takes a lock. Waits and holds of the lock are recorded under this
+/// label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Site {
-    /// A page list is empty, so blocks move from the zone to it (Linux: `rmqueue_bulk`).
+    /// A page list is empty, so blocks move from the zone to the list (Linux: `rmqueue_bulk`).
     Refill,
-    /// A block is allocated from the zone without the lists (Linux: `rmqueue_buddy`).
+    /// A block is allocated from the zone, bypassing the lists (Linux: `rmqueue_buddy`).
     AllocDirect,
     /// The page lists have reached `high`, so pages move to the zone (Linux:
     /// `free_frozen_page_commit`).
     Spill,
-    /// Vmstat work lowers `high` and gives pages back (Linux: `decay_pcp_high`).
+    /// Vmstat work lowers `high` and returns pages to the zone (Linux: `decay_pcp_high`).
     Decay,
     /// A CPU's page lists are emptied into the zone (Linux: `drain_pages_zone`).
     Drain,
-    /// Pages of a remote node are given back (Linux: `drain_zone_pages`).
+    /// Pages of a remote node's zone are returned to it (Linux: `drain_zone_pages`).
     DrainRemoteNode,
-    /// A block is freed to the zone without the lists (Linux: `free_one_page`).
+    /// A block is freed to the zone, bypassing the lists (Linux: `free_one_page`).
     FreeDirect,
     /// A block is allocated from this CPU's page list (Linux: `rmqueue_pcplist`).
     PcpAlloc,
@@ -124,44 +125,44 @@ pub enum Site {
     CounterFold,
     /// A flat counter is summed or set (Linux: `__percpu_counter_sum`).
     CounterSum,
-    /// Counters are made (Linux: `percpu_counter_init_many`).
+    /// A group of counters is created (Linux: `percpu_counter_init_many`).
     CounterInit,
-    /// Counters are given back (Linux: `percpu_counter_destroy_many`).
+    /// A group of counters is destroyed (Linux: `percpu_counter_destroy_many`).
     CounterDestroy,
     /// A mapping is added (Linux: `do_mmap`).
     Mmap,
-    /// A mapping is removed, with its pages (Linux: `do_munmap`).
+    /// A mapping is removed, and its pages are freed (Linux: `do_munmap`).
     Munmap,
-    /// A page is mapped where it was touched (Linux: `handle_mm_fault`).
+    /// A page is mapped at the address that was accessed (Linux: `handle_mm_fault`).
     Fault,
-    /// A page goes to swap (Linux: `try_to_unmap`).
+    /// A page is moved to swap (Linux: `try_to_unmap`).
     SwapOut,
-    /// A slot of swap is taken (Linux: `folio_alloc_swap`).
+    /// A swap slot is allocated (Linux: `folio_alloc_swap`).
     SwapAlloc,
-    /// Slots of swap are given back (Linux: `free_swap_and_cache_nr`).
+    /// Swap slots are freed (Linux: `free_swap_and_cache_nr`).
     SwapFree,
-    /// A CPU's batch of fresh pages goes to the lists by which pages are aged (Linux:
+    /// A CPU's batch of new pages moves to the lists by which pages are aged (Linux:
     /// `folio_batch_move_lru`).
     LruAdd,
-    /// Pages leave the lists by which they are aged, because their last reference was dropped
-    /// (Linux: `folios_put_refs`).
+    /// Pages are removed from the lists by which they are aged, because their last reference was
+    /// dropped (Linux: `folios_put_refs`).
     LruRemove,
     /// A page of a file or of shared memory is looked up or added (Linux: `filemap_add_folio`).
     ObjectPage,
-    /// All pages of a file or of shared memory are given back (Linux: `truncate_inode_pages`).
+    /// All pages of a file or of shared memory are freed (Linux: `truncate_inode_pages`).
     ObjectEmpty,
     /// The last user of an address space empties it (Linux: `exit_mmap`).
     Exit,
     /// The OOM reaper empties a dying address space (Linux: `oom_reap_task_mm`).
     Reap,
-    /// A process empties the dying address space of another one (Linux: `process_mrelease`).
+    /// A process empties another process's dying address space (Linux: `process_mrelease`).
     Release,
-    /// Memory is out, and a process may have to be killed (Linux: `out_of_memory`).
+    /// Memory has run out, and a process may have to be killed (Linux: `out_of_memory`).
     OutOfMemory,
 }
 
 impl Site {
-    /// Every site, in declaration order.
+    /// All sites, in declaration order.
     pub const ALL: [Self; 28] = [
         Self::Refill,
         Self::AllocDirect,
@@ -193,7 +194,7 @@ impl Site {
         Self::OutOfMemory,
     ];
 
-    /// The name of the Linux function that a profile would show.
+    /// The name of the Linux function that a profile would show for this site.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -242,68 +243,69 @@ impl Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Work {
-    /// Allocating one page from a page list, including all costs.
+    /// Allocating one page from a page list, all costs included.
     PcpAlloc,
-    /// Freeing one page to a page list, including all costs.
+    /// Freeing one page to a page list, all costs included.
     PcpFree,
-    /// Taking one block from the free lists, under the zone lock. Also charged for each page split
-    /// off after the hold.
+    /// Taking one block from the free lists, under the zone lock. Also charged for each page that
+    /// is split off after the hold.
     BuddyAlloc,
-    /// Putting one block on the free lists, merging included, under the zone lock. Also charged for
+    /// Putting one block on the free lists and merging it, under the zone lock. Also charged for
     /// each join before the hold.
     BuddyFree,
-    /// A fault on a fresh anonymous page: entry, zeroing and mapping, without the page allocator.
+    /// A fault that maps a new anonymous page: entry, zeroing and mapping, without the page
+    /// allocator.
     Fault,
-    /// A fault on a page that exists already: entry and mapping, but no zeroing.
+    /// A fault that maps an existing page: entry and mapping, without zeroing.
     MinorFault,
-    /// Bringing one page back from swap, in addition to the fault.
+    /// Reading one page from swap, in addition to the fault.
     SwapIn,
     /// Clearing one entry of a page table, under its lock.
     Zap,
     /// Removing one reverse mapping, under the page table's lock (Linux: `folio_remove_rmap_ptes`).
     Rmap,
-    /// Taking one page off the lists by which it is aged, under their lock.
+    /// Removing one page from the lists by which it is aged, under the lock of those lists.
     LruRemove,
     /// Dropping the last reference to one page: batching and uncharging, without the page
     /// allocator.
     Release,
-    /// Scanning one page table for entries.
+    /// Scanning the entries of one page table.
     WalkTable,
-    /// One flush of an address space's translations on all CPUs (Linux: `flush_tlb_mm_range`).
+    /// Flushing an address space's translations once, on all CPUs (Linux: `flush_tlb_mm_range`).
     TlbFlush,
-    /// Giving back one slot of swap.
+    /// Freeing one swap slot.
     SwapFree,
     /// Adding, changing or removing one mapping, without its pages.
     MapEdit,
-    /// Dropping one mapping when its address space ends: its record, and its links to a file or to
+    /// Freeing one mapping when its address space ends: its record, and its links to a file or to
     /// anonymous memory.
     ForgetMapping,
-    /// One zone visited by a vmstat refresh.
+    /// One zone that a vmstat refresh visits.
     RefreshZone,
-    /// Reading one CPU's data in its cache lines: differentials, page counts or counters.
+    /// Reading one CPU's data from its cache lines: differentials, page counts or counters.
     ScanCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
-    /// the order of memory.
+    /// memory order.
     StreamCpu,
-    /// Adding to this CPU's part of a counter.
+    /// Adding to this CPU's own part of a counter.
     Count,
     /// Switching to another task.
     ContextSwitch,
-    /// An interrupt or timer taken.
+    /// Taking an interrupt, including a timer interrupt.
     Interrupt,
-    /// Sending an interrupt to another CPU (Linux: IPI), the sender's part.
+    /// Sending an interrupt to another CPU, the sender's share (Linux: IPI).
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
-    /// Looking at one process while a victim is chosen: the step to it in the list, its task,
+    /// Examining one process while a victim is chosen: the step to it in the list, and its task,
     /// signals and address space, but not its counters.
     Candidate,
-    /// One nanosecond of the program's own work, which no profile scales.
+    /// One nanosecond of the program's own work, which a machine profile does not scale.
     Think,
 }
 
 impl Work {
-    /// Every kind, in declaration order.
+    /// All kinds of work, in declaration order.
     pub const ALL: [Self; 26] = [
         Self::PcpAlloc,
         Self::PcpFree,
@@ -333,7 +335,7 @@ impl Work {
         Self::Think,
     ];
 
-    /// The key of this work in a machine profile.
+    /// The key of this kind of work in a machine profile.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,54 +1,55 @@
-//! The topology of a machine: which CPUs share a core, a cache, a node or a socket.
+//! A machine's topology: which CPUs share a core, a cache, a node or a socket.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::units::{CpuId, NodeId, count_of};
 
-/// The most memory nodes a machine may have (Linux: `MAX_NUMNODES` of x86-64).
+/// The maximum number of memory nodes in a machine (Linux: `MAX_NUMNODES` on x86-64).
 pub const NODES_MAX: u32 = 1024;
 
-/// The place of one CPU in the machine. Numbers are unique across the machine, not within the
-/// parent.
+/// The place of one CPU in the machine. All numbers are unique within the machine, not only within
+/// the next larger unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuPlace {
-    /// The physical core, which SMT siblings share.
+    /// The number of the physical core, which SMT siblings share.
     pub core: u32,
-    /// Last-level cache.
+    /// The number of the last-level cache.
     pub llc: u32,
-    /// Memory node.
+    /// The number of the memory node.
     pub node: NodeId,
-    /// The number of its socket.
+    /// The number of the socket.
     pub socket: u32,
 }
 
-/// The distance between two CPUs, nearest first.
+/// The distance between two CPUs, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
-    /// The same CPU.
+    /// The two CPUs are the same.
     Same,
-    /// Two CPUs of one core (SMT siblings).
+    /// Two CPUs of the same core (SMT siblings).
     Core,
     /// Two CPUs of different cores with the same last-level cache.
     Llc,
-    /// Two CPUs of one socket with different last-level caches.
+    /// Two CPUs of the same socket with different last-level caches.
     Socket,
     /// Two CPUs of different sockets.
     Remote,
 }
 
-/// Every possible CPU of a machine, by id.
+/// All possible CPUs of a machine, indexed by their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     places: Vec<CpuPlace>,
 }
 
 impl Topology {
-    /// A machine of these CPUs. The index in `places` is the CPU's number.
+    /// Creates the topology of a machine with these CPUs. The index in `places` is the CPU's
+    /// number.
     ///
     /// # Panics
-    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside
-    /// the program.
+    /// If [`Topology::try_new`] returns an error. Use that function for places that come from
+    /// outside the program.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
         match Self::try_new(places) {
@@ -57,10 +58,11 @@ impl Topology {
         }
     }
 
-    /// A machine of these CPUs, like [`Topology::new`], but returns an error for bad places.
+    /// Creates a topology like [`Topology::new`], but returns an error for invalid places.
     ///
     /// # Errors
-    /// [`TopologyError`] if `places` is empty, or if the node of a CPU is not below [`NODES_MAX`].
+    /// [`TopologyError`] if `places` is empty, or if a CPU's node number is not less than
+    /// [`NODES_MAX`].
     pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
         if places.is_empty() {
             return Err(TopologyError::NoCpu);
@@ -72,7 +74,7 @@ impl Topology {
         Ok(Self { places })
     }
 
-    /// `cpus` CPUs on one node with one last-level cache and no SMT.
+    /// Creates a topology of `cpus` CPUs on one node, with one last-level cache and no SMT.
     #[must_use]
     pub fn flat(cpus: u32) -> Self {
         let place = |core| CpuPlace {
@@ -90,18 +92,18 @@ impl Topology {
         count_of(self.places.len())
     }
 
-    /// Every CPU's number, ascending.
+    /// The numbers of all CPUs, in ascending order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CpuId> + use<> {
         (0..self.cpus()).map(CpuId)
     }
 
-    /// The place of `cpu`.
+    /// The core, cache, node and socket of `cpu`.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
     }
 
-    /// The highest number of a node that has a CPU, plus one.
+    /// The highest number of any node that has CPUs, plus one.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.places
@@ -129,17 +131,17 @@ impl Topology {
     }
 }
 
-/// A set of nodes, whose numbers must be below 128.
+/// A set of nodes with numbers less than 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSet(u128);
 
 impl NodeSet {
-    /// No node.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// All nodes with numbers below 128.
+    /// All nodes with numbers less than 128.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// This set with `node` added; `None` if `node` is 128 or above.
+    /// Returns this set with `node` added, or `None` if `node` is 128 or more.
     #[must_use]
     pub const fn with(self, node: NodeId) -> Option<Self> {
         match 1_u128.checked_shl(node.0) {
@@ -148,19 +150,19 @@ impl NodeSet {
         }
     }
 
-    /// Returns whether some node is in both sets.
+    /// Returns whether the two sets have a node in common.
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// The reason why a machine cannot consist of the given CPUs.
+/// The reason why the given CPUs cannot form a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyError {
-    /// There is no CPU.
+    /// The list of CPUs is empty.
     NoCpu,
-    /// This CPU, an index in the list of places, is on a node whose number is not below
+    /// The CPU with this index in the list of places is on a node whose number is not less than
     /// [`NODES_MAX`].
     NoSuchNode(usize),
 }

@@ -1,36 +1,35 @@
-//! All run-time knobs, with their units, bounds, defaults and Linux names.
+//! All run-time knobs, with their units, bounds, defaults and names in Linux.
 //!
-//! A knob is an enum variant; [`Tunables`] holds one value per knob and refuses values out of
-//! bounds. The manager copies values that it reads often into shared words.
+//! A knob is an enum variant. [`Tunables`] holds one value per knob and rejects values that are out
+//! of bounds. The manager copies frequently read values into shared words.
 
 use core::fmt;
 
-/// A run-time knob.
+/// A setting that can be changed at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Knob {
-    /// The interval at which per-CPU differentials are folded and page lists decay, in ms.
+    /// The interval at which each CPU's differentials are folded and its page lists decay, in ms.
     StatInterval,
-    /// log₂ of the most batches that one refill, spill or decay may move.
+    /// log₂ of the maximum number of batches in one refill, spill or decay.
     BatchScaleMax,
-    /// Fixes `high` so that the lists of all CPUs together have a zone's pages divided by this
-    /// value; 0 tunes `high` automatically.
+    /// Fixes `high` so that the lists of all CPUs together may hold a zone's pages divided by this
+    /// value. 0 tunes `high` automatically.
     HighFraction,
-    /// Memory kept free for urgent requests, in KiB; 0 computes it from the machine's size.
+    /// The memory kept free for urgent requests, in KiB. 0 computes it from the size of memory.
     MinFree,
-    /// The least distance between two watermarks, in 10,000ths of a zone.
+    /// The minimum distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,
-    /// The DMA zone keeps 1/ratio of the pages of the zones above it from requests that these zones
-    /// could serve; 0 keeps nothing.
+    /// How many pages the DMA zone keeps from requests that higher zones could serve: the pages of
+    /// those zones divided by this ratio. 0 keeps none.
     ReserveRatioDma,
-    /// The DMA32 zone keeps 1/ratio of the pages of the zones above it from requests that these
-    /// zones could serve; 0 keeps nothing.
+    /// How many pages the DMA32 zone keeps from requests that higher zones could serve: the pages
+    /// of those zones divided by this ratio. 0 keeps none.
     ReserveRatioDma32,
-    /// The normal zone keeps 1/ratio of the pages of the movable zone from requests that this zone
-    /// could serve; 0 keeps nothing.
+    /// How many pages the normal zone keeps from requests that the movable zone could serve: the
+    /// pages of the movable zone divided by this ratio. 0 keeps none.
     ReserveRatioNormal,
-    /// The longest time that one zone-lock hold may last under the bounded policy, in ns; 0 sets no
-    /// limit.
+    /// The maximum duration of one zone-lock hold under the bounded policy, in ns. 0 sets no limit.
     HoldTimeMax,
 }
 
@@ -39,20 +38,20 @@ pub enum Knob {
 pub struct Spec {
     /// The knob's name in Plimsoll.
     pub name: &'static str,
-    /// The knob's name in Linux, or the reason why it has none.
+    /// The knob's name in Linux, or the reason why Linux does not have it.
     pub linux: &'static str,
-    /// The unit of a value.
+    /// The unit of the knob's values.
     pub unit: &'static str,
     /// The initial value.
     pub default: u64,
-    /// The smallest value.
+    /// The smallest value that the knob accepts.
     pub min: u64,
-    /// The largest value.
+    /// The largest value that the knob accepts.
     pub max: u64,
 }
 
 impl Knob {
-    /// Every knob, in declaration order.
+    /// All knobs, in declaration order.
     pub const ALL: [Self; 9] = [
         Self::StatInterval,
         Self::BatchScaleMax,
@@ -65,7 +64,7 @@ impl Knob {
         Self::HoldTimeMax,
     ];
 
-    /// The knob that has the name `name` in Plimsoll or in Linux.
+    /// Returns the knob that is called `name` in Plimsoll or in Linux.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
@@ -168,19 +167,19 @@ impl Default for Tunables {
 }
 
 impl Tunables {
-    /// The value of `knob`.
+    /// Returns the current value of `knob`.
     #[must_use]
     pub const fn get(&self, knob: Knob) -> u64 {
         self.values[knob as usize]
     }
 
-    /// Sets `knob`.
+    /// Sets the value of `knob`.
     ///
     /// # Errors
-    /// When the value is out of bounds; nothing is changed.
+    /// When the value is out of bounds; nothing changes in that case.
     pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), TunableError> {
         let Spec { min, max, .. } = knob.spec();
-        // Linux refuses fractions below 8, because lists would then hide more than an eighth of a
+        // Linux rejects fractions below 8, because lists could then hide more than an eighth of a
         // zone.
         let too_large_a_share = knob == Knob::HighFraction && (1..8).contains(&value);
         if value < min || value > max || too_large_a_share {
@@ -191,12 +190,12 @@ impl Tunables {
     }
 }
 
-/// A value that was refused because it is outside a knob's bounds.
+/// A value that was rejected because it is outside a knob's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunableError {
-    /// The knob that was to be set.
+    /// The knob whose value was to be set.
     pub knob: Knob,
-    /// The value that was refused.
+    /// The value that was rejected.
     pub value: u64,
 }
 

@@ -1,20 +1,22 @@
-//! The quantities of the memory manager, each with a type of its own.
+//! The quantities that the memory manager uses, each with its own type.
 //!
-//! A page frame number, a count of pages and a block size cannot be mixed up, because each
+//! A page frame number, a count of pages and a block size cannot be mixed up, because every
 //! conversion between them is a named method.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
+use core::time::Duration;
 
-/// Bytes in one page.
+/// The number of bytes in a page.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// The number of a page frame (Linux: `pfn`). 32 bits are enough for 16 TiB of 4 KiB pages.
+/// The number of a page frame (Linux: `pfn`). 32 bits are enough for 16 TiB of memory in 4 KiB
+/// pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pfn(pub u32);
 
 impl Pfn {
-    /// The frame that is `pages` further up.
+    /// The frame that is `pages` frames above this one.
     #[must_use]
     pub const fn plus(self, pages: Pages) -> Self {
         Self(self.0 + pages.0)
@@ -47,21 +49,21 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// log₂ of a block's size in pages, 0 to [`Order::MAX`].
+/// log₂ of a block's size in pages, from 0 to [`Order::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order(u8);
 
 impl Order {
-    /// One page.
+    /// The order of a single page.
     pub const ZERO: Self = Self(0);
-    /// The largest block, 4 MiB (Linux: `MAX_PAGE_ORDER`).
+    /// The order of the largest block, 4 MiB (Linux: `MAX_PAGE_ORDER`).
     pub const MAX: Self = Self(10);
-    /// The block of a transparent huge page, 2 MiB (Linux: `pageblock_order`).
+    /// The order of a transparent huge page, 2 MiB (Linux: `pageblock_order`).
     pub const HUGE: Self = Self(9);
     /// The number of orders.
     pub const COUNT: usize = 11;
 
-    /// The order `order`, or `None` above [`Order::MAX`].
+    /// Returns the order `order`, or `None` if it is above [`Order::MAX`].
     #[must_use]
     pub const fn new(order: u8) -> Option<Self> {
         if order <= Self::MAX.0 {
@@ -77,7 +79,7 @@ impl Order {
         Pages(1 << self.0)
     }
 
-    /// The order as an index into an array with an entry per order.
+    /// The order as an index into an array with one entry per order.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -89,13 +91,13 @@ impl Order {
         self.0
     }
 
-    /// The next larger order, or `None` at the largest.
+    /// The next larger order, or `None` for the largest one.
     #[must_use]
     pub const fn up(self) -> Option<Self> {
         Self::new(self.0 + 1)
     }
 
-    /// The next smaller order, or `None` at one page.
+    /// The next smaller order, or `None` for a single page.
     #[must_use]
     pub const fn down(self) -> Option<Self> {
         if self.0 == 0 {
@@ -105,7 +107,7 @@ impl Order {
         }
     }
 
-    /// All orders, smallest first.
+    /// All orders, in ascending order.
     pub fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..=Self::MAX.0).map(Self)
     }
@@ -122,22 +124,27 @@ impl fmt::Display for Order {
 pub struct Pages(pub u32);
 
 impl Pages {
-    /// No pages.
+    /// Zero pages.
     pub const ZERO: Self = Self(0);
 
     /// The number of whole pages in `bytes`, saturating at `u32::MAX`.
     #[must_use]
     pub fn from_bytes(bytes: u64) -> Self {
-        Self(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
+        Self::at_most(bytes / PAGE_SIZE)
     }
 
-    /// The size in bytes.
+    /// Returns `count` pages, saturating at `u32::MAX`, which is more than any zone has.
+    pub(crate) fn at_most(count: u64) -> Self {
+        Self(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// The size of this number of pages, in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0 as u64 * PAGE_SIZE
     }
 
-    /// The number as an index or a length.
+    /// The number of pages as an index or a length.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -182,12 +189,12 @@ impl fmt::Display for Pages {
     }
 }
 
-/// The number of a CPU. The numbers of online CPUs may have holes.
+/// The number of a CPU. The numbers of the online CPUs may have holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(pub u32);
 
 impl CpuId {
-    /// The CPU as an index into an array with an entry per possible CPU.
+    /// The CPU's number as an index into an array with one entry per possible CPU.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -205,7 +212,7 @@ impl fmt::Display for CpuId {
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The node as an index into an array with an entry per node.
+    /// The node's number as an index into an array with one entry per node.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -233,6 +240,13 @@ impl Nanos {
     }
 }
 
+impl From<Duration> for Nanos {
+    /// Converts a span to nanoseconds. The span must be at most 584 years.
+    fn from(span: Duration) -> Self {
+        Self(span.as_secs() * Self::SECOND.0 + u64::from(span.subsec_nanos()))
+    }
+}
+
 impl Add for Nanos {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -240,16 +254,16 @@ impl Add for Nanos {
     }
 }
 
-/// A number of timer ticks, or the number of a tick (Linux: `jiffies`).
+/// A number of timer ticks, or the number of one tick (Linux: `jiffies`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Jiffies(pub u64);
 
-/// Ticks per second (Linux: `CONFIG_HZ`), 1 to 10,000.
+/// A tick rate in ticks per second (Linux: `CONFIG_HZ`), from 1 to 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hz(u32);
 
 impl Hz {
-    /// `hz` ticks per second, or `None` outside 1 to 10,000.
+    /// Returns the tick rate `hz`, or `None` if it is outside 1 to 10,000.
     #[must_use]
     pub const fn new(hz: u32) -> Option<Self> {
         if hz >= 1 && hz <= 10_000 {
@@ -259,7 +273,7 @@ impl Hz {
         }
     }
 
-    /// Ticks per second.
+    /// The tick rate, in ticks per second.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -268,14 +282,14 @@ impl Hz {
     /// The number of the last tick at or before `at`.
     #[must_use]
     pub const fn jiffies(self, at: Nanos) -> Jiffies {
-        // Seconds and the rest are converted separately so that no product overflows, up to the
-        // largest time of 584 years.
+        // Whole seconds and the rest are converted separately, so that no product overflows for any
+        // time up to the maximum of 584 years.
         let whole = at.0 / Nanos::SECOND.0 * self.0 as u64;
         let part = at.0 % Nanos::SECOND.0 * self.0 as u64 / Nanos::SECOND.0;
         Jiffies(whole + part)
     }
 
-    /// The time of tick `tick`: the first nanosecond at which [`Hz::jiffies`] returns it.
+    /// The time of `tick`: the first nanosecond for which [`Hz::jiffies`] returns it.
     #[must_use]
     pub const fn nanos(self, tick: Jiffies) -> Nanos {
         let hz = self.0 as u64;
@@ -283,14 +297,18 @@ impl Hz {
         Nanos(tick.0 / hz * Nanos::SECOND.0 + part.div_ceil(hz))
     }
 
-    /// The number of ticks in `span`, rounded to the nearest.
+    /// The number of ticks in `span`, rounded to the nearest integer.
     #[must_use]
     pub const fn span(self, span: Nanos) -> Jiffies {
         self.jiffies(Nanos(span.0 + Nanos::SECOND.0 / (2 * self.0 as u64)))
     }
 }
 
-/// Returns a number of items as 32 bits.
+// Conversions between integers. The functions that panic are for numbers that are in range by
+// construction. A caller whose number may be out of range saturates instead, and says why that is
+// correct.
+
+/// Converts a number of items to 32 bits.
 ///
 /// # Panics
 /// If there are 2³² items or more, which no collection of the manager has.
@@ -300,18 +318,57 @@ pub(crate) fn count_of(items: usize) -> u32 {
     u32::try_from(items).expect("fewer than 2³² items")
 }
 
-/// Returns the value of a word in which only numbers of 32 bits are stored.
+/// Returns the value of a word that stores only unsigned 32-bit numbers.
 ///
 /// # Panics
-/// If the word holds another number.
+/// If the value is negative or does not fit in 32 bits.
 #[inline]
 #[track_caller]
 pub(crate) fn count_in(word: i64) -> u32 {
     u32::try_from(word).expect("a word that only counts are stored in")
 }
 
+/// Returns the value of a word that is never negative.
+///
+/// # Panics
+/// If the word is negative.
+#[inline]
+#[track_caller]
+pub(crate) fn total_in(word: i64) -> u64 {
+    u64::try_from(word).expect("a word that never falls below 0")
+}
+
+/// Returns the value of a word, or 0 if it is negative. For sums where a reader may see a
+/// subtraction before the addition that preceded it.
+#[inline]
+pub(crate) const fn at_least_0(word: i64) -> u64 {
+    if word < 0 { 0 } else { word.cast_unsigned() }
+}
+
+/// Converts an unsigned number to a signed one.
+///
+/// # Panics
+/// If the number is 2⁶³ or more. No machine has as many pages, bytes or nanoseconds.
+#[inline]
+#[track_caller]
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).expect("less than 2⁶³")
+}
+
+/// Converts a number to 32 bits, where some other bound ensures that it fits.
+///
+/// # Panics
+/// If the number is 2³² or more.
+#[inline]
+#[track_caller]
+pub(crate) fn narrow(number: u64) -> u32 {
+    u32::try_from(number).expect("less than 2³²")
+}
+
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[test]
@@ -326,6 +383,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn only_named_conversions_saturate() {
+        assert_eq!(Pages::at_most(1 << 32), Pages(u32::MAX));
+        assert_eq!(Pages::from_bytes(u64::MAX), Pages(u32::MAX));
+        assert_eq!([-1, 0, i64::MAX].map(at_least_0), [0, 0, (1 << 63) - 1]);
+        assert_eq!(narrow(u64::from(u32::MAX)), u32::MAX);
+        assert_eq!(Nanos::from(Duration::new(3, 7)), Nanos(3_000_000_007));
+        let refused = |convert: fn()| std::panic::catch_unwind(convert).is_err();
+        assert!(refused(|| _ = narrow(1 << 32)));
+        assert!(refused(|| _ = signed(1 << 63)));
+        assert!(refused(|| _ = total_in(-1)));
+        assert!(refused(|| _ = count_in(1 << 32)));
     }
 
     #[test]

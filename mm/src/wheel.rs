@@ -1,36 +1,36 @@
-//! Computes when a timer of the timer wheel fires (Linux: `kernel/time/timer.c`).
+//! When a timer on the timer wheel fires (Linux: `kernel/time/timer.c`).
 //!
-//! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long, and the further
-//! away a timer is, the coarser is the level that keeps it. A timer fires when the wheel comes to
-//! the bucket *after* the one that holds its jiffy: never early, never on the jiffy itself, late by
-//! 1 to `8^L` jiffies. This file is pure arithmetic on jiffies and stores nothing.
+//! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long. The further
+//! away a timer is, the coarser the level that stores it. A timer fires when the wheel reaches the
+//! bucket *after* the one that contains its jiffy: never early, never on the jiffy itself, and late
+//! by 1 to `8^L` jiffies. This file is pure arithmetic on jiffies and stores nothing.
 
 use crate::units::{Hz, Jiffies};
 
-/// A timer this many or more jiffies away does not fit in level 0, because one of the 64 buckets is
-/// the current one.
+/// A timer that is this many jiffies away, or more, does not fit in level 0, because one of the 64
+/// buckets is the current one.
 const REACH: u64 = 63;
-/// log₂ of the ratio between the bucket lengths of a level and the next finer one.
+/// log₂ of the ratio between the bucket lengths of a level and of the next finer level.
 const LEVEL_BITS: u32 = 3;
 
-/// The timer wheel of a kernel, given by its number of levels.
+/// The timer wheel of a kernel, described by its number of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wheel {
     levels: u32,
 }
 
 impl Wheel {
-    /// The wheel of a kernel with this tick rate: 9 levels above HZ 100, otherwise 8 (Linux:
-    /// `LVL_DEPTH`).
+    /// Returns the wheel of a kernel with this tick rate: 9 levels if HZ is above 100, otherwise 8
+    /// (Linux: `LVL_DEPTH`).
     #[must_use]
     pub const fn new(hz: Hz) -> Self {
         let levels = if hz.get() > 100 { 9 } else { 8 };
         Self { levels }
     }
 
-    /// The level that keeps a timer that expires `ahead` jiffies after the wheel's clock.
+    /// The level that stores a timer that expires `ahead` jiffies after the wheel's clock.
     #[must_use]
-    pub const fn level(self, ahead: Jiffies) -> u32 {
+    const fn level(self, ahead: Jiffies) -> u32 {
         let mut level = 0;
         while level + 1 < self.levels && ahead.0 >= REACH << (LEVEL_BITS * level) {
             level += 1;
@@ -40,17 +40,17 @@ impl Wheel {
 
     /// The length of a bucket of `level`, in jiffies.
     #[must_use]
-    pub const fn granularity(level: u32) -> Jiffies {
+    const fn granularity(level: u32) -> Jiffies {
         Jiffies(1 << (LEVEL_BITS * level))
     }
 
-    /// The jiffy at which a timer for `expires` fires, if it is armed when the wheel's clock is at
-    /// `clock` (Linux: `calc_wheel_index`).
+    /// Returns the jiffy at which a timer for `expires` fires if it is armed when the wheel's clock
+    /// is at `clock` (Linux: `calc_wheel_index`).
     ///
     /// The clock is the current jiffy, or the next one if the wheel has already run the timers of
-    /// the current one. A timer that has expired fires as soon as the wheel runs. A timer further
-    /// away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is set to the end of that
-    /// reach.
+    /// the current jiffy. A timer that has already expired fires as soon as the wheel runs. A timer
+    /// beyond the reach of the wheel (12 days at HZ 1000, 15 days at HZ 100) is set to the end of
+    /// that reach.
     #[must_use]
     pub const fn fires_at(self, clock: Jiffies, expires: Jiffies) -> Jiffies {
         let Some(ahead) = expires.0.checked_sub(clock.0) else {
@@ -93,8 +93,8 @@ mod tests {
         assert_eq!(fires, Jiffies(at), "{expires} at {clock}");
     }
 
-    /// The jiffy for which CPU `cpu` sets its timer when its work starts at `now` with an interval
-    /// of one second.
+    /// The jiffy for which CPU `cpu` sets its timer if its work starts at `now` and the interval is
+    /// one second.
     fn asked(hz: u32, cpu: u32, now: u64) -> u64 {
         let hz = Hz::new(hz).expect("in range");
         let moment = Moment {
@@ -144,8 +144,8 @@ mod tests {
             let step = 1_u64 << (3 * (levels - 1));
             let beyond = 63 * step;
             let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
-            // The clock is at 7, so a timer one jiffy nearer is in the bucket that begins at 63
-            // steps.
+            // The clock is at 7, so a timer that is one jiffy nearer is in the bucket that begins
+            // at 63 steps.
             assert_eq!(at(beyond - 1), 64 * step);
             assert_eq!(at(beyond - 8), 63 * step);
             assert_eq!(at(beyond), 63 * step);
@@ -171,8 +171,8 @@ mod tests {
             (asked(250, 3, 100_007), next(250, 3, 100_007)),
             (100_241, 100_248)
         );
-        // 62 past the second is not less than a quarter of 250, so it is rounded up to the next
-        // second.
+        // 62 jiffies past the second is not less than a quarter of 250, so the time is rounded up
+        // to the next second.
         assert_eq!(
             (asked(250, 0, 100_062), next(250, 0, 100_062)),
             (100_500, 100_504)
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(sharing(250, 3086, 3480), [7, 8, 9]);
     }
 
-    /// The most CPUs on one jiffy once all have fired a few times.
+    /// The largest number of CPUs on the same jiffy after all have fired a few times.
     fn crowd(hz: u32, cpus: u32, second: u64) -> usize {
         let mut at: Vec<u64> = (0..cpus).map(|_| second * u64::from(hz)).collect();
         for _ in 0..5 {
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
-        // 1000 is not a multiple of 64, so the groups of CPUs depend on the second.
+        // 1000 is not a multiple of 64, so which CPUs fire together depends on the second.
         let cases = [
             (1000, 72, 20..=22),
             (250, 72, 3..=3),

@@ -1,11 +1,13 @@
-//! The law of the failing heap: whichever allocation is the first that the global allocator
-//! refuses, nothing panics or aborts, errors say that there is no memory, and nothing is lost. And
-//! the memory manager does not use the global allocator at all under any lock except that of the
-//! mappings.
+//! The law of the failing heap. Whichever allocation of the global allocator is the first to fail,
+//! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
+//! memory manager never uses the global allocator under a lock, except under that of the mappings.
 //!
-//! Exempt from the law are: making a machine, an allocator, a manager and the parts that its spaces
-//! share, which happens once; calls for observers and tests ([`PageAllocator::view`], `list_state`,
-//! `seed_…`); and the `Arc`s and `Box`es that the caller makes.
+//! Exempt from the law are:
+//!
+//! * making a machine, an allocator, a manager and the parts that its spaces share, which happens
+//!   once;
+//! * calls for observers and tests ([`PageAllocator::view`], `list_state`, `seed_…`);
+//! * the `Arc`s and `Box`es that the caller makes.
 
 mod support;
 
@@ -26,8 +28,9 @@ use support::heap;
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
-/// Runs `scenario` on new worlds, in each of which one more allocation succeeds, until no
-/// allocation is refused. Returns the number of allocations that succeeded then.
+/// Runs `scenario` on one new world after the other. In each world one more allocation succeeds
+/// than in the one before, until no allocation is refused. Returns the number of allocations in the
+/// last world.
 fn whichever_fails(
     cpus: u32,
     design: Design,
@@ -56,7 +59,7 @@ fn whichever_fails(
 
 const GROUPED: Grouping = Grouping::Huge;
 
-/// Makes allocations of every kind, then frees everything on another CPU.
+/// Allocates pages of every kind, then frees all of them on another CPU.
 fn pages(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -102,7 +105,7 @@ fn pages(world: &World) {
     upkeep(world);
 }
 
-/// Runs periodic work and drains, sets knobs, and takes CPUs offline and back.
+/// Runs periodic work and drains, sets knobs, and takes CPUs offline and online.
 fn upkeep(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -140,7 +143,7 @@ fn upkeep(world: &World) {
     pages.drain_all(machine);
 }
 
-/// Takes and frees many single pages, so that lists get as long as they may.
+/// Takes and frees many single pages, so that lists grow to their limits.
 fn churn(machine: &Plain, pages: &PageAllocator<Plain>) {
     let mut taken = [Pfn(0); 600];
     for pfn in &mut taken {
@@ -203,7 +206,7 @@ fn fill(world: &World, space: &AddressSpace<Plain>) {
     world.map(space, 5120, 512, Backing::Reserved);
     world.map(space, 6000, 9, Backing::Frames { first: Pfn(99) });
     for page in (1000..1060).chain([1400, 2050, 2600, 5130, 6001]) {
-        world.machine.on(u32::try_from(page % 3).unwrap_or(0));
+        world.machine.on(u32::try_from(page % 3).expect("small"));
         touch(world, space, page, Access::Write);
     }
     for page in 0..20 {
@@ -214,7 +217,7 @@ fn fill(world: &World, space: &AddressSpace<Plain>) {
     let _filled = space.populate(world.memory(), Vpn(1000)..Vpn(1690));
 }
 
-/// Swaps out, unmaps parts, replaces mappings, and lets the address space grow again.
+/// Swaps pages out, unmaps parts, replaces mappings, and maps more memory.
 fn change(world: &World, space: &AddressSpace<Plain>) {
     let memory = world.memory();
     world.machine.on(1);
@@ -229,7 +232,7 @@ fn change(world: &World, space: &AddressSpace<Plain>) {
         (4310, 4),
         (5120, 512),
     ] {
-        world.machine.on(u32::try_from(start % 5).unwrap_or(0));
+        world.machine.on(u32::try_from(start % 5).expect("small"));
         match space.unmap(memory, Vpn(start), pages) {
             Ok(()) | Err(plimsoll_mm::space::MapError::NoMemory) => {}
             Err(other) => panic!("{other}"),
@@ -249,7 +252,7 @@ fn lives(world: &World) {
     fill(world, space);
     change(world, space);
     drop(process);
-    // Processes must end without any heap memory.
+    // Processes must end without any memory of the global allocator.
     world.end_processes();
 }
 
@@ -308,7 +311,7 @@ fn reaping_needs_no_heap() {
     }
 }
 
-/// Runs two processes, of which one uses nearly all memory, and then the other needs memory, too.
+/// Runs two processes: the first uses nearly all memory, and then the second needs memory, too.
 fn shortage(world: &World, dies: bool) {
     let (machine, memory) = (&world.machine, world.memory());
     world.oom.owner().die.store(dies, Relaxed);
@@ -325,7 +328,7 @@ fn shortage(world: &World, dies: bool) {
         return;
     }
     for page in 0..3300 {
-        machine.on(u32::try_from(page / 64 % 4).unwrap_or(0));
+        machine.on(u32::try_from(page / 64 % 4).expect("small"));
         touch(world, spaces[0], page, Access::Write);
     }
     let before = world.oom.killer().kills(machine);
@@ -467,7 +470,7 @@ fn a_tree_that_is_made_at_once_is_made_or_refused() {
     assert_eq!(plan.area().groups(machine), 0);
 }
 
-/// A process that is dropped and not retired leaves nothing behind, nor do its counters.
+/// A process that is dropped without being retired leaks nothing, and neither do its counters.
 #[test]
 fn what_is_dropped_and_not_retired_is_found_again() {
     let world = World::new(CPUS, Design::OURS, Grouping::Off);

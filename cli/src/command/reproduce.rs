@@ -16,7 +16,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
     for experiment in experiments {
-        let reports = (experiment.run)(&options, &progress);
+        let reports = experiment.run(&options, &progress);
         progress.finish();
         // Each report is written before the next experiment starts, so a crash does not lose it.
         for report in reports? {
@@ -27,17 +27,17 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
 }
 
 /// Looks all names up before any experiment runs; an experiment that is named twice runs once.
-fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>> {
     if names.is_empty() && CATALOG.is_empty() {
         return Err(BadInput("the catalog of experiments is empty; name one".to_owned()).into());
     }
     if names.is_empty() {
-        return Ok(CATALOG.iter().collect());
+        return Ok(CATALOG.to_vec());
     }
-    let mut chosen: Vec<&'static Experiment> = Vec::new();
+    let mut chosen: Vec<&'static dyn Experiment> = Vec::new();
     for name in names {
         let experiment = experiment::find(name)?;
-        if chosen.iter().all(|known| known.name != experiment.name) {
+        if chosen.iter().all(|known| known.name() != experiment.name()) {
             chosen.push(experiment);
         }
     }

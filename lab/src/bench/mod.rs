@@ -194,7 +194,10 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     for cpus in CPUS {
         let bytes = engine::resident_bytes(cpus);
         progress.step();
-        let bytes = bytes.map_or_else(|| NOTHING.to_owned(), |it| human(it as f64, Unit::Bytes));
+        let bytes = bytes.map_or_else(
+            || NOTHING.to_owned(),
+            |bytes| human(bytes as f64, Unit::Bytes),
+        );
         resident.push(vec![cpus.to_string(), bytes]);
     }
     let loaded = LOADED.iter().map(|load| {

@@ -9,13 +9,13 @@
 use std::time::Instant;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::space::{Access, AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use super::table;
 use crate::error::Error;
@@ -198,11 +198,7 @@ impl Small {
 
     fn space(&self, nth: usize, pages: u64) -> AddressSpace<Host> {
         let space = AddressSpace::new(self.memory(nth)).expect("there is memory");
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(ENTRIES)),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(ENTRIES)), pages);
         space
             .map(self.memory(nth), request)
             .expect("nothing is there");

@@ -8,27 +8,38 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::Nanos;
 
+use super::declared::{self, Reading, Results, Target, readings};
 use crate::measure::metric::{Metric, Unit};
-use crate::report::Table;
 use crate::report::value::human;
+use crate::report::{Table, tabulate};
 use crate::workload::victim::{Party, Raced};
 
-/// The metrics of a race.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
+/// The time from the kill until all memory is free.
+pub(super) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
+/// The time that exit and helpers run together, waits for spinlocks included.
+pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
+/// Waits for the locks of page tables.
+pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
+/// Pages that are on lists of CPUs when all is free.
+pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
+/// [`RAN`], and the work of giving [`LISTED`] back to their zones.
+pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
-    pub(in crate::experiment) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
-    pub(in crate::experiment) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
-    pub(in crate::experiment) const TABLE_WAIT: Metric =
-        Metric::lower("table_wait_ns", Unit::Nanos);
-    pub(in crate::experiment) const FORGET: Metric =
-        Metric::lower("forget_mappings_ns", Unit::Nanos);
-    pub(in crate::experiment) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-    pub(in crate::experiment) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
-    pub(in crate::experiment) const ZONE_WAIT: Metric = Metric::lower("zone_wait_ns", Unit::Nanos);
-    pub(in crate::experiment) const PCP_WAIT: Metric = Metric::lower("pcp_wait_ns", Unit::Nanos);
-    pub(in crate::experiment) const LRU_WAIT: Metric = Metric::lower("lru_wait_ns", Unit::Nanos);
-}
+/// The metrics of every race.
+pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
+    WALL => raced.wall.0 as f64,
+    RAN => both(raced, Raced::ran),
+    TABLE_WAIT => both(raced, Raced::table_wait),
+    Metric::lower("forget_mappings_ns", Unit::Nanos) => both(raced, Raced::forgetting),
+    LISTED => raced.listed as f64,
+    SETTLED => both(raced, Raced::ran) + raced.owed.0 as f64,
+    Metric::lower("zone_wait_ns", Unit::Nanos) => raced.lock(LockClass::Zone).wait.0 as f64,
+    Metric::lower("pcp_wait_ns", Unit::Nanos) => raced.lock(LockClass::Pcp).wait.0 as f64,
+    Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
+});
+
+/// The last user without helpers, as in Linux: the design with which others are compared.
+pub(super) const ALONE: &str = "exit alone";
 
 /// A way to empty an address space, with a number of helpers.
 #[derive(Clone, Debug)]
@@ -50,7 +61,7 @@ impl Emptier {
     /// The last user without helpers, as in Linux.
     pub(super) fn alone() -> Self {
         Self {
-            name: "exit alone".to_owned(),
+            name: ALONE.to_owned(),
             reaping: Reaping::Ascending,
             helpers: 0,
             bounded: false,
@@ -81,7 +92,7 @@ impl Emptier {
     /// The name of the way, without the number of helpers.
     pub(super) fn way(&self) -> String {
         match (self.helpers, self.bounded) {
-            (0, _) => "exit alone".to_owned(),
+            (0, _) => ALONE.to_owned(),
             (_, false) => self.reaping.name().to_owned(),
             (_, true) => format!("{}, bounded holds", self.reaping.name()),
         }
@@ -104,32 +115,13 @@ impl Emptier {
     }
 }
 
-/// The metrics that every race has, with their values.
-pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
-    let wait = |class| raced.lock(class).wait.0 as f64;
-    vec![
-        (metrics::WALL, raced.wall.0 as f64),
-        (metrics::RAN, both(raced, Raced::ran)),
-        (metrics::TABLE_WAIT, both(raced, Raced::table_wait)),
-        (metrics::FORGET, both(raced, Raced::forgetting)),
-        (metrics::LISTED, raced.listed as f64),
-        (
-            metrics::SETTLED,
-            both(raced, Raced::ran) + raced.owed.0 as f64,
-        ),
-        (metrics::ZONE_WAIT, wait(LockClass::Zone)),
-        (metrics::PCP_WAIT, wait(LockClass::Pcp)),
-        (metrics::LRU_WAIT, wait(LockClass::Lru)),
-    ]
-}
-
 /// A time of the last user plus that of the helpers, in nanoseconds.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
 
 /// The locks that a task waited for, those with the longest waits first.
-pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
+fn waited_for(raced: &Raced) -> Vec<LockClass> {
     let mut classes = LockClass::ALL.to_vec();
     classes.retain(|class| raced.lock(*class).wait.0 > 0);
     classes.sort_by_key(|class| std::cmp::Reverse(raced.lock(*class).wait));
@@ -163,53 +155,31 @@ pub(super) fn limiter(raced: &Raced) -> String {
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock in the races of the first seed.
-pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a str, &'a Raced)>) -> Table {
-    let mut rows = Vec::new();
-    for (name, raced) in races {
-        let ran = both(raced, Raced::ran).max(1.0);
-        for class in waited_for(raced) {
-            let used = raced.lock(class);
-            let wait = used.wait.0 as f64;
-            rows.push(vec![
-                name.to_owned(),
-                class.name().to_owned(),
-                human(wait, Unit::Nanos),
+pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -> Table {
+    let rows = races.flat_map(|(emptier, raced)| {
+        let classes = waited_for(raced).into_iter();
+        classes.map(move |class| (&emptier.name, raced, class, raced.lock(class)))
+    });
+    tabulate!(
+        "Which locks are waited for, first seed",
+        "Waits and holds of exit and helpers together; waits in percent of the time they ran.",
+        &rows.collect::<Vec<_>>(),
+        |(name, raced, class, used)| {
+            "design" => name,
+            "lock" => class.name(),
+            "waits" => human(used.wait.0 as f64, Unit::Nanos),
+            "of running" => {
                 if class.sleeps() {
                     "asleep".to_owned()
                 } else {
-                    format!("{:.2} %", 100.0 * wait / ran)
-                },
-                human(used.contentions as f64, Unit::Count),
-                human(used.hold.0 as f64, Unit::Nanos),
-            ]);
+                    let ran = both(raced, Raced::ran).max(1.0);
+                    format!("{:.2} %", 100.0 * used.wait.0 as f64 / ran)
+                }
+            },
+            "contended" => human(used.contentions as f64, Unit::Count),
+            "holds" => human(used.hold.0 as f64, Unit::Nanos),
         }
-    }
-    Table {
-        title: "Which locks are waited for, first seed".to_owned(),
-        note:
-            "Waits and holds of exit and helpers together; waits in percent of the time they ran."
-                .to_owned(),
-        columns: [
-            "design",
-            "lock",
-            "waits",
-            "of running",
-            "contended",
-            "holds",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows,
-    }
-}
-
-/// One target that ours must reach.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) what: &'static str,
-    pub(super) wanted: &'static str,
-    pub(super) measured: String,
-    pub(super) is_met: bool,
+    )
 }
 
 /// The most that ours may wait for page tables, in percent of ascending's wait.
@@ -223,33 +193,27 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
             what: "waits for page tables, against ascending",
             wanted: "1 % at most",
             measured: format!("{percent:.2} %"),
-            is_met: percent <= WAIT_PERCENT_MAX,
+            met: Some(percent <= WAIT_PERCENT_MAX),
         },
         Target {
             what: "cases in which it waits longer than descending-by-vma",
             wanted: "none",
             measured: format!("{above} of {cases}"),
-            is_met: above == 0,
+            met: Some(above == 0),
         },
     ]
 }
 
-/// A table of the targets, with a verdict on each.
+/// The table of what ours must reach.
 pub(super) fn targets(targets: &[Target]) -> Table {
-    let row = |target: &Target| {
-        vec![
-            target.what.to_owned(),
-            target.wanted.to_owned(),
-            target.measured.clone(),
-            if target.is_met { "met" } else { "missed" }.to_owned(),
-        ]
-    };
-    Table {
-        title: "What meet-in-the-middle must reach".to_owned(),
-        note: "Medians of ratios by seed; cases are seeds and scenes.".to_owned(),
-        columns: ["what", "wanted", "measured", "verdict"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: targets.iter().map(row).collect(),
-    }
+    declared::targets(
+        "What meet-in-the-middle must reach",
+        "Medians of ratios by seed; cases are seeds and scenes.",
+        targets,
+    )
+}
+
+/// The speed of a design, as a multiple of that of exit alone, by its time `wall`.
+pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
+    1.0 / results.ratio((ALONE, design), wall)
 }

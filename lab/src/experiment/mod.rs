@@ -1,8 +1,10 @@
 //! The catalog: every published experiment, by name.
 //!
-//! An experiment asks one question. It gets its options, measures, and returns one report per
-//! machine it looked at; it does not know how a report is printed.
+//! An experiment asks one question. It declares its machines, designs, metrics and published
+//! values; `declared` runs all declarations in the same way and returns one report per machine. An
+//! experiment does not know how a report is printed.
 
+mod declared;
 mod drain;
 mod emptier;
 mod mrelease;
@@ -20,19 +22,30 @@ use crate::report::Report;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// One question, and the function that answers it.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
+/// One question, and the way to its answer.
+pub trait Experiment: Sync {
     /// The name that `plimsoll reproduce` accepts.
-    pub name: &'static str,
+    fn name(&self) -> &'static str;
+
     /// The question in one line.
-    pub title: &'static str,
-    /// The function that measures and reports.
-    pub run: fn(&Options, &Progress) -> Result<Vec<Report>, Error>,
+    fn question(&self) -> &'static str;
+
+    /// Measures, and returns one report for each machine.
+    ///
+    /// # Errors
+    /// If two runs of a case differ and the options ask for that check; if a name that the
+    /// experiment declares is not known.
+    fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error>;
+
+    /// Checks, without a run, that every name that the experiment declares is known.
+    ///
+    /// # Errors
+    /// For the first name that is not, with the nearest names.
+    fn check(&self) -> Result<(), Error>;
 }
 
 /// The experiments that `plimsoll reproduce` runs, in this order, when the user names none.
-pub const CATALOG: &[Experiment] = &[
+pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
@@ -46,23 +59,20 @@ pub const CATALOG: &[Experiment] = &[
 ];
 
 /// Experiments that run only when the user names them.
-const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];
+const HIDDEN: &[&dyn Experiment] = &[selftest::EXPERIMENT];
 
 /// The experiment called `name`.
 ///
 /// # Errors
 /// [`Error::Unknown`] with the nearest names.
-pub fn find(name: &str) -> Result<&'static Experiment, Error> {
-    let found = CATALOG
-        .iter()
-        .chain(HIDDEN)
-        .find(|experiment| experiment.name == name);
-    let names: Vec<&str> = CATALOG
-        .iter()
-        .chain(HIDDEN)
-        .map(|known| known.name)
-        .collect();
+pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
+    let found = all().find(|experiment| experiment.name() == name);
+    let names: Vec<&str> = all().map(Experiment::name).collect();
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
+}
+
+fn all() -> impl Iterator<Item = &'static dyn Experiment> {
+    CATALOG.iter().chain(HIDDEN).copied()
 }
 
 #[cfg(test)]
@@ -71,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_unknown_experiment_is_bad_input_and_offers_names() {
-        let error = find("selftst").expect_err("a slip");
+        let error = find("selftst").err().expect("a slip");
         assert!(error.is_bad_input());
         assert_eq!(
             error.to_string(),
@@ -81,14 +91,18 @@ mod tests {
 
     #[test]
     fn names_in_the_catalog_are_unique() {
-        let mut names: Vec<_> = CATALOG
-            .iter()
-            .chain(HIDDEN)
-            .map(|known| known.name)
-            .collect();
+        let mut names: Vec<_> = all().map(Experiment::name).collect();
         names.sort_unstable();
-        let all = names.len();
+        let count = names.len();
         names.dedup();
-        assert_eq!(names.len(), all);
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn every_declaration_is_whole() {
+        for experiment in all() {
+            let checked = experiment.check();
+            checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name()));
+        }
     }
 }

@@ -4,55 +4,63 @@
 //! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". This is
 //! also the smallest example of an experiment.
 
-use plimsoll_sim::profile::Card;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use super::Experiment;
+use super::declared::{Clock, Declaration, Finding, OTHERS, Published, Run};
 use crate::error::Error;
-use crate::experiment::Experiment;
-use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::report::{Report, Table};
+use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
-use crate::run::options::Options;
-use crate::run::progress::Progress;
 
 /// The self-test, which runs only when it is named.
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<(), (), &str> = Declaration {
     name: "selftest",
-    title: "does the lab see a difference that is there, and none where none is?",
-    run,
+    question: "does the lab see a difference that is there, and none where none is?",
+    machines: &["no machine"],
+    clock: Clock::Virtual,
+    designs: || Ok(DESIGNS.to_vec()),
+    verdicts: &[("baseline", OTHERS)],
+    published: &[Published {
+        machine: "no machine",
+        source: "the middle of the distribution of `baseline`",
+        values: &[("baseline", "waits", 1000.0)],
+    }],
+    setup: |_, _, _| Ok(()),
+    metrics: |()| vec![WAITS, TOTAL_WAIT],
+    shown: None,
+    compared: None,
+    measure: |(), case| (measure(case), ()),
+    cards: None,
+    conclude,
 };
 
 const DESIGNS: [&str; 3] = ["baseline", "same", "shorter"];
 const WAITS: Metric = Metric::lower("waits", Unit::Count);
 const TOTAL_WAIT: Metric = Metric::lower("total_wait_ns", Unit::Nanos);
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    progress.start("selftest");
-    let runs = Comparison::run(&DESIGNS, options, progress, measure)?;
-    let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("selftest", "no machine", card, runs.seeds(), runs.hash());
-    report.rows = runs
-        .rows(|design, metric| (design == "baseline" && metric.name == "waits").then_some(1000.0));
-    report.verdicts = runs.verdicts(0);
-    report.tables.push(Table {
-        title: "What was drawn".to_owned(),
-        note: "Waits are uniform between these ends.".to_owned(),
-        columns: ["design", "fewest", "most"].map(str::to_owned).to_vec(),
-        rows: DESIGNS
-            .iter()
-            .map(|design| {
-                let (fewest, most) = range(design);
-                vec![(*design).to_owned(), fewest.to_string(), most.to_string()]
-            })
-            .collect(),
-    });
-    report.finding = "The designs of this experiment are made up, so its verdicts are known: no \
-        difference between `baseline` and `same`, and `shorter` 20 % below. A report that says \
-        otherwise has found a fault in the lab, not in a memory manager."
-        .to_owned();
-    Ok(vec![report])
+fn conclude(_: &Run<'_, (), (), &str>) -> Result<(Vec<Table>, Finding), Error> {
+    let drawn = tabulate!(
+        "What was drawn",
+        "Waits are uniform between these ends.",
+        &DESIGNS,
+        |design| {
+            "design" => design,
+            "fewest" => range(design).0,
+            "most" => range(design).1,
+        }
+    );
+    let finding = Finding::new(
+        "The designs of this experiment are made up, so its verdicts are known: no difference \
+         between `baseline` and `same`, and `shorter` 20 % below. A report that says otherwise has \
+         found a fault in the lab, not in a memory manager.",
+        [],
+    );
+    Ok((vec![drawn], finding))
 }
 
 fn range(design: &str) -> (u64, u64) {
@@ -82,10 +90,13 @@ fn measure(case: &Case<&str>) -> Sample {
 mod tests {
     use super::*;
     use crate::measure::stats::Verdict;
+    use crate::run::options::Options;
+    use crate::run::progress::Progress;
 
     #[test]
     fn the_lab_sees_the_difference_that_is_there_and_no_other() {
-        let reports = run(&Options::of_seeds(12), &Progress::hidden()).unwrap();
+        let options = Options::of_seeds(12);
+        let reports = EXPERIMENT.run(&options, &Progress::hidden()).unwrap();
         let verdict = |b: &str| {
             let rows = &reports[0].verdicts;
             rows.iter()

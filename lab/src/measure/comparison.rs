@@ -96,6 +96,12 @@ impl Comparison {
         Ok((comparison, kept))
     }
 
+    /// The names of the designs, in the order in which they ran.
+    #[must_use]
+    pub fn designs(&self) -> &[String] {
+        &self.designs
+    }
+
     /// One hash over the hashes of all runs.
     #[must_use]
     pub fn hash(&self) -> u64 {

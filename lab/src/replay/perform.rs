@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Mobility, Request};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_recording::Recording;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, Stats};

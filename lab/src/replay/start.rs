@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
 use super::plan::ZoneRequest;

@@ -113,7 +113,10 @@ fn seed_list(seeds: &[u64]) -> String {
 fn columns(table: &Table) -> Vec<Column> {
     let columns = table.columns.iter().enumerate();
     let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();
-    let named_last = columns.len() > 1 && columns.last().is_some_and(|it| it.align == Align::Left);
+    let named_last = columns.len() > 1
+        && columns
+            .last()
+            .is_some_and(|column| column.align == Align::Left);
     let all_digits = |row: &Vec<String>| {
         let cell = row.first().map_or("", String::as_str);
         cell.starts_with(|c: char| c.is_ascii_digit())

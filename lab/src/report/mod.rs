@@ -7,9 +7,9 @@ pub mod figures;
 pub mod json;
 mod layout;
 pub mod markdown;
-pub mod spark;
+pub(crate) mod spark;
 pub mod table;
-pub mod value;
+pub(crate) mod value;
 
 use plimsoll_sim::profile::Card;
 
@@ -102,6 +102,69 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A [`Table`] with a line for each of some rows: `tabulate!(title, note, rows, |row| { head => cell })`.
+macro_rules! tabulate {
+    (
+        $title:expr, $note:expr, $rows:expr,
+        |$row:pat_param| { $($head:expr => $cell:expr),+ $(,)? }
+    ) => {
+        $crate::report::Table::of($title, $note, &[$($head),+], $rows, |$row| {
+            vec![$(($cell).to_string()),+]
+        })
+    };
+}
+pub(crate) use tabulate;
+
+impl Table {
+    /// A table with a line for each of `rows`, whose cells are what `cells` returns.
+    #[must_use]
+    pub fn of<R>(
+        title: impl Into<String>,
+        note: impl Into<String>,
+        columns: &[&str],
+        rows: &[R],
+        cells: impl Fn(&R) -> Vec<String>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            note: note.into(),
+            columns: columns.iter().map(|head| (*head).to_owned()).collect(),
+            rows: rows.iter().map(cells).collect(),
+        }
+    }
+
+    /// This table with a further column for each of `things`, below its head. `rows` are those that
+    /// the table was made of.
+    #[must_use]
+    pub fn with_each<R, H: ToString, T>(
+        mut self,
+        rows: &[R],
+        things: impl IntoIterator<Item = (H, T)>,
+        cell: impl Fn(&R, &T) -> String,
+    ) -> Self {
+        for (head, thing) in things {
+            self.columns.push(head.to_string());
+            for (cells, row) in self.rows.iter_mut().zip(rows) {
+                cells.push(cell(row, &thing));
+            }
+        }
+        self
+    }
+
+    /// A table of facts: what each is about, and what is so.
+    #[must_use]
+    pub fn facts(
+        title: impl Into<String>,
+        note: impl Into<String>,
+        facts: &[(&str, String)],
+    ) -> Self {
+        tabulate!(title, note, facts, |(what, is)| {
+            "what" => what,
+            "is" => is,
+        })
+    }
+}
+
 /// A small fixed report for the tests of the renderers.
 #[cfg(test)]
 pub(crate) fn sample() -> Report {
@@ -166,5 +229,34 @@ pub(crate) fn sample() -> Report {
                   left alone, contentions fall as far as with all three changes together."
             .to_owned(),
         warnings: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_cell_for_each_row_and_column() {
+        let rows = [("linux", 100), ("ours", 50)];
+        let table = tabulate!("Waits", "", &rows, |(design, waits)| {
+            "design" => design,
+            "waits" => waits,
+        });
+        let table = table.with_each(
+            &rows,
+            [2, 10].map(|times| (format!("{times} times"), times)),
+            |(_, waits), times| (waits * times).to_string(),
+        );
+        assert_eq!(table.columns, ["design", "waits", "2 times", "10 times"]);
+        assert_eq!(table.rows[0], ["linux", "100", "200", "1000"]);
+        assert_eq!(table.rows[1], ["ours", "50", "100", "500"]);
+    }
+
+    #[test]
+    fn facts_are_a_table_of_two_columns() {
+        let table = Table::facts("Workload", "", &[("workers", "50".to_owned())]);
+        assert_eq!(table.columns, ["what", "is"]);
+        assert_eq!(table.rows, [["workers", "50"]]);
     }
 }

@@ -4,7 +4,7 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 
 /// One block for each of `values`, on a scale from 0 to the largest of them.
 #[must_use]
-pub fn spark(values: &[u64]) -> String {
+pub(crate) fn spark(values: &[u64]) -> String {
     let top = values.iter().copied().max().unwrap_or(0).max(1);
     let block = |&value: &u64| {
         let eighths = value.saturating_mul(8) / top;

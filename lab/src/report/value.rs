@@ -4,18 +4,18 @@ use crate::measure::metric::Unit;
 use crate::measure::stats::Estimate;
 
 /// The text of a cell without a value.
-pub const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 /// `value` with the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
 #[must_use]
-pub fn human(value: f64, unit: Unit) -> String {
+pub(crate) fn human(value: f64, unit: Unit) -> String {
     let scale = Scale::of(value, unit);
     join(&scale.number(value), scale.suffix)
 }
 
 /// A median with its interval, both on the scale of the median: `199.43 ms [180.12–210.55]`.
 #[must_use]
-pub fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
+pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     let scale = Scale::of(estimate.median, unit);
     let [median, low, high] =
         [estimate.median, estimate.low, estimate.high].map(|value| scale.number(value));
@@ -24,14 +24,14 @@ pub fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
 
 /// A ratio with its interval: `0.134 [0.121–0.147]`.
 #[must_use]
-pub fn human_ratio(ratio: &Estimate) -> String {
+pub(crate) fn human_ratio(ratio: &Estimate) -> String {
     let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(three_digits);
     format!("{median} [{low}–{high}]")
 }
 
 /// The ratio of B to A without an interval: `0.134`; [`NOTHING`] if both are zero.
 #[must_use]
-pub fn ratio_of(a: f64, b: f64) -> String {
+pub(crate) fn ratio_of(a: f64, b: f64) -> String {
     three_digits(b / a)
 }
 

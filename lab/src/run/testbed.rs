@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
@@ -16,7 +17,6 @@ use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 

@@ -13,21 +13,26 @@ use crate::run::testbed::Testbed;
 
 /// The daemons of each CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Daemons {
+pub(crate) struct Daemons {
     /// The mean time between two wake-ups.
-    pub every: Nanos,
+    pub(crate) every: Nanos,
     /// The mean length of a wake-up's work.
-    pub work: Nanos,
+    pub(crate) work: Nanos,
     /// The mean number of pages they keep. Each exchange changes the number, which leaves
     /// differentials behind.
-    pub pages: usize,
+    pub(crate) pages: usize,
     /// The mean number of wake-ups from one exchange of the pages for others to the next.
-    pub exchange_one_in: u32,
+    pub(crate) exchange_one_in: u32,
 }
 
 impl Daemons {
     /// Starts the daemons on each of `cpus`; they stop at `until`.
-    pub fn start(self, testbed: &Testbed, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) {
+    pub(crate) fn start(
+        self,
+        testbed: &Testbed,
+        cpus: impl IntoIterator<Item = CpuId>,
+        until: Nanos,
+    ) {
         for cpu in cpus {
             let mm = Rc::clone(&testbed.mm);
             testbed.sim.spawn(cpu, move |sim| {

@@ -1,17 +1,17 @@
 //! Workloads: what CPUs do, as programs in terms of faults, unmaps and time.
 
-pub mod daemons;
+pub(crate) mod daemons;
 pub mod make_like;
-pub mod page_fault;
-pub mod storm;
+pub(crate) mod page_fault;
+pub(crate) mod storm;
 pub mod stress_vm;
-pub mod victim;
+pub(crate) mod victim;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{Nanos, Order, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use rand::RngExt;
@@ -23,11 +23,11 @@ const COUNTED_TOGETHER: usize = 31;
 const UNMAPPED_TOGETHER: usize = 512;
 
 /// The steps of unmapping a page, without those of the page allocator, in their order.
-pub const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
+pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
 /// Anonymous memory of one mapping, page by page.
 #[derive(Debug)]
-pub struct Mapping<'a> {
+pub(crate) struct Mapping<'a> {
     mm: &'a Manager<Sim>,
     pages: Vec<Pfn>,
     /// Pages that the counters do not have yet.
@@ -37,7 +37,7 @@ pub struct Mapping<'a> {
 impl<'a> Mapping<'a> {
     /// A mapping without any page yet.
     #[must_use]
-    pub fn new(mm: &'a Manager<Sim>) -> Self {
+    pub(crate) fn new(mm: &'a Manager<Sim>) -> Self {
         Self {
             mm,
             pages: Vec::new(),
@@ -46,12 +46,12 @@ impl<'a> Mapping<'a> {
     }
 
     /// Faults `pages` fresh pages in. Stops early, with `false`, when memory runs out.
-    pub fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
+    pub(crate) fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
         self.fault_each(sim, pages, || {})
     }
 
     /// [`Mapping::fault`], which also calls `mapped` for each page once it is mapped.
-    pub fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
+    pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
         while rest > 0 {
@@ -76,7 +76,7 @@ impl<'a> Mapping<'a> {
     ///
     /// # Panics
     /// When the manager refuses a page it handed out.
-    pub fn unmap(&mut self, sim: &Sim) {
+    pub(crate) fn unmap(&mut self, sim: &Sim) {
         self.unmap_each(sim, |_| {});
     }
 
@@ -85,7 +85,7 @@ impl<'a> Mapping<'a> {
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
-    pub fn unmap_each(&mut self, sim: &Sim, unmapped: impl Fn(usize)) {
+    pub(crate) fn unmap_each(&mut self, sim: &Sim, unmapped: impl Fn(usize)) {
         self.count(sim);
         for chunk in self.pages.chunks(UNMAPPED_TOGETHER) {
             spend_unmapping(sim, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
@@ -99,14 +99,14 @@ impl<'a> Mapping<'a> {
 
     /// The mapped pages, for a mapping that outlives its task; [`Mapping::of`] takes them over.
     #[must_use]
-    pub fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
+    pub(crate) fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);
         self.pages
     }
 
     /// The mapping of `pages`, which another mapping has left.
     #[must_use]
-    pub fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
+    pub(crate) fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
         Self {
             mm,
             pages,

@@ -28,18 +28,18 @@ use crate::run::testbed::Testbed;
 
 /// The tasks and their memory.
 #[derive(Clone, Copy, Debug)]
-pub struct PageFault {
+pub(crate) struct PageFault {
     /// The number of tasks, each on a CPU of its own.
-    pub tasks: u32,
+    pub(crate) tasks: u32,
     /// Whether the tasks share an address space.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// The bytes that each task maps in a round.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Whether tasks share an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Each task has an address space of its own.
     Processes,
     /// All tasks share one address space.
@@ -48,26 +48,26 @@ pub enum Mode {
 
 /// The results of all tasks.
 #[derive(Clone, Debug)]
-pub struct Done {
+pub(crate) struct Done {
     /// Faults per second of all tasks together, each over its own whole rounds.
-    pub faults_per_s: f64,
+    pub(crate) faults_per_s: f64,
     /// The moment at which the last task had ended its first round.
-    pub from: Mark,
+    pub(crate) from: Mark,
     /// The moment at which the last task had ended its second round. All tasks were busy or waiting
     /// in between.
-    pub to: Mark,
+    pub(crate) to: Mark,
 }
 
 /// A moment of the run.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// The virtual time.
-    pub now: Nanos,
+    pub(crate) now: Nanos,
     /// The machine's statistics up to then.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// The time that tasks in a wait for an mmap lock had waited so far, all together. `stats` does
     /// not have these waits, because they have not ended.
-    pub waited: Nanos,
+    pub(crate) waited: Nanos,
 }
 
 /// The nanoseconds of one fault, about. Tasks start within this time per page of each other, which
@@ -108,7 +108,7 @@ impl PageFault {
     /// # Panics
     /// When a counter of resident pages is wrong in the end, which is our bug, never the user's.
     #[must_use]
-    pub fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
+    pub(crate) fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::default());
         let one = match self.mode {
             Mode::Processes => None,

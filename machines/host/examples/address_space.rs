@@ -1,4 +1,4 @@
-//! A process that maps memory, touches it, and dies, while another thread helps to empty it.
+//! A process maps memory, touches it, and exits while another thread helps to empty its memory.
 //!
 //! `cargo run --release -p plimsoll-host --example address_space`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -19,10 +20,9 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
-/// 64 MiB. The manager allocates frame numbers; the memory behind them is the embedder's.
+/// 64 MiB. The manager allocates frame numbers; the embedder provides the memory behind them.
 const MACHINE: Pages = Pages(64 << 8);
 /// The budget of the process, in pages: 16 MiB.
 const LIMIT: u64 = 4096;
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         text.pages()
     );
 
-    // Read from the file, then write: the write makes the process a copy of its own.
+    // Read from the file, then write: the write gives the process a private copy of the page.
     space.fault(memory, text.start, Access::Read)?;
     space.fault(memory, text.start, Access::Write)?;
     // Touch the heap until the budget refuses a page.
@@ -66,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A page that was swapped out is read back when it is touched.
     space.fault(memory, heap.start, Access::Read)?;
 
-    // The process exits on one CPU; on the other a helper empties its memory too, as the OOM reaper
-    // would.
+    // The process exits on one CPU. A helper on the other CPU also empties its memory, as the OOM
+    // reaper would.
     let (exited, reaped) = thread::scope(|scope| {
         let helper = scope.spawn(|| {
             let _cpu = host.enter(CpuId(1));
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a request for the highest gap, where programs get their mappings.
+/// Returns a request for the highest gap, which is where Linux places the mappings of programs.
 fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     MapRequest {
         place: Place::Highest,
@@ -98,7 +98,7 @@ fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     }
 }
 
-/// Touches page after page until the budget refuses one; returns the number of pages before it.
+/// Touches page after page until the budget refuses one. Returns the number of touched pages.
 fn touch_all(space: &AddressSpace<Host>, memory: Memory<'_, Host>, from: Vpn) -> u64 {
     let mut touched = 0;
     loop {

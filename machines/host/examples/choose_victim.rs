@@ -1,9 +1,9 @@
-//! Tenants fill their caches on many threads. When memory is short, the largest tenant is emptied.
+//! Many threads fill the caches of tenants. When memory is short, the largest tenant is emptied.
 //!
-//! The memory of a tenant is a counter: a cheap look gives a range, and summing every CPU's part
-//! gives the exact number. The selection needs the cheap look at all tenants and the sum of very
-//! few, and still chooses the largest. Some tenants pay to be spared; they are spared if others are
-//! nearly as large.
+//! The memory of a tenant is a counter. An approximate sum is cheap and gives a range; a precise
+//! sum reads every CPU's part and gives the exact number. The selection reads the range of every
+//! tenant and the precise sum of only a few, and still chooses the largest tenant. Some tenants pay
+//! for protection: they are spared if others are nearly as large.
 //!
 //! `cargo run --release -p plimsoll-host --example choose_victim`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -13,16 +13,16 @@ use std::error::Error;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, Reading};
 use plimsoll_mm::oom::{
-    Bounded, Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Slot, TotalPages,
+    Bounded, Candidates, Facts, Outcome, Scope, ScoreAdj, Selecting, Slot, TotalPages,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 16;
 const TENANTS: u32 = 500;
-/// Every tenant whose number is a multiple of this one pays.
+/// Every tenant whose number is a multiple of this one pays for protection.
 const PAYING: u32 = 100;
 const TOTAL_PAGES: u64 = 1 << 20;
 
@@ -33,7 +33,7 @@ const HELD: usize = 0;
 struct Tenants {
     host: Host,
     held: Vec<AnyCounters<Host>>,
-    /// The number of precise sums, a statistic of this example.
+    /// The number of precise sums, which this example counts as a statistic.
     sums: Cell<u64>,
 }
 
@@ -43,7 +43,8 @@ impl Candidates for Tenants {
     }
 
     fn facts(&self, tenant: u32) -> Option<Facts> {
-        // A tenant that pays counts as a thousandth of all pages, 1048, smaller than it is.
+        // The adjustment makes a paying tenant count as a thousandth of all pages (1048) smaller
+        // than it is.
         let adj = if tenant.is_multiple_of(PAYING) { -1 } else { 0 };
         let adj = ScoreAdj::new(adj).ok()?;
         Some(Facts {
@@ -70,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held: Result<Vec<_>, _> = (0..TENANTS).map(|_| plan.init_many(&host)).collect();
     let (held, sums) = (held?, Cell::new(0));
 
-    // Each thread adds to every tenant; the higher a tenant's number, the more it holds.
+    // Each thread adds pages to every tenant. A tenant with a higher number gets more pages.
     thread::scope(|scope| {
         for cpu in 0..CPUS {
             let (host, held) = (&host, &held);
@@ -90,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenants = Tenants { host, held, sums };
     let _entered = tenants.host.enter(CpuId(0));
 
-    // The slots are allocated once for all selections, because nothing can be allocated when memory
+    // The slots are allocated once for all selections, because no memory can be allocated when it
     // is short.
     let mut slots = vec![Slot::EMPTY; TENANTS as usize];
     let scope = Scope::machine(TotalPages::new(TOTAL_PAGES)?);
@@ -115,8 +116,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "and few were summed"
     );
 
-    // With at most two sums, the victim may not be the largest, but `behind` says by how much at
-    // most.
+    // With at most two precise sums, the victim may not be the largest tenant. `behind` is the
+    // upper bound of how much larger another tenant is.
     let hurried = Bounded::with_budget(2).select(&tenants, &scope, &mut slots)?;
     println!("two sums at most:   {hurried:?}");
     assert!(hurried.precise_sums <= 2);

@@ -1,5 +1,5 @@
-//! The memory manager inside a program: real memory, two threads, periodic upkeep of lists and
-//! counters.
+//! The memory manager inside a program: real memory, two threads, and periodic maintenance of page
+//! lists and counters.
 //!
 //! `cargo run -p plimsoll-host --example embed`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -11,22 +11,22 @@ use std::thread;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 64 MiB.
 const PAGES: Pages = Pages(1 << 14);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Frame `n` of the arena is page `n` of the manager; nothing else connects the two.
+    // Frame `n` of the arena is page `n` of the manager. Nothing else connects them.
     let arena = Arena::new(PAGES, HugePages::AsSystem)?;
     let host = Host::with_topology(Topology::flat(2));
     let mm = Arc::new(Manager::new(&host, Config::new(Layout::arena(PAGES)))?);
 
-    // Worker threads run the periodic upkeep: they fold counters and shrink lists that are too
-    // long.
+    // Worker threads do the periodic maintenance: they fold counters, and shrink page lists that
+    // are too long.
     let upkeep = Arc::clone(&mm);
     let workers = host.start(move |host, job| upkeep.run(host, job))?;
     mm.start(&host);
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     drop(workers);
 
-    // Freed pages stay on the lists of the CPUs that freed them until a drain.
+    // Until a drain, freed pages remain on the page lists of the CPUs that freed them.
     let before = &mm.pages().view(&host)[0];
     println!(
         "after use:   {} free, {} on page lists",
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Allocates 1000 pages, writes to each, checks that no other thread wrote there, and frees them.
+/// Allocates 1000 pages, writes to each, checks that no other thread wrote to them, and frees them.
 fn use_pages(arena: &Arena, host: &Host, mm: &Manager<Host>, cpu: CpuId) {
     let request = Request::new(Order::ZERO);
     let take = |_| mm.pages().alloc(host, request).expect("64 MiB is plenty");

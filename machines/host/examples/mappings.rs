@@ -1,5 +1,5 @@
-//! The mappings of an address space: one thread maps and unmaps, another looks them up without a
-//! lock.
+//! The mappings of an address space: one thread maps and unmaps, while another looks mappings up
+//! without a lock.
 //!
 //! `cargo run --release -p plimsoll-host --example mappings`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -11,12 +11,12 @@ use plimsoll_host::Host;
 use plimsoll_mm::space::vma_tree::{Busy, Cursor, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 
-/// The pages in which a program may map.
+/// The range of pages in which the program may map.
 const ALLOWED: std::ops::Range<Vpn> = Vpn(16)..Vpn(1 << 35);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::new();
-    // The editor is the right to change the tree; a program keeps it under the lock of the
+    // The editor is the right to change the tree; a real program protects it with the lock of the
     // mappings.
     let (tree, mut editor) = VmaTree::new(&host).map_err(|_| "no memory for a tree")?;
     let code = Vma {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (found, busy) = thread::scope(|scope| {
         let reader = scope.spawn(|| look(&tree, Vpn(20)));
         for id in 1..10_000 {
-            // New mappings go to the highest gap of 64 pages, as in Linux.
+            // New mappings are placed in the highest gap of 64 pages, as in Linux.
             let Some(start) = tree.highest_gap(&editor, 64, ALLOWED) else {
                 break;
             };
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "found the code {found} times while 9,999 mappings were added, met changes {busy} times"
     );
 
-    // Unmap the middle of a mapping, which splits it in two.
+    // Unmap the middle of a mapping, which splits the mapping in two.
     let last = tree
         .prev(Vpn(u64::MAX))
         .map_err(|_| "another thread writes")?;
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("unmapped {} pages from {} on", gone.pages(), gone.start);
     })?;
 
-    // Walk from the top down, as a reaper does.
+    // Walk down from the highest mapping, as a reaper does.
     let mut cursor = Cursor::end(&tree);
     let mut pages = 0;
     while let Some(vma) = cursor.backward().map_err(|_| "another thread writes")? {
@@ -65,14 +65,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks for the mapping around `page` many times. Returns how often the mapping was found, and how
-/// often a change of the tree prevented an answer.
+/// Looks up the mapping that contains `page` many times. Returns how often the mapping was found,
+/// and how often a concurrent change of the tree prevented an answer.
 fn look(tree: &VmaTree<Host>, page: Vpn) -> (u32, u32) {
     let (mut found, mut busy) = (0, 0);
     for _ in 0..100_000 {
         match tree.find(page) {
             Ok(vma) => found += u32::from(vma.is_some_and(|vma| vma.id == 0)),
-            // A real page fault would now take the lock of the mappings.
+            // A real page fault handler would now take the lock of the mappings.
             Err(Busy) => busy += 1,
         }
     }

@@ -1,8 +1,8 @@
 //! Tenants share a budget of memory, which is checked at every allocation.
 //!
-//! Far from the limit, a cheap look at the counter is enough to allow a request. Only near the
-//! limit, where that look cannot tell, are all CPUs' parts summed. The example counts how often
-//! that is.
+//! Far below the limit, an approximate sum of the counter is enough to allow a request. Only near
+//! the limit, where the approximate sum cannot decide, are the parts of all CPUs added up. The
+//! example counts how often that happens.
 //!
 //! `cargo run --release -p plimsoll-host --example memory_budget`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -21,7 +21,7 @@ use plimsoll_mm::units::CpuId;
 const TENANTS: u32 = 4;
 const BUDGET_PAGES: i64 = 100_000;
 const REQUEST_PAGES_MAX: i64 = 64;
-/// The number of times that each tenant takes pages until it is refused, and then gives half back.
+/// The number of rounds. In each, a tenant takes pages until it is refused, then returns half.
 const ROUNDS: u32 = 100;
 
 /// The index of the only counter of its group.
@@ -31,16 +31,16 @@ const USED: usize = 0;
 struct Budget {
     host: Host,
     used: AnyCounters<Host>,
-    /// Two statistics of this example, which a real budget would not need.
+    /// Two statistics for this example, which a real budget would not need.
     asked: AtomicI64,
     summed: AtomicI64,
 }
 
 impl Budget {
-    /// Takes `pages` pages if the budget has them; returns whether it had.
+    /// Takes `pages` pages if they fit into the budget. Returns whether they did.
     fn take(&self, pages: i64) -> bool {
-        // It adds first and then looks, so of two threads that take the last pages, at least one
-        // sees the other.
+        // The addition comes before the comparison. So if two threads take the last pages, at least
+        // one of them sees the addition of the other.
         self.used.add(&self.host, USED, pages);
         let fits = self.compare() != Ordering::Greater;
         if !fits {
@@ -53,8 +53,8 @@ impl Budget {
         self.used.add(&self.host, USED, -pages);
     }
 
-    /// Compares the pages in use with the budget. `precise_compare_value` would do alone; its cheap
-    /// half is called first only to count how often that was not enough.
+    /// Compares the pages in use with the budget. `precise_compare_value` alone would be enough.
+    /// Its cheap half is called first only to count how often that half cannot decide.
     fn compare(&self) -> Ordering {
         let Self { host, used, .. } = self;
         self.asked.fetch_add(1, Relaxed);
@@ -75,16 +75,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         summed: AtomicI64::new(0),
     };
 
-    // `held` is the number of pages that tenants really hold, in a slow shared counter; `most` is
-    // the largest value that it ever had.
+    // `held` is the number of pages that tenants actually hold, kept in a slow shared counter.
+    // `most` is its highest value so far.
     let (held, most) = (AtomicI64::new(0), AtomicI64::new(0));
     thread::scope(|scope| {
         for cpu in (0..TENANTS).map(CpuId) {
             let (budget, held, most) = (&budget, &held, &most);
             scope.spawn(move || {
-                // A thread that stays on its CPU need not ask the kernel which CPU it is on. It
-                // also subtracts what it gives back where it was added, so no sum includes one
-                // without the other.
+                // A thread that plays a CPU need not ask the kernel which CPU it is on. It also
+                // subtracts returned pages on the CPU that added them, so no sum sees one without
+                // the other.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);
             });
@@ -95,8 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{asked} requests, {summed} of them so near the limit that every CPU was summed");
     assert!(summed * 5 < asked, "the cheap look decides nearly always");
 
-    // The limit is exact except for additions of other threads that are under way at the same
-    // moment.
+    // The limit is exact, except for additions that other threads are making at the same moment.
     let under_way = plan.shape().in_flight(REQUEST_PAGES_MAX);
     let allowed = BUDGET_PAGES.saturating_add_unsigned(u64::from(TENANTS - 1) * under_way);
     let most = most.into_inner();
@@ -109,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes pages until it is refused and gives half back, many times; gives back the rest at the end.
+/// Repeatedly takes pages until it is refused, then returns half. Returns the rest at the end.
 fn live(budget: &Budget, held: &AtomicI64, most: &AtomicI64) {
     let mut mine = Vec::new();
     for _ in 0..ROUNDS {

@@ -1,5 +1,5 @@
 //! Two tenants share a machine. One exceeds its budget and is killed, but it is stuck and does not
-//! exit. So the reaper takes its memory, and the other tenant continues.
+//! exit. The reaper frees its memory, and the other tenant continues.
 //!
 //! `cargo run --release -p plimsoll-host --example oom_kill`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -10,17 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Next, OomKiller, Patience, Process, Signals, State};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
-};
+use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 256 MiB.
 const PAGES: Pages = Pages(1 << 16);
@@ -28,7 +26,7 @@ const MODEST_PAGES: u64 = 5_000;
 const BUDGET_PAGES: u64 = 20_000;
 const START: Vpn = Vpn(1 << 20);
 
-/// Tells tenants to die. The thread of a tenant checks for that itself, so this only prints it.
+/// Notifies tenants that they must die. A tenant's thread polls for that, so this only prints it.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -38,11 +36,11 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// The main thread calls the reaper itself, so nothing needs to be scheduled.
+    /// The main thread runs the reaper itself, so there is nothing to schedule.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// A request that takes long; a tenant that waits for it does not exit.
+/// A slow request; a tenant that waits for it does not exit.
 #[derive(Default)]
 struct Stuck {
     is_over: Mutex<bool>,
@@ -67,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manager = Manager::new(&host, Config::new(Layout::arena(PAGES)))?;
     let spaces = Spaces::new(&host, &Design::OURS, 0)?;
     let memory = Memory::new(&host, &manager, &spaces);
-    // Linux waits 2 s before it reaps. A shorter delay will do here, because no thread waits for
+    // Linux waits 2 s before it reaps. A shorter delay is enough here, because no thread waits for
     // locks in the victim's memory.
     let patience = Patience {
         delay: Nanos(20_000_000),
@@ -81,9 +79,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stuck = Stuck::default();
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let grows = scope.spawn(|| -> Result<(), String> {
-            // The tenant touches more pages than it may. The first page beyond the budget is
-            // refused, and the budget is out of memory. No other process is under this budget, so
-            // this one is the victim.
+            // The tenant touches more pages than its budget allows. The first page beyond the
+            // budget is refused, because the budget is out of memory. The victim is this process,
+            // because no other process is under the budget.
             let refused = use_pages(memory, &greedy, u64::from(PAGES.0));
             let Err(FaultError::OverBudget(over)) = refused else {
                 return Err(format!("it has a budget: {refused:?}"));
@@ -107,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     assert_eq!(killer.victims(&host), 0, "it has exited");
 
-    // The memory of the other tenant is untouched, and it has room to grow.
+    // The memory of the other tenant is intact, and that tenant has room to grow.
     use_pages(memory, &modest, 2 * MODEST_PAGES)?;
     killer.exit(memory, &modest)?;
     for tenant in [modest, greedy] {
@@ -120,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 type Killer = OomKiller<Host, Tenants>;
 
-/// Makes a tenant with a budget of `limit` pages.
+/// Creates a tenant with a budget of `limit` pages.
 fn tenant(
     memory: Memory<'_, Host>,
     killer: &Killer,
@@ -131,11 +129,7 @@ fn tenant(
     let space = AddressSpace::new(memory)?.limited(budget);
     space.map(
         memory,
-        MapRequest {
-            place: Place::Fixed(START),
-            pages: u64::from(PAGES.0),
-            backing: Backing::Anonymous { huge: false },
-        },
+        MapRequest::anonymous(Place::Fixed(START), u64::from(PAGES.0)),
     )?;
     let space = Some(Arc::new(space));
     let process = killer.enroll(memory.machine, ProcessId(id), Kind::Process, space);
@@ -164,8 +158,8 @@ fn use_pages(
     Ok(())
 }
 
-/// Plays the reaper's thread until the reaper is done with a victim, but for at most ten seconds;
-/// returns how that ended.
+/// Runs the reaper's thread until the reaper has finished with a victim, but for at most ten
+/// seconds. Returns how the reaping ended.
 fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
     let host = memory.machine;
     let end = host.now().0 + 10_000_000_000;

@@ -1,5 +1,5 @@
-//! Tenants use memory until none is left. The largest is killed, and then the allocation that had
-//! found nothing succeeds.
+//! Tenants use memory until none is left. The largest tenant is killed, and then the failed
+//! allocation succeeds.
 //!
 //! `cargo run --release -p plimsoll-host --example out_of_memory`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -11,17 +11,15 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
     Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Report, Rules, Signals, State,
 };
 use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
-};
+use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 128 MiB.
 const PAGES: Pages = Pages(1 << 15);
@@ -35,7 +33,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// Tells tenants to die. Their threads check for that themselves, so this only prints it.
+/// Notifies tenants that they must die. Their threads poll for that, so this only prints it.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -45,11 +43,11 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants always exit in time, so nothing needs to be scheduled.
+    /// These tenants always exit in time, so there is nothing to schedule.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// All tenants, in the order in which they were made.
+/// All tenants, in the order of their creation.
 #[derive(Default)]
 struct House(Mutex<Vec<Arc<Process<Host>>>>);
 
@@ -99,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
         });
         told.recv()?;
-        // There are fewer pages left than this, so a tenant must be killed.
+        // Fewer pages than this are left, so a tenant must be killed.
         use_pages(memory, &modest, MODEST_PAGES)?;
         lives.join().map_err(|_| "the tenant panicked")??;
         Ok(())
@@ -109,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(!tenant.is(&host, State::Killed));
         oom.killer().exit(memory, tenant)?;
     }
-    // The reaper finds out after its delay that it is not needed.
+    // When the reaper's delay is over, it finds that the victim has already exited.
     while oom.killer().reaper().queued(&host) > 0 {
         thread::sleep(Duration::from_millis(20));
         oom.killer().reaper().step(memory);
@@ -121,7 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes a tenant that uses no pages yet.
+/// Creates a tenant that does not use any pages yet.
 fn tenant(
     memory: Memory<'_, Host>,
     oom: &LastResort,
@@ -130,11 +128,7 @@ fn tenant(
     let space = AddressSpace::new(memory)?;
     space.map(
         memory,
-        MapRequest {
-            place: Place::Fixed(START),
-            pages: u64::from(PAGES.0),
-            backing: Backing::Anonymous { huge: false },
-        },
+        MapRequest::anonymous(Place::Fixed(START), u64::from(PAGES.0)),
     )?;
     let (host, space) = (memory.machine, Some(Arc::new(space)));
     let process = oom

@@ -1,7 +1,7 @@
-//! Requests are counted on many threads, without a cache line that all of them write.
+//! Many threads count requests, without a cache line that all of them write.
 //!
-//! A metrics page wants the number now and then, and cheaply; a small error does no harm if its
-//! bound is known. The bill at the end must be exact.
+//! A metrics page reads the number from time to time and must do so cheaply. A small error is
+//! acceptable if its bound is known. The bill at the end must be exact.
 //!
 //! `cargo run --release -p plimsoll-host --example request_counter`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -16,12 +16,12 @@ use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
 const THREADS: i64 = 8;
 const REQUESTS_EACH: i64 = 250_000;
 
-/// The indexes of the counters in their group: requests that were served, and requests that failed.
+/// The indexes of the counters in their group: served requests and failed requests.
 const SERVED: usize = 0;
 const FAILED: usize = 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `host` is this computer; `plan` makes any number of groups of two counters on it.
+    // `host` is this computer. `plan` creates any number of groups of two counters on it.
     let host = Host::new();
     let plan = Plan::new(&host, Counting::OneSided, 2, Batch::RSS)?;
     let requests = plan.init_many(&host)?;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for request in 0..REQUESTS_EACH {
-                    // The thread may run on any CPU; nearly always the addition touches only memory
+                    // The thread may run on any CPU. The addition nearly always touches only memory
                     // of that CPU.
                     requests.add_growing(&host, SERVED, 1);
                     if request % 1000 == 999 {
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    // All additions have returned, so both results keep their promises.
+    // All additions have returned, so the sum is exact and the range contains it.
     let exact = requests.precise_sum(&host, SERVED);
     let range = requests.min_max(&host, SERVED);
     println!("served {exact}; a cheap look says {range:?}");
@@ -57,13 +57,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the count; it reads only a few words, however many CPUs there are.
+/// Prints the count. It reads only a few words, however many CPUs there are.
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
-    // All additions that have returned are in this interval. It is a point as long as only one CPU
-    // at a time has added, and it widens with each CPU that joins. An addition that is under way on
-    // another thread may be in or not, and may hide a batch or two that it is just moving up the
-    // tree.
+    // All additions that have returned are in this range. The range is a single value while only
+    // one CPU at a time has added, and it widens with each further CPU. An addition in progress on
+    // another thread may or may not be included. It may also hide a batch or two that it is
+    // carrying up the tree.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

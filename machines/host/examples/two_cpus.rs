@@ -1,4 +1,5 @@
-//! Measures the costs of a lock between two CPUs of this computer, and how long its waiters wait.
+//! Measures the costs of a lock between two CPUs of this computer, and how long the lock's waiters
+//! wait.
 //!
 //! `cargo run --release -p plimsoll-host --example two_cpus`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Price};
 
-/// Times between holds and times of holds, in nanoseconds.
+/// The time between two holds and the length of a hold, in nanoseconds.
 const LOADS: [(u32, u32); 5] = [
     (2000, 500),
     (500, 500),
@@ -18,7 +19,7 @@ const LOADS: [(u32, u32); 5] = [
 
 const DURATION: Duration = Duration::from_secs(1);
 
-/// If prices differ by a larger factor, the CPUs are on other cores than before.
+/// If prices differ by a larger factor than this, the CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The real CPUs on which a thread may run and does run. Linux only: elsewhere no thread can be
-//! pinned, and every thread seems to run on CPU 0.
+//! The real CPUs on which a thread may run, and the one on which it is running. Works on Linux
+//! only: on other systems no thread can be pinned, and every thread appears to run on CPU 0.
 
 use std::io;
 
@@ -10,13 +10,14 @@ pub use imp::{current, pin};
 pub struct CpuMask(Vec<u32>);
 
 impl CpuMask {
-    /// The CPUs on which the calling thread may run now; empty if they cannot be known.
+    /// The CPUs on which the calling thread may currently run. Empty if the system does not report
+    /// them.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(imp::allowed().unwrap_or_default())
     }
 
-    /// A mask of `cpu` alone.
+    /// A mask that contains only `cpu`.
     #[must_use]
     pub fn only(cpu: u32) -> Self {
         Self(vec![cpu])
@@ -28,8 +29,9 @@ impl CpuMask {
         &self.0
     }
 
-    /// The real CPU to which a thread that plays `cpu` is pinned: `cpu` itself if it is in the
-    /// mask, otherwise the CPUs of the mask in turn. `None` for an empty mask.
+    /// The real CPU to which a thread that plays `cpu` is pinned. This is `cpu` itself if the mask
+    /// contains it. Otherwise the CPUs of the mask are assigned in turn. `None` if the mask is
+    /// empty.
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);
@@ -47,10 +49,14 @@ mod imp {
 
     use super::{CpuMask, io};
 
-    /// The real CPU on which the calling thread runs. The answer may be stale at once.
+    /// The real CPU on which the calling thread runs. The thread may migrate before the call
+    /// returns.
+    ///
+    /// # Panics
+    /// If the kernel has 2³² CPUs or more.
     #[must_use]
     pub fn current() -> u32 {
-        u32::try_from(sched_getcpu()).unwrap_or(0)
+        u32::try_from(sched_getcpu()).expect("the kernel numbers fewer than 2³² CPUs")
     }
 
     /// Restricts the calling thread to the CPUs of `mask`.
@@ -72,7 +78,8 @@ mod imp {
     pub(super) fn allowed() -> io::Result<Vec<u32>> {
         let set = sched_getaffinity(None)?;
         let ids = (0..CpuSet::MAX_CPU).filter(|&id| set.is_set(id));
-        Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
+        let number = |id| u32::try_from(id).expect("below `CpuSet::MAX_CPU`");
+        Ok(ids.map(number).collect())
     }
 }
 
@@ -80,13 +87,13 @@ mod imp {
 mod imp {
     use super::{CpuMask, io};
 
-    /// CPU 0: the real CPU is not known on this system.
+    /// Returns CPU 0, because this system does not report the real CPU.
     #[must_use]
     pub fn current() -> u32 {
         0
     }
 
-    /// Fails: a thread cannot be pinned on this system.
+    /// Fails, because a thread cannot be pinned on this system.
     ///
     /// # Errors
     /// Always.

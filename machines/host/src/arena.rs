@@ -1,8 +1,8 @@
-//! Memory for pages: one anonymous mapping, frame 0 first.
+//! Memory for pages: one anonymous mapping that starts with frame 0.
 //!
-//! The base is aligned to the largest block, so a block of frames is aligned in memory as it is by
-//! number, and a huge page fits a block. Untouched frames cost address space only; so do frames
-//! that were given back to the kernel.
+//! The base is aligned to the size of the largest block. So a block of frames is aligned in memory
+//! as its number is, and a huge page fits into a block. Frames that were never touched, or were
+//! returned to the kernel, take only address space.
 
 use std::ptr::NonNull;
 use std::{fmt, io};
@@ -19,14 +19,14 @@ pub struct Arena {
     pages: Pages,
 }
 
-/// The use of huge pages by the kernel for an arena.
+/// The kernel's policy for huge pages in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// The kernel follows the system's settings.
+    /// The kernel follows the system-wide settings.
     AsSystem,
     /// The kernel uses huge pages where it can (Linux: `MADV_HUGEPAGE`).
     Advise,
-    /// The kernel uses no huge pages, so that frames can be given back one by one (Linux:
+    /// The kernel uses no huge pages, so that single frames can be returned to it (Linux:
     /// `MADV_NOHUGEPAGE`).
     Refuse,
 }
@@ -62,11 +62,11 @@ impl Arena {
 
     /// A pointer to the first byte of a frame.
     ///
-    /// It is valid for reads and writes of the frame, and of those after it up to [`Arena::pages`],
-    /// for as long as the arena lives. The arena itself touches the memory only in
-    /// [`Arena::give_back`], whose caller guarantees that the frame is not in use. Accesses through
-    /// the pointer must be ordered by its holders; with the page allocator, that is only the owner
-    /// of the frame.
+    /// It is valid for reads and writes of this frame and of those after it, up to
+    /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
+    /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Users of the
+    /// pointer must order their accesses. If the frame comes from the page allocator, only the
+    /// owner of the frame may access it.
     ///
     /// # Panics
     /// If the arena has no such frame.
@@ -85,18 +85,18 @@ impl Arena {
         NonNull::new(byte).expect("a mapping does not contain address 0")
     }
 
-    /// Gives the memory of the `pages` frames from `first` on back to the kernel (Linux:
-    /// `MADV_DONTNEED`). They remain frames of the arena. They read as zero, and take memory again
-    /// when they are touched.
+    /// Returns the memory of `pages` frames, from `first` on, to the kernel (Linux:
+    /// `MADV_DONTNEED`). The frames remain part of the arena. They read as zero, and take memory
+    /// again when they are touched.
     ///
     /// # Errors
-    /// If the arena has no such frames; if the kernel refuses; or if the kernel's pages are larger
-    /// than a frame, so that neighbours would lose their memory too. In each case nothing has
-    /// changed.
+    /// If the arena has no such frames, or the kernel refuses. Also if the kernel's pages are
+    /// larger than a frame: neighbouring frames would then lose their memory too. In each case the
+    /// call has changed nothing.
     ///
     /// # Safety
-    /// The call writes zeros to the frames: while it lasts, no reference to their memory may exist,
-    /// and no thread may read or write it.
+    /// The call zeroes the frames: until it returns, no reference to their memory may exist, and no
+    /// thread may read or write it.
     #[expect(
         unsafe_code,
         reason = "only an owner of the frames may call it, and no type can express that"
@@ -111,18 +111,18 @@ impl Arena {
         imp::give_back(&self.map, self.offset(first), bytes)
     }
 
-    /// Makes the kernel provide memory for all frames now, rather than when each is touched (Linux:
-    /// `MADV_POPULATE_WRITE`, from 5.14). The contents of the frames stay.
+    /// Makes the kernel allocate memory for all frames now, rather than when each is first touched
+    /// (Linux: `MADV_POPULATE_WRITE`, since 5.14). The contents of the frames do not change.
     ///
     /// # Errors
-    /// The kernel's error, for instance that it has no memory or does not know the request.
+    /// The kernel's error, for instance if it is out of memory or does not support the request.
     pub fn populate(&self) -> io::Result<()> {
         let bytes = self.pages.0 as usize * page_bytes();
         imp::populate(&self.map, self.skip_bytes, bytes)
     }
 
-    /// The number of frames for which the kernel holds memory right now (Linux:
-    /// `/proc/self/pagemap`). Frames that were only ever read may count as well.
+    /// The number of frames for which the kernel currently holds memory (Linux:
+    /// `/proc/self/pagemap`). Frames that were only read may count as well.
     ///
     /// # Errors
     /// If the kernel does not report it.
@@ -131,7 +131,7 @@ impl Arena {
         imp::resident(first, self.pages)
     }
 
-    /// Bytes from the start of the mapping to a frame.
+    /// The offset of a frame from the start of the mapping, in bytes.
     fn offset(&self, pfn: Pfn) -> usize {
         self.skip_bytes + pfn.0 as usize * page_bytes()
     }
@@ -174,12 +174,13 @@ mod imp {
     use super::page_bytes;
 
     pub(super) fn give_back(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
-        // `memmap2` rounds down to the kernel's pages, so if these are larger, neighbours would
-        // lose their memory too.
+        // `memmap2` rounds down to the kernel's pages. If these are larger than a frame,
+        // neighbouring frames would lose their memory too.
         kernel_pages_are_frames()?;
         // SAFETY: the range is inside the mapping and consists of whole pages. The kernel writes
-        // zeros to it as if by a raw pointer. No reference to the mapping is ever made here, and
-        // the caller of `Arena::give_back` guarantees that no other exists.
+        // zeros to it, as a write through a raw pointer would. This code never creates a reference
+        // to the mapping, and the caller of `Arena::give_back` guarantees that no other reference
+        // exists.
         unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes) }
     }
 
@@ -189,7 +190,7 @@ mod imp {
 
     pub(super) fn resident(first: usize, pages: Pages) -> io::Result<Pages> {
         const ENTRY_BYTES: usize = 8;
-        /// Bit 63 of an entry, which is in the byte order of memory.
+        /// The "present" flag: bit 63 of an entry in native byte order.
         const PRESENT: u64 = 1 << 63;
         kernel_pages_are_frames()?;
         let pagemap = File::open("/proc/self/pagemap")?;
@@ -199,7 +200,7 @@ mod imp {
         let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
         let present = entries.iter().map(|entry| u64::from_ne_bytes(*entry));
         let present = present.filter(|entry| entry & PRESENT != 0).count();
-        Ok(Pages(u32::try_from(present).unwrap_or(pages.0)))
+        Ok(Pages(u32::try_from(present).expect("at most `pages`")))
     }
 
     fn kernel_pages_are_frames() -> io::Result<()> {
@@ -231,22 +232,23 @@ mod imp {
     }
 }
 
-/// The reason why an arena could not be made.
+/// The reason why an arena could not be created.
 #[derive(Debug)]
 pub enum ArenaError {
-    /// The arena would have no pages, or more than an address can reach.
+    /// The arena would have no pages, or more than the address space can hold.
     Size {
-        /// The number of pages asked for.
+        /// The requested number of pages.
         pages: Pages,
     },
     /// The kernel refused the mapping.
     Map {
-        /// The number of pages asked for.
+        /// The requested number of pages.
         pages: Pages,
         /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel refused the advice about huge pages, for instance because it has none.
+    /// The kernel refused the advice about huge pages, for instance because it does not support
+    /// them.
     Advise {
         /// The kernel's error.
         why: io::Error,

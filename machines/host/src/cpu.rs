@@ -1,10 +1,10 @@
-//! The CPU that a thread plays, which is the CPU on which the machine takes it to run.
+//! The CPU that a thread plays: the machine assumes that the thread runs on this CPU.
 //!
-//! A thread that entered a CPU plays it until its [`Entered`] is dropped. Any other thread is on
-//! the CPU that the kernel reports, modulo the number of the machine's CPUs. The played CPU is kept
-//! per thread together with the machine's number, so that machines do not mistake each other's
-//! CPUs. While a thread has entered a CPU of another machine, it is, for the outer machine, on the
-//! CPU that the kernel reports.
+//! A thread that has entered a CPU plays it until its [`Entered`] is dropped. Any other thread is
+//! on the CPU that the kernel reports, modulo the machine's number of CPUs. The played CPU is
+//! stored per thread, together with the number of its machine, so that each machine recognizes only
+//! its own CPUs. If the thread then enters a CPU of another machine, the first machine again sees
+//! the CPU that the kernel reports.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,14 +20,14 @@ use crate::affinity::{self, CpuMask};
 pub(crate) struct HostId(pub(crate) u64);
 
 impl HostId {
-    /// The number of no machine. It is a number and not an `Option`, so that a lookup takes one
-    /// comparison: every addition to a counter makes one.
+    /// The number that belongs to no machine. It is not an `Option`, so that a lookup takes one
+    /// comparison: every addition to a counter makes such a lookup.
     const NONE: Self = Self(0);
     /// The number of the first machine.
     pub(crate) const FIRST: Self = Self(1);
 }
 
-/// A machine, and the CPU of it that a thread plays.
+/// A machine, and the CPU of this machine that a thread plays.
 type Played = (HostId, CpuId);
 
 thread_local! {
@@ -36,9 +36,9 @@ thread_local! {
     static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes `parking_lot` set up what it needs for each thread that waits. It would otherwise do so
-/// when the thread first waits, and may then enlarge its table of waiters while that is locked.
-/// That is too late for a thread that is about to give memory back.
+/// Makes `parking_lot` set up its data for this thread now. Otherwise `parking_lot` does so when
+/// the thread first waits, and may then enlarge its table of waiters while the table is locked. A
+/// thread that is about to free memory must not depend on that allocation.
 #[cold]
 fn prepare_to_wait() {
     let lock = parking_lot::Mutex::new(());
@@ -46,19 +46,20 @@ fn prepare_to_wait() {
     parking_lot::Condvar::new().wait_for(&mut held, Duration::ZERO);
 }
 
-/// The CPU of machine `host` that the calling thread plays, if any.
+/// The CPU of machine `host` that the calling thread plays; `None` if it plays none.
 #[inline]
 pub(crate) fn played(host: HostId) -> Option<CpuId> {
     let (of, cpu) = PLAYED.get();
     (of == host).then_some(cpu)
 }
 
-/// Makes the calling thread play a CPU until this is dropped. The innermost must be dropped first.
+/// Makes the calling thread play a CPU until this is dropped. If these are nested, the innermost
+/// must be dropped first.
 #[must_use = "the thread plays the CPU only while this lives"]
 #[derive(Debug)]
 pub struct Entered {
     before: Played,
-    /// The CPUs on which the thread may run again afterwards.
+    /// The CPUs on which the thread may run again after the drop, if it was pinned.
     mask: Option<CpuMask>,
     /// Makes this `!Send`, because it belongs to the thread that made it.
     _not_send: PhantomData<*const ()>,
@@ -91,7 +92,7 @@ impl Drop for Entered {
     fn drop(&mut self) {
         PLAYED.set(self.before);
         if let Some(mask) = &self.mask {
-            // If the kernel refuses, the thread stays pinned: slower, never wrong.
+            // If the kernel refuses, the thread stays pinned, which only makes it slower.
             let _ = affinity::pin(mask);
         }
     }

@@ -1,10 +1,10 @@
-//! Giving the memory of unused pages back to the kernel.
+//! Returning the memory of unused pages to the kernel.
 //!
-//! An address space that ends, or is reaped, hands its pages to a [`Discard`] just before they go
-//! back to their zones. [`ToKernel`] gives their memory to the kernel, so that other processes can
-//! have it: that is why a process is killed when memory is short.
+//! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
+//! frees them to their zones. [`ToKernel`] returns the memory of these pages to the kernel, where
+//! other processes can use it. This is the purpose of killing a process when memory is short.
 //!
-//! Each CPU has counters of its own, away from those of others. No lock is taken unless the kernel
+//! Each CPU has its own counters, in separate cache lines. No lock is taken unless the kernel
 //! refuses.
 
 use std::fmt;
@@ -20,13 +20,13 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// Number of frames that are sorted together: as many as address spaces give back at a time.
+/// The number of frames that are sorted together: address spaces free at most this many at a time.
 const TOGETHER: usize = 32;
 
-/// Gives the memory of an [`Arena`]'s unused frames back to the kernel (Linux: `MADV_DONTNEED`).
+/// Returns the memory of an [`Arena`]'s unused frames to the kernel (Linux: `MADV_DONTNEED`).
 ///
-/// Adjacent frames go in one call. If the kernel refuses, nothing is lost: the frame goes back to
-/// its zone, keeps its memory, and is counted in [`Given::refused`]. A clone is another handle to
+/// Adjacent frames are returned in one call. If the kernel refuses, no frame is lost: it keeps its
+/// memory, is freed to its zone, and is counted in [`Given::refused`]. A clone is another handle on
 /// the same counts.
 ///
 /// ```
@@ -40,7 +40,7 @@ const TOGETHER: usize = 32;
 /// use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 /// use plimsoll_mm::topology::Topology;
 /// use plimsoll_mm::units::{Pages, Vpn};
-/// use plimsoll_mm::vmstat::Manager;
+/// use plimsoll_mm::Manager;
 ///
 /// # #[expect(unsafe_code, reason = "nothing refers to the memory of the arena")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,7 +80,7 @@ struct Shared {
     error: Mutex<Option<io::Error>>,
 }
 
-/// The counts of one CPU, alone in their cache lines.
+/// The counts of one CPU, in cache lines that no other data shares.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counts {
@@ -89,27 +89,27 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// The amount of memory that went back to the kernel.
+/// The amount of memory that was returned to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Number of frames whose memory the kernel took. A frame that is used and unused again counts
-    /// again; so does a frame that never had memory.
+    /// The number of frames whose memory the kernel accepted. A frame is counted each time that it
+    /// is returned, even if it never had memory.
     pub pages: u64,
-    /// Number of calls to the kernel.
+    /// The number of calls to the kernel.
     pub calls: u64,
-    /// Number of frames that the kernel did not take. They keep their memory.
+    /// The number of frames that the kernel refused. They keep their memory.
     pub refused: u64,
 }
 
 impl ToKernel {
-    /// A discarder that takes page `n` of the manager of `host` for frame `n` of `arena`.
+    /// Creates a discarder in which page `n` of the manager of `host` is frame `n` of `arena`.
     ///
     /// # Safety
-    /// For every frame that is handed to [`Discard::discard`] of this value or of a clone: while
-    /// that call lasts, no reference to the frame's memory may exist, and no thread may read or
-    /// write it. This holds if clones go only to
-    /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding) of address spaces whose users
-    /// and notifiers have no pointer to a page that has left.
+    /// For every frame that is passed to [`Discard::discard`] of this value or of a clone: until
+    /// that call returns, no reference to the frame's memory may exist, and no thread may read or
+    /// write it. This holds if clones are passed only to
+    /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding), for address spaces whose
+    /// users and notifiers have no pointer to a page after it has left.
     #[expect(
         unsafe_code,
         reason = "discarding a frame destroys its contents, even for code that has a reference to it"
@@ -124,12 +124,12 @@ impl ToKernel {
         }))
     }
 
-    /// The amount that went back so far. Exact when no call is under way.
+    /// The amounts that were returned so far. Exact if no discard is in progress.
     #[must_use]
     pub fn given(&self) -> Given {
         let mut given = Given::default();
         for counts in &self.0.counts {
-            // Relaxed: counts, which order nothing.
+            // Relaxed is enough: these are only counts, and no other memory access depends on them.
             given.pages += counts.pages.load(Relaxed);
             given.calls += counts.calls.load(Relaxed);
             given.refused += counts.refused.load(Relaxed);
@@ -137,16 +137,16 @@ impl ToKernel {
         given
     }
 
-    /// Takes the first error since the last call of this method.
+    /// Returns the first error since the last call of this method, and clears it.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
         error.take()
     }
 
-    /// Gives back a run of adjacent frames.
+    /// Returns a range of adjacent frames to the kernel.
     fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
-        // Relaxed: as in `given`. It is an atomic addition because two threads may play one CPU.
+        // Relaxed: as in `given`. The addition is atomic because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
         // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees that
         // nothing uses them.

@@ -1,4 +1,4 @@
-//! The handle on a machine: making one, and playing its CPUs.
+//! The handle on a machine: creates the machine, and lets threads play its CPUs.
 //!
 //! A clone is another handle to the same machine.
 
@@ -17,7 +17,7 @@ use crate::cpu::{Entered, HostId, PinError};
 use crate::job_queue::JobQueue;
 use crate::topology;
 
-/// This computer, or another machine that its threads play.
+/// A machine whose CPUs are played by threads, with the topology of this computer or another one.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Shared>);
 
@@ -27,38 +27,39 @@ pub(crate) struct Shared {
     pub(crate) id: HostId,
     pub(crate) topology: Topology,
     pub(crate) created: Instant,
-    /// The CPUs on which the thread that made the machine could run.
+    /// The real CPUs on which the thread that created the machine could run.
     allowed: CpuMask,
     pub(crate) observer: Option<Box<Observer>>,
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
-    /// True while worker threads run the jobs of the queues.
+    /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
 
 impl Host {
-    /// This computer as Linux describes it. If there is no description, a machine of equal CPUs, as
-    /// many as this computer has.
+    /// A machine with the topology that Linux reports for this computer. If Linux reports none, the
+    /// machine has equal CPUs, as many as this computer has.
     ///
-    /// To learn why there is no description, call [`topology::read`].
+    /// To find out why Linux reports no topology, call [`topology::read`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_topology(topology::read_or_flat())
     }
 
-    /// A machine of these CPUs, whatever CPUs this computer has.
+    /// A machine with this topology, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
         Self::build(topology, None)
     }
 
-    /// Makes a machine like [`Host::with_topology`], and passes each event, with its CPU and time,
-    /// to `observer`.
+    /// Creates a machine as [`Host::with_topology`] does, and passes each event, with its CPU and
+    /// time, to `observer`.
     ///
-    /// The observer runs where the event happens, mostly with locks held: the page lists of this
-    /// CPU (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it
-    /// drained page lists, it would wait for ever for those that its own CPU holds. Work that an
-    /// event calls for belongs on another thread, for instance behind a channel.
+    /// The observer runs where the event happens, mostly while locks are held: the page lists of
+    /// this CPU (`Pcp`), a zone, or a page table. So it must be short and must not call the
+    /// manager. If it drained page lists, for example, it would wait forever for those that its own
+    /// CPU holds. It should pass any further work to another thread, for instance through a
+    /// channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
@@ -69,7 +70,7 @@ impl Host {
 
     fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
-        // Relaxed: the number only has to be unique.
+        // Relaxed is enough: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
         let job_queues = topology.ids().map(|_cpu| JobQueue::default()).collect();
         let allowed = CpuMask::of_this_thread();
@@ -94,8 +95,8 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// Does what [`Host::enter`] does, and pins the thread to one real CPU meanwhile: to `cpu`
-    /// itself if the thread may run there, otherwise to one of the CPUs on which it may.
+    /// Does what [`Host::enter`] does, and pins the thread to one real CPU meanwhile. This is `cpu`
+    /// itself if the thread may run there, and otherwise one of the CPUs on which it may run.
     ///
     /// # Errors
     /// If the thread cannot be pinned; it then plays no CPU.
@@ -112,7 +113,7 @@ impl Host {
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
 
-    /// The CPU that the kernel reports, for a thread that plays none.
+    /// The CPU that the kernel reports, for a thread that plays no CPU of this machine.
     #[inline(never)]
     pub(crate) fn this_cpu_slow(&self) -> CpuId {
         CpuId(affinity::current() % self.0.topology.cpus())

@@ -1,9 +1,9 @@
-//! The deferred jobs of one CPU: which jobs wait until when, and which job runs.
+//! The deferred jobs of one CPU: the time of each pending job, and the job that is running.
 //!
-//! A [`JobQueue`] is a table with one slot per kind of job, and a condition variable that says that the
-//! table has changed. Times are the machine's. A slot can be waiting and running at once: then its
-//! job was deferred again while it ran, and will run once more. Lock: the table's; no handler runs
-//! inside it.
+//! A [`JobQueue`] is a table with one slot for each kind of job, and a condition variable that
+//! signals changes of the table. Times are those of the machine's clock. A job can be pending and
+//! running at once: then it was deferred again while it ran, and will run once more. There is one
+//! lock, that of the table; no handler runs while it is held.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use plimsoll_mm::units::Nanos;
 
 use super::locks::sync::{Condvar, Mutex, MutexGuard};
 
-/// The longest wait for a deadline before the worker looks at the clock again.
+/// The longest wait for a deadline before the worker checks the time again.
 const NAP_MAX: Duration = Duration::from_secs(3600);
 
 /// The deferred jobs of one CPU, with a condition variable for its worker.
@@ -26,7 +26,7 @@ pub(crate) struct JobQueue {
 #[derive(Default)]
 struct Table {
     slots: [Slot; Job::ALL.len()],
-    /// True when the worker is to end.
+    /// True when the worker has to exit.
     closing: bool,
 }
 
@@ -54,11 +54,11 @@ impl JobQueue {
         }
     }
 
-    /// Waits for the next job whose time has come, and marks it running until the returned value is
-    /// dropped. Returns `None` once the queue closes. Only one worker at a time may call this.
+    /// Waits for the next job that is due, and marks it as running until the returned value is
+    /// dropped. Returns `None` when the queue is closed. Only one worker at a time may call this.
     pub(crate) fn next(&self, now: impl Fn() -> Nanos) -> Option<Running<'_>> {
         let mut table = self.table();
-        // This ends when a job is due or the queue closes; both wake the worker.
+        // This loop ends when a job is due or the queue is closed; both wake the worker.
         loop {
             if table.closing {
                 return None;
@@ -87,7 +87,7 @@ impl JobQueue {
         }
     }
 
-    /// Makes [`JobQueue::next`] return `None`. Jobs that wait keep waiting.
+    /// Makes [`JobQueue::next`] return `None`. Pending jobs stay pending.
     pub(crate) fn close(&self) {
         self.table().closing = true;
         self.changed.notify_one();
@@ -98,13 +98,13 @@ impl JobQueue {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic inside the lock leaves the table whole, because each section writes one field
-        // last.
+        // A panic while the lock is held cannot leave the table inconsistent, because each section
+        // writes one field as its last step.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A job that runs. It has finished when this is dropped.
+/// A running job. Dropping this marks the job as finished.
 pub(crate) struct Running<'a> {
     job_queue: &'a JobQueue,
     pub(crate) job: Job,

@@ -1,22 +1,25 @@
 //! Real CPUs as a [`Machine`](plimsoll_mm::machine::Machine).
 //!
-//! [`Host`] is the handle: threads play CPUs ([`Host::enter`]), words are hardware atomics alone
-//! in their cache lines, locks are spinlocks, deferred work runs on one worker thread per CPU
-//! ([`Host::start`]), and [`arena::Arena`] is memory for pages, which
-//! [`discard::ToKernel`] gives back to the kernel when address spaces are done with it.
+//! [`Host`] is the handle on the machine:
 //!
-//! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
-//! prices a simulated machine needs, and says so when this computer cannot be measured.
+//! * Threads play CPUs ([`Host::enter`]).
+//! * Words are hardware atomics in separate cache lines.
+//! * Locks are spinlocks.
+//! * Deferred work runs on one worker thread for each CPU ([`Host::start`]).
+//! * [`arena::Arena`] is memory for pages. [`discard::ToKernel`] returns it to the kernel when
+//!   address spaces no longer use it.
 //!
-//! `unsafe` is in four files: `locks/guarded.rs`, where a held lock hands out its value,
-//! `measure/clock.rs`, which reads the time-stamp counter, `arena.rs`, which gives memory back, and
-//! `discard.rs`, which decides when.
+//! [`measure`] times a contended lock, and measures the prices that a simulated machine needs. It
+//! returns an error if this computer cannot be measured.
+//!
+//! Four files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
+//! `measure/clock.rs`, which reads the time-stamp counter; `arena.rs`, which returns memory to the
+//! kernel; and `discard.rs`, which decides when.
 
 pub mod affinity;
 pub mod arena;
 pub mod cpu;
 pub mod discard;
-pub mod law;
 pub mod locks;
 pub mod measure;
 pub mod topology;
@@ -29,12 +32,12 @@ mod machine;
 
 pub use host::Host;
 
-/// The examples of the README, so that they compile and run.
+/// The examples of the README, which are compiled and run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The examples of the page about counters.
+/// The examples of `docs/counters.md`, which are compiled and run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/counters.md")]
 struct CountersPage;

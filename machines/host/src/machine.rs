@@ -1,6 +1,6 @@
-//! The [`Machine`] that a [`Host`] is.
+//! The implementation of [`Machine`] for [`Host`].
 //!
-//! Only `defer`, `cancel` and `job_state` take a lock here, that of one CPU's
+//! Only `defer`, `cancel` and `job_state` take a lock here: that of one CPU's
 //! [`JobQueue`](crate::job_queue::JobQueue).
 
 use plimsoll_mm::event::Event;
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::locks::{OwnerLock, SharedLock, TicketLock};
 use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
 
-/// Ticks per second, as in the kernels of most current distributions.
+/// The number of ticks per second, as in the kernels of most current distributions.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
 impl Machine for Host {
@@ -42,9 +42,9 @@ impl Machine for Host {
         }
     }
 
-    /// Time since the machine was made.
+    /// The time since the machine was created.
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.0.created.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.0.created.elapsed().into()
     }
 
     fn hz(&self) -> Hz {
@@ -59,7 +59,8 @@ impl Machine for Host {
         CpuWord::new(value)
     }
 
-    /// `home` has no effect: Linux puts memory on the node of the thread that touches it first.
+    /// `home` has no effect: Linux allocates memory on the node of the thread that first touches
+    /// it.
     fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> TicketLock<T> {
         TicketLock::new(value)
     }
@@ -91,15 +92,15 @@ impl Machine for Host {
     #[inline]
     fn spend(&self, _work: Work, _n: u32) {}
 
-    /// Only calls `f`. A thread that plays a CPU goes on playing it during `f`. Any other thread
-    /// may migrate, which costs locality only.
+    /// Only calls `f`. A thread that plays a CPU keeps playing it during `f`. Any other thread may
+    /// migrate, which costs only locality.
     #[inline]
     fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 
-    /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and the
-    /// kernel decides whether that wakes a real CPU.
+    /// `_idle` makes no difference: a sleeping worker thread is woken by its own timer. The kernel
+    /// decides whether that wakes a real CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, _idle: WhenIdle) {
         self.0.job_queues[cpu.index()].defer(job, due_at(due, self.now()));
     }
@@ -108,7 +109,7 @@ impl Machine for Host {
         self.0.job_queues[cpu.index()].cancel(job);
     }
 
-    /// A job that was deferred again while it runs is pending.
+    /// If a running job is deferred again, its state is pending.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
         self.0.job_queues[cpu.index()].state(job)
     }
@@ -121,7 +122,7 @@ impl Machine for Host {
     }
 }
 
-/// The time at which a job deferred at `now` is to run.
+/// The time at which a job that is deferred at `now` becomes due.
 fn due_at(due: Due, now: Nanos) -> Nanos {
     match due {
         Due::Now => now,

@@ -1,8 +1,8 @@
 //! Words and tags: hardware atomics.
 //!
-//! A [`SharedWord`] is alone in 128 bytes, because many CPUs write it and x86 prefetches lines in
-//! pairs. A [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`]
-//! shares its line, because words of one CPU belong side by side.
+//! A [`SharedWord`] has 128 bytes to itself, because many CPUs write it and x86 prefetches cache
+//! lines in pairs. A [`SharedLine`] is only one cache line, because counters have many of them. A
+//! [`CpuWord`] shares its cache line, because the words of one CPU are best kept side by side.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
@@ -13,7 +13,7 @@ use plimsoll_mm::units::{Order, Pages};
 
 use crate::Host;
 
-/// An atomic integer alone in its pair of cache lines.
+/// An atomic integer with a pair of cache lines to itself.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SharedWord(AtomicI64);
@@ -58,12 +58,12 @@ impl Word<Host> for SharedWord {
         new: i64,
         order: Ordering,
     ) -> Result<i64, i64> {
-        // Relaxed on failure: a value that was not written orders nothing.
+        // Relaxed is enough on failure: nothing was written, so there is nothing to order.
         self.0.compare_exchange(old, new, order, Relaxed)
     }
 }
 
-/// Atomic integers that share one cache line with each other and nothing else.
+/// Atomic integers that share one cache line with each other, but with no other data.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct SharedLine([AtomicI64; LINE_WORDS]);
@@ -101,12 +101,12 @@ impl Line<Host> for SharedLine {
         new: i64,
         order: Ordering,
     ) -> Result<i64, i64> {
-        // Relaxed on failure: a value that was not written orders nothing.
+        // Relaxed is enough on failure: nothing was written, so there is nothing to order.
         self.0[word].compare_exchange(old, new, order, Relaxed)
     }
 }
 
-/// A plain integer that may be read while it is written.
+/// An integer that may be read while it is written.
 #[derive(Debug)]
 pub struct HostField(AtomicU64);
 

@@ -1,8 +1,7 @@
-//! The threads that run deferred work, one per CPU.
+//! The threads that run deferred work, one for each CPU.
 //!
-//! There is one thread per CPU, not one per machine. So a job runs on its CPU, as the seam
-//! promises, and a slow job of one CPU does not delay another's. A sleeping thread costs only its
-//! stack.
+//! Each CPU has a worker thread, so that a job runs on its own CPU, as the seam promises, and a
+//! slow job of one CPU does not delay those of another. A sleeping thread costs only its stack.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,21 +16,22 @@ use plimsoll_mm::units::CpuId;
 use crate::Host;
 
 impl Host {
-    /// Starts the workers. From now on deferred jobs run, each by `handler`, on a thread that plays
-    /// the job's CPU and is pinned to it where that is possible.
+    /// Starts the workers. From now on `handler` runs each deferred job, on a thread that plays the
+    /// job's CPU. The thread is pinned to that CPU if possible.
     ///
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
-    /// reports the panic at once, and it resumes on the thread that drops the workers. The job is
-    /// not deferred again by itself. For the manager's jobs: the shepherd brings the work of a CPU
-    /// back, and [`Manager::start`](plimsoll_mm::vmstat::Manager::start) brings back the shepherd.
+    /// reports the panic at once, and it resumes on the thread that drops the workers. The workers
+    /// do not defer the job again. Of the manager's jobs, the shepherd restarts those of a CPU, and
+    /// [`Manager::start`](plimsoll_mm::Manager::start) restarts the shepherd.
     ///
     /// # Errors
-    /// If the machine has workers already, or a thread could not be made.
+    /// If the machine already has workers, or a thread could not be created.
     pub fn start(
         &self,
         handler: impl Fn(&Self, Job) + Send + Sync + 'static,
     ) -> Result<Workers, StartError> {
-        // Acquire pairs with the Release in `Workers::finish`, so that the job queues are open again.
+        // Acquire pairs with the Release in `Workers::finish`, so that the job queues are open
+        // again.
         if self.shared().served.swap(true, Acquire) {
             return Err(StartError::Started);
         }
@@ -45,7 +45,7 @@ impl Host {
             let (host, handler) = (self.clone(), Arc::clone(&handler));
             let panics = Arc::clone(&workers.panics);
             let thread = thread::Builder::new().name(format!("plimsoll/{cpu}"));
-            // On an error, dropping `workers` stops the threads that run already.
+            // On an error, dropping `workers` stops the threads that already run.
             workers
                 .threads
                 .push(thread.spawn(move || serve(&host, cpu, &*handler, &panics))?);
@@ -56,21 +56,21 @@ impl Host {
 
 type Handler = dyn Fn(&Host, Job) + Send + Sync;
 
-/// The panics of handlers: the first with its payload, and the number.
+/// The panics of handlers: the first one with its payload, and their number.
 #[derive(Default)]
 struct Panics {
     first: Option<(Panicked, Box<dyn Any + Send>)>,
     count: u64,
 }
 
-/// A report of handlers that panicked.
+/// A report about handlers that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked {
     /// The CPU of the first handler that panicked.
     pub cpu: CpuId,
     /// The job of the first handler that panicked.
     pub job: Job,
-    /// Number of handlers that panicked, at least 1.
+    /// The number of panics of handlers, at least 1.
     pub count: u64,
 }
 
@@ -84,14 +84,15 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Runs the jobs of `cpu` until its job queue closes, also after a handler has panicked.
+/// Runs the jobs of `cpu` until its job queue is closed, even after a handler has panicked.
 fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
         .unwrap_or_else(|_unpinned| host.enter(cpu));
     while let Some(running) = host.shared().job_queues[cpu.index()].next(|| host.now()) {
         let job = running.job;
-        // The embedder is told of the panic, and has to judge what the handler left half done.
+        // The panic is reported to the embedder, which has to judge what the handler left
+        // unfinished.
         let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(host, job))) else {
             continue;
         };
@@ -105,8 +106,8 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
 
 /// The threads that run a machine's deferred work. Dropping this stops and joins them.
 ///
-/// Jobs that wait then keep waiting, for workers started later. A handler may drop its own workers,
-/// but the machine cannot get others after that.
+/// Pending jobs then stay pending, for workers that are started later. A handler may drop its own
+/// workers, but the machine cannot have new workers after that.
 #[must_use = "dropping it stops the workers"]
 pub struct Workers {
     host: Host,
@@ -115,7 +116,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// The handlers that have panicked since the workers were started; `None` if none has.
+    /// The panics of handlers since the workers were started; `None` if there were none.
     #[must_use]
     pub fn panicked(&self) -> Option<Panicked> {
         let panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +125,8 @@ impl Workers {
         Some(Panicked { count, ..*first })
     }
 
-    /// Lets running jobs finish and ends the threads. Returns the payload of the first handler that
-    /// panicked as the error.
+    /// Lets running jobs finish, and ends the threads. If handlers panicked, returns the payload of
+    /// the first panic as the error.
     fn finish(&mut self) -> thread::Result<()> {
         let job_queues = &self.host.shared().job_queues;
         job_queues.iter().for_each(|job_queue| job_queue.close());
@@ -133,8 +134,8 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for job_queue in job_queues {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for itself. Its job queue stays
-                // closed, so its thread ends once the handler returns.
+                // A handler that drops its own workers cannot wait for its own thread. The job
+                // queue of that thread stays closed, so the thread ends once the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());
@@ -155,7 +156,7 @@ impl Workers {
 
 impl Drop for Workers {
     /// # Panics
-    /// With the panic of a handler, unless this thread is panicking already.
+    /// If a handler panicked, with its payload, unless this thread is already panicking.
     fn drop(&mut self) {
         if let Err(payload) = self.finish()
             && !thread::panicking()
@@ -176,9 +177,9 @@ impl fmt::Debug for Workers {
 /// The reason why a machine's workers did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The machine has workers already.
+    /// The machine already has workers.
     Started,
-    /// A thread could not be made.
+    /// A thread could not be created.
     Thread(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The deferred jobs of all CPUs: recorded, so that a law can inspect and run them.
+//! The deferred jobs of all CPUs. They are only recorded, so that a law can inspect and run them.
 
 use plimsoll_mm::machine::{Due, Job, JobState, WhenIdle};
 use plimsoll_mm::units::CpuId;
@@ -12,8 +12,8 @@ pub struct Deferral {
     pub idle: WhenIdle,
 }
 
-/// The deferred jobs: one row per CPU, one slot per kind of job. A job can be pending and running
-/// at once, if it was deferred again while it ran.
+/// The deferred jobs: one row for each CPU, with one slot for each kind of job. A job can be
+/// pending and running at once: then it was deferred again while it ran.
 #[derive(Debug)]
 pub(crate) struct JobTable {
     rows: Vec<[Slot; Job::ALL.len()]>,
@@ -32,7 +32,7 @@ impl JobTable {
         }
     }
 
-    /// Makes `job` pending, or removes it.
+    /// Makes `job` pending if `pending` is given; otherwise cancels it.
     pub(crate) fn set(&mut self, cpu: CpuId, job: Job, pending: Option<Deferral>) {
         self.slot(cpu, job).pending = pending;
     }
@@ -51,7 +51,7 @@ impl JobTable {
         }
     }
 
-    /// Marks `job` running if it is pending and not running yet. Returns whether it was marked.
+    /// Marks `job` as running if it is pending and not already running. Returns whether it did so.
     pub(crate) fn begin(&mut self, cpu: CpuId, job: Job) -> bool {
         let slot = self.slot(cpu, job);
         let begins = slot.pending.is_some() && !slot.running;

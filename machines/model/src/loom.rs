@@ -1,10 +1,10 @@
 //! A machine inside loom: every interleaving of a few bodies, on weak memory.
 //!
-//! Words and tags are loom's, with the orderings they are given. Loom takes `SeqCst` accesses for
-//! `AcqRel`, so it may find a failure that the total order rules out. Locks are loom's mutexes: any
-//! waiter may be next, which allows more than a queued lock does.
+//! Words and tags are loom's, with the given orderings. Loom treats `SeqCst` accesses as `AcqRel`,
+//! so it may report a failure that the total order rules out. Locks are loom's mutexes: any waiter
+//! may be next, which allows more interleavings than a queued lock does.
 //!
-//! The time is not a word of the model: reading it is not a step of its own.
+//! The time is not a word of the model, so reading it is not a separate step.
 
 use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;
@@ -12,7 +12,7 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The most bodies of a law. With more, no law ends within minutes.
+/// The most bodies of a law. With more, no law finishes within minutes.
 const BODIES_MAX: usize = 3;
 
 /// The number of preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` sets another.
@@ -31,8 +31,9 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     run_law_within(law, cpus, PREEMPTIONS);
 }
 
-/// [`run_law`] with at most `preemptions` in one interleaving, for laws with many steps. Loom still
-/// tries every value that a load may see, and every waiter that may get a lock next.
+/// As [`run_law`], with at most `preemptions` preemptions in one interleaving, for laws with many
+/// steps. Loom still tries every value that a load may see, and every waiter that may acquire a
+/// lock next.
 ///
 /// # Panics
 /// As [`run_law`].

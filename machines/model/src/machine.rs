@@ -1,9 +1,10 @@
-//! The parts that both checkers' machines share: all but the way in which a law is run.
+//! The parts that both checkers' machines share: everything except how a law is run.
 //!
-//! loom and shuttle have primitives of the same names in their own crates, so this is a macro over
-//! the crate. Words, lines and tags are the checker's atomics with the orderings they are given.
-//! Locks are the checker's mutexes: any waiter may be next, which allows more than a queued lock
-//! does. The time is not a word of the model: reading it is not a step of its own.
+//! The crates of loom and shuttle define primitives of the same names, so this is a macro that
+//! takes the crate as an argument. Words, lines and tags are the checker's atomics, with the given
+//! orderings. Locks are the checker's mutexes: any waiter may be next, which allows more
+//! interleavings than a queued lock does. The time is not a word of the model, so reading it is not
+//! a separate step.
 
 /// Defines the machine `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_machine {
@@ -28,7 +29,7 @@ macro_rules! checked_machine {
         use $crate::jobs::{Deferral, JobTable};
         use $crate::{HZ, MODELLED_TAGS_MAX, fresh_tag};
 
-        /// One CPU of a machine inside the checker.
+        /// The handle of one CPU on a machine inside the checker.
         #[derive(Clone)]
         pub struct $Machine {
             shared: Arc<Shared>,
@@ -42,7 +43,8 @@ macro_rules! checked_machine {
         }
 
         impl $Machine {
-            /// A machine of `cpus` equal CPUs, seen from CPU 0. Can be made only inside a model.
+            /// Creates a machine of `cpus` equal CPUs and returns the handle of CPU 0. Works only
+            /// inside a model.
             #[must_use]
             pub fn new(cpus: u32) -> Self {
                 let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
@@ -57,7 +59,7 @@ macro_rules! checked_machine {
                 }
             }
 
-            /// This machine, seen from `cpu`.
+            /// Returns the handle of `cpu` on this machine.
             #[must_use]
             pub fn on(&self, cpu: CpuId) -> Self {
                 Self {
@@ -66,20 +68,20 @@ macro_rules! checked_machine {
                 }
             }
 
-            /// Sets the time, for all CPUs.
+            /// Sets the time of all CPUs.
             pub fn set_now(&self, now: Nanos) {
-                // Relaxed: model threads run one at a time.
+                // Relaxed is enough: model threads run one at a time.
                 self.shared.now_ns.store(now.0, Relaxed);
             }
 
-            /// The way in which `job` of `cpu` was deferred, if it is pending.
+            /// The way in which `job` was deferred to `cpu`; `None` if it is not pending.
             #[must_use]
             pub fn deferral(&self, cpu: CpuId, job: Job) -> Option<Deferral> {
                 self.jobs(|jobs| jobs.pending(cpu, job))
             }
 
-            /// Runs each pending job of this CPU once by `handler`, as if its time had come.
-            /// Returns the number of jobs run.
+            /// Calls `handler` once for each pending job of this CPU, as if the job were due.
+            /// Returns the number of jobs that ran.
             pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
                 let mut runs = 0;
                 for job in Job::ALL {
@@ -187,7 +189,7 @@ macro_rules! checked_machine {
                 self.jobs(|jobs| jobs.set(cpu, job, None));
             }
 
-            /// A job that was deferred again while it runs is pending.
+            /// If a running job is deferred again, its state is pending.
             fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
                 self.jobs(|jobs| jobs.state(cpu, job))
             }
@@ -227,7 +229,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// Atomic integers of the model. An access to any of them is a step of its own.
+        /// Atomic integers of the model. Each access to one of them is a separate step.
         #[derive(Debug)]
         pub struct ModelLine([AtomicI64; LINE_WORDS]);
 
@@ -274,7 +276,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A plain integer of the model. Each access is a step of its own.
+        /// A plain integer of the model. Each access is a separate step.
         #[derive(Debug)]
         pub struct ModelField(ModelU64);
 
@@ -288,8 +290,8 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A value that is set once. Whether it is set is a word of the model, so that a reader may
-        /// come before or after.
+        /// A value that is set once. The flag that says whether it is set is a word of the model,
+        /// so a reader may run before or after the store.
         #[derive(Debug)]
         pub struct ModelOnce<T> {
             value: OnceLock<T>,
@@ -323,7 +325,8 @@ macro_rules! checked_machine {
 
             fn set(&self, value: T) -> Result<(), T> {
                 let outcome = self.value.set(value);
-                // The loser stores this too: the value is there whichever CPU has set it.
+                // Store this even if `value` was refused: another CPU has set the value then, but
+                // may not have reached its own store yet.
                 self.there.store(1, Release);
                 outcome
             }
@@ -375,9 +378,9 @@ macro_rules! checked_machine {
         /// The tags of a zone: words of the model if the zone is small, plain atomics if not.
         #[derive(Debug)]
         pub enum ModelTags {
-            /// Each access is a step of the model.
+            /// The tags are words of the model: each access is a step.
             Modelled(Vec<ModelU8>),
-            /// No access is a step of the model.
+            /// The tags are plain atomics: no access is a step.
             Plain(Vec<AtomicU8>),
         }
 

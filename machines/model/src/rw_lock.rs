@@ -1,8 +1,9 @@
-//! The lock that readers share, for both checkers' machines; a macro as in `machine`.
+//! The reader-writer lock for both checkers' machines; a macro, as in `machine`.
 //!
-//! The lock is the checker's own. Any waiter may be next, which allows more than a queue does, and
-//! a downgraded writer stays alone, which allows less. A caller that may be killed tries the lock
-//! first, because only a caller that waits tests whether it was killed.
+//! The lock is the checker's own. Any waiter may be next, which allows more interleavings than a
+//! queue does. A downgraded writer stays alone, which allows fewer. Before a caller that may be
+//! killed waits, it tries to acquire the lock without waiting: only a caller that waits tests
+//! whether it was killed.
 
 /// Defines the lock of `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_rw_lock {
@@ -12,11 +13,11 @@ macro_rules! checked_rw_lock {
         use ::$checker::sync::{RwLock as Inner, RwLockReadGuard, RwLockWriteGuard};
         use plimsoll_mm::machine::RwLock;
 
-        /// A lock of the model that readers share. Any waiter may be next.
+        /// A reader-writer lock of the model. Any waiter may be next.
         #[derive(Debug)]
         pub struct ModelRwLock<T> {
             lock: Inner<T>,
-            /// Number of callers that wait to write. Reading it is not a step of the model.
+            /// The number of callers that wait to write. Reading it is not a step of the model.
             writers: AtomicU32,
         }
 
@@ -46,7 +47,7 @@ macro_rules! checked_rw_lock {
                 if killed() {
                     return None;
                 }
-                // Relaxed: model threads run one at a time.
+                // Relaxed is enough: model threads run one at a time.
                 self.writers.fetch_add(1, Relaxed);
                 let value = self.lock.write().expect("a panic ends the whole model");
                 self.writers.fetch_sub(1, Relaxed);
@@ -88,7 +89,7 @@ macro_rules! checked_rw_lock {
                 self.writer(killed).map(|mut value| f(&mut value))
             }
 
-            /// Runs `then` without letting other readers in.
+            /// Runs `then` without admitting other readers.
             fn write_then_read<A, R>(
                 &self,
                 _: &$Machine,

@@ -1,9 +1,10 @@
 //! A machine inside shuttle: random interleavings of several bodies.
 //!
-//! Words and tags are shuttle's: sequentially consistent, whatever ordering they are given. Locks
-//! are shuttle's mutexes: any waiter may be next, which allows more than a queued lock does.
+//! Words and tags are shuttle's: sequentially consistent, whichever ordering is given. Locks are
+//! shuttle's mutexes: any waiter may be next, which allows more interleavings than a queued lock
+//! does.
 //!
-//! The time is not a word of the model: reading it is not a step of its own.
+//! The time is not a word of the model, so reading it is not a separate step.
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::{Config, Runner, thread};
@@ -12,22 +13,22 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The seed of the random choices. It is fixed, so a law that failed fails again.
+/// The seed of the random choices. It is fixed, so that a law that failed will fail again.
 const SEED: u64 = 0x706c_696d;
 
-/// The number of preemptions that the second half of the iterations looks for.
+/// The number of preemptions that the second half of the iterations tries to place (PCT).
 const PCT_DEPTH: usize = 3;
 
-/// The stack size of a body, in bytes. Bodies empty whole address spaces on it, in unoptimised
-/// code.
+/// The stack size of a body, in bytes. Unoptimised bodies that empty whole address spaces need this
+/// much.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Tries `iterations` interleavings of the bodies of `law` on a machine of `cpus` CPUs: half of
-/// them uniformly random, half with few preemptions in rare places (PCT).
+/// Tries `iterations` interleavings of the bodies of `law`, on a machine of `cpus` CPUs. Half of
+/// them are uniformly random; the other half have few preemptions, at random places (PCT).
 ///
 /// # Panics
-/// If the law is broken; shuttle prints the schedule, which [`replay_law`] takes. Also if it has
-/// more bodies than CPUs.
+/// If the law is broken: shuttle then prints the schedule, which [`replay_law`] takes. Also if the
+/// law has more bodies than CPUs.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32, iterations: u32) {
     let random_iterations = iterations.div_ceil(2) as usize;
     let random = RandomScheduler::new_from_seed(SEED, random_iterations);
@@ -72,7 +73,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut config = Config::new();
-    // Shuttle would warn that orderings are ignored; the file header says so.
+    // Shuttle would warn that it ignores orderings, which the comment at the top of this file says.
     config.silence_warnings = true;
     config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(move || {

@@ -1,6 +1,6 @@
 //! The laws of counters under loom, exhaustively.
 //!
-//! This is a program of its own, because shuttle's panic hook would report every thread that loom
+//! This is a separate program, because shuttle's panic hook would report every thread that loom
 //! ends.
 
 use std::panic::catch_unwind;
@@ -23,7 +23,7 @@ fn going_and_returning() {
     }
 }
 
-/// Runs, on one of [`counter::setups`], the laws about reading a counter during additions. There is
+/// Runs the laws about reading a counter during additions, on one of [`counter::setups`]. There is
 /// one test for each setup, because these laws take longest.
 fn looking_while_adding(setup: usize) {
     for law in counter::looking_while_adding(counter::setups()[setup]) {
@@ -58,8 +58,8 @@ fn looking_at_a_one_sided_tree_while_adding() {
 
 #[test]
 fn setting_while_adding() {
-    // Shared and flat counters store to words that other CPUs add to. Loom then lets a later load
-    // see an addition from before the store, which C11 forbids; shuttle checks those two.
+    // Shared and flat counters store to words to which other CPUs add. Loom then lets a later load
+    // return an addition from before the store, which C11 forbids. Shuttle checks these two setups.
     for setup in counter::setups().into_iter().skip(2) {
         run_law(&counter::setting_while_adding(setup), CPUS);
     }

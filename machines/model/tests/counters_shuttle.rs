@@ -1,4 +1,4 @@
-//! The laws of counters under shuttle, at random.
+//! The laws of counters under shuttle, in random schedules.
 
 use std::panic::catch_unwind;
 
@@ -6,7 +6,8 @@ use plimsoll_mm::laws::counter::{self, CPUS};
 use plimsoll_mm::laws::under_way;
 use plimsoll_model::shuttle::run_law;
 
-/// The number of schedules per law and kind of counter; they take seconds in a debug build.
+/// The number of schedules for each law and kind of counter. They take several seconds in a debug
+/// build.
 const SCHEDULES: u32 = 1000;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Checks the locks of `host` under loom: their files run over loom's atomics, on weak memory.
+//! Checks the locks of `host` under loom: their files are compiled with loom's atomics, on weak
+//! memory.
 
 #[path = "../../host/src/locks/fifo.rs"]
 mod fifo;
@@ -29,7 +30,7 @@ mod checker {
 use flag::Flag;
 use ticket::Ticket;
 
-/// Tries all interleavings of `run`, or those with at most `preemptions`.
+/// Tries all interleavings of `run`, or only those with at most `preemptions` preemptions.
 fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(preemptions);
@@ -37,8 +38,8 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A thread that finds the flag busy has set it again by its swap. Loom does not know that this
-/// write comes before the release, and lets the flag look busy for ever. So waiters give up here;
+/// A thread that finds the flag set has set it again with its own swap. Loom does not know that
+/// this write precedes the release, and may show the flag as set forever. So waiters give up here;
 /// under shuttle they wait.
 #[test]
 fn a_flag_has_one_holder() {

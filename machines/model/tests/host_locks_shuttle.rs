@@ -1,5 +1,5 @@
-//! Checks the locks of `host` under shuttle: their files run over shuttle's atomics, with more
-//! threads than under loom, in random interleavings.
+//! Checks the locks of `host` under shuttle: their files are compiled with shuttle's atomics. There
+//! are more threads than under loom, in random interleavings.
 
 #[path = "../../host/src/locks/fifo.rs"]
 mod fifo;
@@ -14,7 +14,7 @@ mod raw;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
 
-/// The module from which the locks of `host` take atomics and threads.
+/// The module that provides atomics and threads to the locks of `host`.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use ticket::Ticket;
 
-/// The seed of the random choices. It is fixed, so that a law that failed fails again.
+/// The seed of the random choices. It is fixed, so that a law that failed will fail again.
 const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
@@ -65,7 +65,7 @@ fn no_waiter_is_lost_in_a_fifo() {
     explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
 }
 
-/// 20 threads come, and the queue has room for 16 waiters.
+/// 20 threads arrive, but the queue has room for only 16 waiters.
 #[test]
 fn a_full_fifo_lets_every_waiter_in() {
     explore(300, || laws::waiters_pass_alone(19));

@@ -1,4 +1,4 @@
-//! Laws under loom, and a check that loom catches what only weak memory breaks.
+//! Laws under loom, and a check that loom catches errors that only weak memory reveals.
 
 mod laws;
 
@@ -7,9 +7,9 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
 
-/// The number of bodies that count, beside the one that folds.
+/// The number of bodies that count, in addition to the one that folds.
 const COUNTERS: usize = 1;
-/// The sum that each of these bodies adds.
+/// The amount that each of these bodies adds.
 const STEPS: i64 = 3;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {

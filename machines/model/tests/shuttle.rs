@@ -1,4 +1,5 @@
-//! Laws under shuttle, and a check that shuttle does not catch what only weak memory breaks.
+//! Laws under shuttle, and a check that shuttle does not catch errors that only weak memory
+//! reveals.
 
 mod laws;
 
@@ -7,9 +8,9 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::shuttle::{ModelLock, ModelWord, ShuttleMachine as M, run_law};
 
-/// The number of bodies that count, beside the one that folds.
+/// The number of bodies that count, in addition to the one that folds.
 const COUNTERS: usize = 3;
-/// The sum that each of these bodies adds.
+/// The amount that each of these bodies adds.
 const STEPS: i64 = 6;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {

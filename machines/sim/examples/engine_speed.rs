@@ -1,4 +1,4 @@
-//! Prints what the engine costs on this host: `cargo run --release --example engine_speed`.
+//! Prints the cost of the engine on this host: `cargo run --release --example engine_speed`.
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 

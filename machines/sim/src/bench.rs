@@ -1,7 +1,8 @@
-//! The cost of the engine itself on the host: data for `plimsoll bench sim`.
+//! Benchmarks of the simulation engine on the host, for `plimsoll bench sim`.
 //!
-//! Each function simulates a flat machine of its own and divides the host thread's CPU time by the
-//! steps it took, random draws included. The functions neither warm up nor repeat; the caller does.
+//! Each function simulates a flat machine. It divides the CPU time of the host thread by the number
+//! of simulated steps, so the time of the random draws is included. The functions neither warm up
+//! nor repeat; the caller does.
 
 use std::cell::Cell;
 use std::fs;
@@ -20,16 +21,16 @@ use crate::engine::state::Sim;
 use crate::options::SimOptions;
 use crate::profile::{Card, Costs, Profile};
 
-/// The cost of one kind of step.
+/// The measured cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Number of virtual CPUs of the machine.
+    /// The number of virtual CPUs of the machine.
     pub cpus: u32,
-    /// Number of steps measured.
+    /// The number of steps measured.
     pub steps: u64,
-    /// CPU time of the host thread, all steps together, in nanoseconds.
+    /// The CPU time of the host thread for all steps, in nanoseconds.
     pub host_ns: u64,
-    /// The share of steps that found a lock taken, from 0 to 1.
+    /// The share of steps that found a lock held, from 0 to 1.
     pub contended: f64,
 }
 
@@ -47,7 +48,7 @@ impl Cost {
     }
 }
 
-/// A benchmark: simulates a machine with the given number of CPUs for the given number of steps.
+/// A benchmark: simulates a machine with this many CPUs for this many steps in all.
 pub type Bench = fn(u32, u64) -> Cost;
 
 /// Every benchmark with its name.
@@ -60,26 +61,26 @@ pub const ALL: [(&str, Bench); 6] = [
     ("local spend", local_spend),
 ];
 
-/// Local work to a random time, then an order point.
+/// Each step does local work until a random time and then passes an order point.
 #[must_use]
-pub fn order_points(cpus: u32, steps: u64) -> Cost {
+fn order_points(cpus: u32, steps: u64) -> Cost {
     measure(cpus, steps, |sim, ()| {
         think(sim, 1000);
         sim.0.order();
     })
 }
 
-/// Local work of a random length, without an order point.
+/// Each step does local work of a fixed length, without an order point.
 #[must_use]
-pub fn local_spend(cpus: u32, steps: u64) -> Cost {
+fn local_spend(cpus: u32, steps: u64) -> Cost {
     measure(cpus, steps, |sim, ()| {
         sim.spend(Work::PcpAlloc, black_box(1));
     })
 }
 
-/// A lock for each CPU, taken and released after random local work.
+/// Each CPU has its own lock, and acquires and releases it after random local work.
 #[must_use]
-pub fn own_lock(cpus: u32, steps: u64) -> Cost {
+fn own_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
     measure_with(cpus, steps, lock, |sim, lock| {
         think(sim, 1000);
@@ -87,9 +88,10 @@ pub fn own_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// The owner's entry into its per-CPU lock, and some local work: the path of every page.
+/// Each CPU enters its own per-CPU lock and does some local work inside, as each allocation or free
+/// of a page does.
 #[must_use]
-pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
+fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
     measure_with(cpus, steps, lock, |sim, lock| {
         let done = lock.try_local(sim, Site::PcpAlloc, |count| {
@@ -101,9 +103,9 @@ pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// One lock that all CPUs share, taken about two thirds of the time.
+/// All CPUs share one lock, which is held about two thirds of the time.
 #[must_use]
-pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
+fn shared_lock(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let lock = move |sim: &Sim, _| shared.get(|| sim.lock(LockClass::Zone, CpuId(0), 0_u64));
     measure_with(cpus, steps, lock, move |sim, lock| {
@@ -115,9 +117,9 @@ pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// One word that all CPUs share, incremented after random local work.
+/// All CPUs share one word and increment it after random local work.
 #[must_use]
-pub fn hot_word(cpus: u32, steps: u64) -> Cost {
+fn hot_word(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let word = move |sim: &Sim, _| shared.get(|| sim.word(0));
     measure_with(cpus, steps, word, move |sim, word| {
@@ -148,7 +150,7 @@ pub fn resident_bytes(cpus: u32) -> Option<u64> {
     Some(after.saturating_sub(before) / u64::from(cpus))
 }
 
-/// A value that all CPUs share, made by the first CPU that asks for it.
+/// A value that all CPUs share. The first CPU that needs it creates it.
 struct Shared<T>(std::cell::OnceCell<Rc<T>>);
 
 impl<T> Default for Shared<T> {
@@ -176,7 +178,7 @@ fn measure(cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> 
     measure_with(cpus, steps, |_, _| (), step)
 }
 
-/// Runs `step` on every CPU, `steps` times in all.
+/// Runs `step` on every CPU, `steps` times in total.
 fn measure_with<T: 'static>(
     cpus: u32,
     steps: u64,
@@ -230,9 +232,7 @@ pub fn thread_ns() -> u64 {
     thread_local!(static BEGIN: Instant = Instant::now());
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    told.unwrap_or_else(|| {
-        BEGIN.with(|begin| u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    })
+    told.unwrap_or_else(|| BEGIN.with(|begin| Nanos::from(begin.elapsed()).0))
 }
 
 fn resident() -> Option<u64> {

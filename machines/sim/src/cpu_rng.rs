@@ -1,4 +1,4 @@
-//! The random numbers of the program that runs on a machine.
+//! The random numbers for the program that runs on a simulated machine.
 
 use std::convert::Infallible;
 
@@ -6,7 +6,8 @@ use rand::{Rng, TryRng};
 
 use crate::engine::state::Sim;
 
-/// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
+/// A source of random numbers. Each number comes from the stream of the CPU on which the caller
+/// runs when it draws.
 #[derive(Debug)]
 pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
 

@@ -1,4 +1,4 @@
-//! Last resorts of simulated machines, which stay on one thread and need not be `Send`.
+//! Last resorts for simulated machines. They stay on one thread, so they need not be `Send`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ thread_local! {
     static KEPT: RefCell<BTreeMap<u64, Rc<ZoneRequest>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The last resort that the page allocator gets: the key of a closure in `KEPT`, and the thread on
-/// which that closure is kept.
+/// The last resort that the page allocator owns: the key of a closure in `KEPT`, and the thread
+/// that stores the closure.
 struct Kept {
     thread: ThreadId,
     key: u64,
 }
 
-/// A last resort that calls `ask`. The closure is kept on this thread, which a simulated machine
-/// never leaves.
+/// Returns a last resort that calls `ask`. The closure is stored on the calling thread, which a
+/// simulated machine never leaves.
 ///
-/// The values that `ask` captures live as long as the page allocator. A value that owns a share of
-/// the allocator must be captured weakly.
+/// The values that `ask` captures live as long as the page allocator. If such a value keeps the
+/// allocator alive, `ask` must capture it weakly.
 ///
 /// # Panics
 /// If the last resort is called on another thread.
@@ -57,7 +57,7 @@ impl LastResort<Sim> for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if thread::current().id() == self.thread {
-            // The thread may be ending, and its kept functions may be gone already.
+            // The thread may be exiting, and `KEPT` may already have been destroyed.
             let forgotten = KEPT.try_with(|kept| kept.borrow_mut().remove(&self.key));
             drop(forgotten);
         }

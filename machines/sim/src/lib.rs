@@ -2,15 +2,14 @@
 //! on one host thread.
 //!
 //! A [`Sim`] is a deterministic, conservative discrete-event machine. Each virtual CPU has its own
-//! clock and runs ahead on local work; where CPUs can see each other, the one with the earliest
-//! clock goes first. Tasks are coroutines, so the code that runs on real threads runs here
-//! unchanged. The same profile, options and seed give the same run, down to one hash.
+//! clock and runs ahead on local work. At each step where CPUs can affect each other, the CPU with
+//! the earliest clock goes first. Tasks are coroutines, so code written for real threads runs here
+//! unchanged. The same profile, options and seed always give the same run, with the same hash.
 
 pub mod bench;
 mod cpu_rng;
 mod engine;
 mod last_resort;
-mod law;
 mod locks;
 mod machine;
 mod memory;
@@ -23,7 +22,6 @@ mod tasks;
 pub use crate::cpu_rng::CpuRng;
 pub use crate::engine::state::Sim;
 pub use crate::last_resort::last_resort;
-pub use crate::law::run_law;
 pub use crate::locks::cpu_lock::SimCpuLock;
 pub use crate::locks::lock::SimLock;
 pub use crate::locks::once::SimOnce;

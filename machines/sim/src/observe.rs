@@ -46,10 +46,11 @@ impl Inner {
         }
     }
 
-    /// Counts a wait of the running task that has ended, and passes it to observers.
+    /// Counts a finished wait of the running task, and passes it to the observers of waits.
     pub(crate) fn waited(
         &self,
-        (class, site): (LockClass, Site),
+        class: LockClass,
+        site: Site,
         access: Access,
         wait: LongestWait,
         traced: bool,
@@ -72,7 +73,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Calls `observer` for each wait for a lock, once the wait has ended.
+    /// Calls `observer` for each wait for a lock, when the wait has ended.
     pub fn observe_waits(&self, observer: impl FnMut(&Wait) + 'static) {
         self.0
             .hooks
@@ -84,8 +85,8 @@ impl Sim {
     /// Hashes a slow-path event, and passes every event to observers that want it.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // For events of single pages, a closure makes the event again, so that it is not stored if
-        // there is no observer.
+        // An event of a single page is built a second time in a closure. So it need not be stored
+        // if no observer wants it.
         match event {
             Event::PageAlloc { pfn, order } => {
                 if self.0.hooks.pages_observed.get() {
@@ -123,7 +124,7 @@ impl Sim {
     #[inline(never)]
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
-        // The observers are taken out of their cell, so that an observer may use the machine.
+        // The observers are taken out of their cell, because an observer may call the machine.
         let mut observers = self.0.hooks.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
@@ -134,7 +135,7 @@ impl Sim {
     }
 }
 
-/// The kind of an event and its details, as a number for the hash.
+/// A number for the hash, made of the kind of an event and its details.
 fn kind_of(event: Event) -> u64 {
     match event {
         Event::PageAlloc { .. }

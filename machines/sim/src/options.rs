@@ -1,4 +1,4 @@
-//! The inputs of a run besides its machine profile and its tasks.
+//! The options of a run, which are its inputs besides the machine profile and the tasks.
 
 use plimsoll_mm::units::Nanos;
 
@@ -10,21 +10,22 @@ pub struct SimOptions {
     /// The lock model: how locks are simulated.
     pub lock_model: LockModel,
     /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
-    /// per-CPU locks, relaxed loads, per-CPU words, tags of pages. Such a run is slower, and
-    /// causality never slips.
+    /// per-CPU locks, relaxed loads, and accesses to per-CPU words and page tags. Such a run is
+    /// slower, and has no causality slips.
     pub strict: bool,
-    /// The time that a task runs while other tasks want its CPU.
+    /// The time that a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,
-    /// The time that a CPU runs ahead on short local work before it lets earlier CPUs go first.
+    /// The time that a CPU may run ahead on short local work before it lets earlier CPUs run.
     pub run_ahead: Nanos,
-    /// The most random nanoseconds added before each ordered step, to vary interleavings.
+    /// The upper bound of the random delay before each ordered step, in nanoseconds. Delays vary
+    /// the interleavings.
     pub jitter_ns: u32,
-    /// Bytes of address space for one task's stack; only touched pages take memory.
+    /// The address space for one task's stack, in bytes; only touched pages take memory.
     pub stack_bytes: usize,
-    /// The percentage of the wheel's timers that fire a jiffy late because their CPU's tick came
-    /// before the CPU that keeps time had counted it. At most 50, and never on CPU 0, which keeps
-    /// time. A Linux 6.12 booted with 64 and 72 CPUs in an emulator shows 18 to 25. No measurement
-    /// on real hardware is known, so the default is 0.
+    /// The percentage of the wheel's timers that fire one jiffy late. Such a timer's CPU ticks
+    /// before the timekeeping CPU has counted the jiffy. At most 50, and never on CPU 0, which
+    /// keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator, shows 18 to 25. No
+    /// measurement on real hardware is known, so the default is 0.
     pub late_ticks_percent: u32,
     /// The faults to inject.
     pub faults: Faults,
@@ -46,25 +47,26 @@ impl Default for SimOptions {
     }
 }
 
-/// The ways to simulate locks. Both give the same results.
+/// The models of a lock. Both give the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
-    /// The CPU that acquires a lock computes when it may start, and runs its section ahead. Other
-    /// CPUs park only for a section that waits for something inside.
+    /// A CPU that requests a lock computes when its turn begins, and runs its section ahead. Other
+    /// CPUs park only if the section itself waits for something.
     RunAhead,
     /// Every release is an ordered step and wakes the next waiter.
     ReleaseEvent,
 }
 
-/// The faults to inject. Intervals are means in virtual time per CPU; zero means never.
+/// The faults to inject. Intervals are means in virtual time for each CPU; zero means never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The mean time between two stalls of a CPU.
     pub stall_every: Nanos,
     /// The length of a stall.
     pub stall_for: Nanos,
-    /// The mean time between two forced migrations of the tasks that run on a CPU.
+    /// The mean time between two forced migrations of the task that runs on a CPU.
     pub migrate_every: Nanos,
-    /// The most jiffies by which a timer-wheel timer is late, beyond the wheel's own rounding.
+    /// The most jiffies by which a timer of the timer wheel is late, beyond the wheel's own
+    /// rounding.
     pub timer_late_jiffies: u64,
 }

@@ -1,4 +1,4 @@
-//! The statistics of a run: plain data, equal for equal runs.
+//! The statistics of a run: plain data, and equal for equal runs.
 
 use std::cmp::Reverse;
 
@@ -6,8 +6,8 @@ use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// Number of bins of a histogram. Bin `b` counts spans whose binary length is `b`, that is 0, 1,
-/// 2–3, 4–7 and so on nanoseconds. The last bin counts all longer spans too.
+/// The number of bins of a histogram. Bin `b` counts spans whose binary length is `b` bits: 0, 1,
+/// 2–3, 4–7 and so on, in nanoseconds. The last bin also counts all longer spans.
 pub const HIST_BINS: usize = 40;
 
 /// All statistics of a machine. Two runs with the same inputs have equal statistics.
@@ -15,57 +15,57 @@ pub const HIST_BINS: usize = 40;
 pub struct Stats {
     /// The virtual time that the run has reached.
     pub now: Nanos,
-    /// A hash over all ordered events with their time and CPU. It is the same wherever the run is
-    /// repeated, in any build.
+    /// A hash over all ordered events with their time and CPU. It is equal whenever the run is
+    /// repeated, on any host and in any build.
     pub hash: u64,
-    /// Number of events in the hash.
+    /// The number of events in the hash.
     pub hashed_events: u64,
-    /// Number of resumptions by the scheduler loop: effort of the host, not part of the simulated
-    /// machine.
+    /// The number of times that the scheduler loop resumed a CPU. It measures the work of the host
+    /// and is not a property of the simulated machine.
     pub resumptions: u64,
-    /// Virtual time spent on each kind of work, indexed by `Work as usize`, over all CPUs.
+    /// The virtual time spent on each kind of work, over all CPUs, indexed by `Work as usize`.
     pub work_ns: [u64; Work::ALL.len()],
-    /// Number of jobs that ran, indexed by `Job as usize`.
+    /// The number of jobs that ran, indexed by `Job as usize`.
     pub jobs_run: [u64; Job::ALL.len()],
-    /// Number of jobs that were ignored because they were deferred to an offline CPU.
+    /// The number of jobs that were dropped because they were deferred to an offline CPU.
     pub jobs_ignored: u64,
-    /// Number of times an idle CPU started to run.
+    /// The number of times an idle CPU started to run.
     pub wakeups: u64,
-    /// Number of times a CPU switched to a task.
+    /// The number of times a CPU switched to a task.
     pub context_switches: u64,
-    /// Number of times a task was taken off a CPU because its slice was over or kernel work came.
+    /// The number of times a task lost its CPU because its slice ended or kernel work was due.
     pub preemptions: u64,
-    /// Number of times a task changed its CPU.
+    /// The number of times a task moved to another CPU.
     pub migrations: u64,
-    /// Number of remote accesses to per-CPU data whose owner had run past them. Zero in strict
-    /// mode.
+    /// The number of remote accesses to per-CPU data that came too late: the owner's clock was
+    /// already past the time of the access. Zero in strict mode.
     pub causality_slips: u64,
-    /// Number of injected stalls.
+    /// The number of injected stalls.
     pub stalls: u64,
-    /// Number of cache lines of shared words and locks that moved between CPUs, indexed by
+    /// The number of transfers of cache lines of shared words and locks between CPUs, indexed by
     /// `Distance as usize`.
     pub lines: [u64; 5],
-    /// Statistics per lock class and call site, indexed by `LockClass as usize`, then `Site as
-    /// usize`.
+    /// Statistics for each lock class and call site, indexed by `LockClass as usize`, then by
+    /// `Site as usize`.
     pub locks: Vec<Vec<LockStats>>,
-    /// Waits per lock class and CPU, indexed by `LockClass as usize`, then CPU.
+    /// Waits for each lock class and CPU, indexed by `LockClass as usize`, then by CPU.
     pub cpu_waits: Vec<Vec<CpuWaits>>,
 }
 
 impl Stats {
-    /// The statistics of all locks of `class`.
+    /// The combined statistics of all locks of `class`.
     #[must_use]
     pub fn class(&self, class: LockClass) -> LockStats {
         LockStats::sum(&self.locks[class as usize])
     }
 
-    /// The statistics of locks of `class` taken at `site`.
+    /// The statistics of locks of `class` that were acquired at `site`.
     #[must_use]
     pub fn site(&self, class: LockClass, site: Site) -> &LockStats {
         &self.locks[class as usize][site as usize]
     }
 
-    /// Number of CPUs that waited at least once for longer than `wait` for a lock of `class`.
+    /// The number of CPUs that waited at least once for longer than `wait` for a lock of `class`.
     #[must_use]
     pub fn cpus_that_waited(&self, class: LockClass, wait: Nanos) -> usize {
         self.cpu_waits[class as usize]
@@ -75,33 +75,33 @@ impl Stats {
     }
 }
 
-/// Acquisitions, waits and holds of locks.
+/// The acquisitions, waits and holds of a set of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStats {
-    /// Number of times a lock was taken.
+    /// The number of times a lock was acquired.
     pub acquisitions: u64,
-    /// Number of acquisitions that waited.
+    /// The number of acquisitions that had to wait.
     pub contentions: u64,
-    /// Number of contentions that `perf lock contention` would show: the first waiter of a queued
-    /// spinlock spins on the pending bit and is not traced.
+    /// The number of contentions that `perf lock contention` would show. It does not show the first
+    /// waiter of a queued spinlock, which spins on the pending bit and is not traced.
     pub perf_contentions: u64,
-    /// Number of attempts that gave up because the lock was taken.
+    /// The number of attempts that failed because the lock was held.
     pub failed_tries: u64,
     /// The sum of all waits.
     pub wait_total: Nanos,
-    /// Log2 histogram of waits of contentions; see [`HIST_BINS`].
+    /// A log2 histogram of the waits; see [`HIST_BINS`].
     pub wait_hist: [u64; HIST_BINS],
-    /// The longest wait.
+    /// The longest wait; `None` if no acquisition had to wait.
     pub wait_max: Option<LongestWait>,
     /// The sum of all holds.
     pub hold_total: Nanos,
     /// The longest hold.
     pub hold_max: Nanos,
-    /// Log2 histogram of holds; see [`HIST_BINS`].
+    /// A log2 histogram of the holds; see [`HIST_BINS`].
     pub hold_hist: [u64; HIST_BINS],
 }
 
-/// The longest wait; of equal waits the first.
+/// The longest wait. Of several equal waits, it is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestWait {
     /// The length of the wait.
@@ -112,11 +112,11 @@ pub struct LongestWait {
     pub cpu: CpuId,
     /// The CPU that held the lock when the wait began.
     pub blocker: CpuId,
-    /// The site at which that CPU had taken the lock.
+    /// The site at which the blocker had acquired the lock.
     pub blocker_site: Site,
 }
 
-/// The waits of one CPU for locks of one class.
+/// The waits of one CPU for the locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuWaits {
     /// The sum of all waits.
@@ -126,14 +126,15 @@ pub struct CpuWaits {
 }
 
 impl LongestWait {
-    /// Orders waits by length. Of equal waits the earliest ranks highest, then the lowest CPU.
+    /// The key that orders waits by length. Of equal waits the earliest ranks highest, then the one
+    /// with the lowest CPU.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.wait, Reverse((self.at, self.cpu)))
     }
 }
 
 impl LockStats {
-    /// Statistics with nothing counted.
+    /// Statistics in which every counter is zero.
     #[must_use]
     pub const fn zero() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The host memory that a virtual CPU takes. The test is alone in its program, because it measures
+//! The host memory that each virtual CPU takes. This test has its own program, because it measures
 //! the memory of the whole process.
 
 use plimsoll_sim::bench;

@@ -1,4 +1,4 @@
-//! The bounds within which an approximate sum differs from the truth.
+//! The bounds on the error of an approximate sum.
 
 use core::cmp::Ordering;
 use core::iter::Sum;
@@ -6,20 +6,20 @@ use core::ops::Add;
 
 /// The bounds of an approximate sum: `precise − under ≤ approximate ≤ precise + over`.
 ///
-/// The bounds of several counters add up to those of their sum.
+/// The bounds of a sum of several counters are the sums of their bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
-    /// The amount by which the approximate sum may be too small.
+    /// The maximum amount by which the approximate sum may be too small.
     pub under: u64,
-    /// The amount by which the approximate sum may be too large.
+    /// The maximum amount by which the approximate sum may be too large.
     pub over: u64,
 }
 
 impl Accuracy {
-    /// The accuracy of a sum that is never wrong.
+    /// The accuracy of a sum that is always exact.
     pub const EXACT: Self = Self { under: 0, over: 0 };
 
-    /// Returns the range of the precise sum, given an approximate one.
+    /// Returns the range that contains the precise sum, given an approximate one.
     #[must_use]
     pub const fn range(self, approximate: i64) -> Range {
         Range {
@@ -53,12 +53,12 @@ impl Sum for Accuracy {
     }
 }
 
-/// The bounds of a sum: at least `min`, at most `max`.
+/// The bounds of a sum: at least `min` and at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The least the sum can be.
+    /// The smallest possible value of the sum.
     pub min: i64,
-    /// The most the sum can be.
+    /// The largest possible value of the sum.
     pub max: i64,
 }
 
@@ -72,20 +72,19 @@ impl Range {
         }
     }
 
-    /// Returns the width of the range; 0 when the sum is known.
+    /// Returns the width of the range, which is 0 if the sum is known exactly.
     #[must_use]
     pub const fn width(self) -> u64 {
         self.max.abs_diff(self.min)
     }
 
-    /// Returns whether the sum may be `value`.
+    /// Returns whether `value` is in the range, so that the sum may be `value`.
     #[must_use]
     pub const fn contains(self, value: i64) -> bool {
         self.min <= value && value <= self.max
     }
 
-    /// Compares a sum in this range with one in `other`: `Equal` unless every value of one range is
-    /// beyond every value of the other.
+    /// Compares a sum in this range with one in `other`. Returns `Equal` if the ranges overlap.
     #[must_use]
     pub const fn compare(self, other: Self) -> Ordering {
         if self.min > other.max {
@@ -106,6 +105,32 @@ impl Add for Range {
             min: self.min.saturating_add(other.min),
             max: self.max.saturating_add(other.max),
         }
+    }
+}
+
+/// A cheap, approximate sum, such as the number of pages of a process: an estimate and its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The single number to report for the sum.
+    pub estimate: i64,
+    /// The range that contains the precise sum. It contains the estimate as well.
+    pub range: Range,
+}
+
+impl Reading {
+    /// Returns a reading of a sum that is known to be `value`.
+    #[must_use]
+    pub const fn exactly(value: i64) -> Self {
+        Self {
+            estimate: value,
+            range: Range::exactly(value),
+        }
+    }
+
+    /// Returns whether the estimate is inside the range.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        self.range.contains(self.estimate)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counters of the variant that a design names.
+//! Counters whose variant is chosen by a design at run time.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -12,7 +12,7 @@ use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
-/// The variant of counter that a design uses.
+/// The counter variant that a design uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
     /// [`Shared`].
@@ -26,10 +26,10 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// Every variant.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Flat, Self::Tree, Self::OneSided];
 
-    /// Returns the variant's name, as designs spell it.
+    /// Returns the variant's name as it is written in designs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,11 +40,12 @@ impl Counting {
         }
     }
 
-    /// Returns how many times cheaper it is to sum many groups by [`precise_totals`] than one after
-    /// the other in no particular order, where every CPU has added to each group: for
-    /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain). Measured by `plimsoll bench
-    /// oom` with all candidates in the band and mixed in memory, less the approximate sums. 1 for
-    /// variants that gain nothing.
+    /// Returns the speed-up of [`precise_totals`] over summing the groups one after the other in
+    /// random memory order, if every CPU has added to each group. Used for
+    /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
+    ///
+    /// Measured by `plimsoll bench oom`, with all candidates in the band and mixed in memory, and
+    /// without the time of the approximate sums. 1 for variants without a speed-up.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {
@@ -54,7 +55,7 @@ impl Counting {
     }
 }
 
-/// The parts that all groups of one width on a machine have in common.
+/// The parts that all groups of the same width have in common on a machine.
 pub struct Plan<M: Machine> {
     counting: Counting,
     area: Arc<Area<M>>,
@@ -62,12 +63,12 @@ pub struct Plan<M: Machine> {
 }
 
 impl<M: Machine> Plan<M> {
-    /// Makes a plan for groups of `width` counters of the variant `counting`; trees carry `batch`
+    /// Creates a plan for groups of `width` counters of the variant `counting`. Trees carry `batch`
     /// at a time.
     ///
     /// # Errors
-    /// [`InitError::Width`], and [`InitError::Cpus`] if the published tree has no table entry for
-    /// this machine.
+    /// [`InitError::Width`] if `width` is not possible. [`InitError::Cpus`] if the published tree
+    /// has no table entry for this many CPUs.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -90,13 +91,13 @@ impl<M: Machine> Plan<M> {
         })
     }
 
-    /// Returns the variant of its groups.
+    /// Returns the variant of the groups that this plan creates.
     #[must_use]
     pub fn counting(&self) -> Counting {
         self.counting
     }
 
-    /// Returns the shape of the trees.
+    /// Returns the shape of the groups' trees.
     #[must_use]
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
@@ -108,7 +109,7 @@ impl<M: Machine> Plan<M> {
         &self.area
     }
 
-    /// Makes a group of counters at 0.
+    /// Creates a group of counters at 0.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is no memory.
@@ -128,20 +129,20 @@ impl<M: Machine> Plan<M> {
     }
 }
 
-/// A group of counters of one of the variants.
+/// A group of counters of the variant chosen at run time.
 #[derive(Debug)]
 pub enum AnyCounters<M: Machine> {
-    /// One shared line.
+    /// All CPUs write one cache line.
     Shared(Shared<M>),
-    /// A part per CPU, folded into a shared part.
+    /// A part per CPU, which is folded into a shared part.
     Flat(Flat<M>),
     /// The published tree.
     Tree(Tree<M>),
-    /// Our tree, which counts in one shared line until it has grown.
+    /// Plimsoll's tree, which counts in one shared cache line until the tree is allocated.
     OneSided(OneSidedTree<M>),
 }
 
-/// Evaluates one expression on the counters of any variant.
+/// Evaluates the same expression on the counters of any variant.
 macro_rules! each {
     ($any:expr, $counters:ident => $do:expr) => {
         match $any {
@@ -165,8 +166,8 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory; 0 if it has none. A caller that sums the
-    /// groups of a plan in this order reads them in the order of memory.
+    /// Returns the position of the group's per-CPU memory, or 0 if it has none. Summing the groups
+    /// of a plan in this order reads memory in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,
@@ -176,7 +177,7 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the group in two parts, for a caller that sums many groups.
+    /// Returns the group's sum in two parts, for a caller that sums many groups.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),
@@ -189,7 +190,7 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Ends the counters and gives their per-CPU memory back.
+    /// Destroys the counters and frees their per-CPU memory.
     pub fn destroy_many(self, machine: &M) {
         match self {
             Self::Shared(_) => {}

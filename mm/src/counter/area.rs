@@ -1,10 +1,10 @@
-//! Per-CPU memory that groups of counters take and give back (Linux: the percpu allocator).
+//! Per-CPU memory that groups of counters allocate and free (Linux: the percpu allocator).
 //!
-//! Memory comes in chunks. In a chunk each CPU has a row, and each group has a place in every row.
-//! So groups share the cache lines of one CPU, and no CPU shares a line with another. A reader of
-//! the sums of many groups goes chunk by chunk and row by row, and so reads memory in its order.
+//! Memory is allocated in chunks. In a chunk each CPU has a row, and each group has a place in
+//! every row. So groups share cache lines, but CPUs do not. A reader that sums many groups goes
+//! through the memory in order, chunk by chunk and row by row.
 //!
-//! Lock: one, around the list of free places.
+//! Lock: one, which protects the list of free places.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,77 +18,87 @@ use crate::site::{LockClass, Site, Work};
 
 /// The number of places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
 pub(super) const PLACES: usize = 64;
-/// The words of a block, the unit to which rows are aligned.
+/// The number of words in a block. Rows are aligned to blocks.
 const BLOCK: usize = 16;
-/// The number of runs of equal length; each of the runs that follow has twice as many chunks.
+/// How many consecutive runs have the same length. The following runs have twice as many chunks.
 const RUNS_OF_A_LENGTH: usize = 4;
-/// The largest number of runs: 16,380 chunks, with room for a million groups.
+/// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
 const RUNS: usize = 48;
 
-/// A width for which [`Row::total`] sums without a loop.
+/// The width for which [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
 
-/// Per-CPU memory for groups of one width.
+/// Per-CPU memory for groups that all have the same number of counters.
 pub struct Area<M: Machine> {
     width: usize,
     cpus: u32,
     free: M::Lock<Free<M>>,
 }
 
-/// The places that belong to no group.
+/// The places that no group holds.
 struct Free<M: Machine> {
-    /// All runs are made with the area, because an `Arc` aborts if there is no memory for it. Only
-    /// the area refers to a run without memory, so it can still give the run its memory.
+    /// All runs are allocated together with the area, because allocating an `Arc` aborts when
+    /// memory runs out. Until a run has memory, only the area refers to it and can therefore still
+    /// add that memory.
     runs: Box<[Arc<Run<M>>]>,
-    /// The free places. The list has room for every place there is, so giving a place back needs no
-    /// memory.
+    /// The free places. The list has room for all existing places, so returning a place never
+    /// allocates.
     places: Vec<Place<M>>,
-    /// The runs that have memory or are getting it, one bit each.
+    /// The runs that have memory or are about to get it, as a bit set.
     taken: u64,
 }
 
-/// Some words of a row, in cache lines that no neighbouring row uses.
+/// Some words of a row, aligned so that they share no cache line with other rows.
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
-/// Chunks that are allocated together. The more chunks exist, the more are added at once: at most a
-/// fifth of all chunks is allocated too early.
+/// Chunks that are allocated together. The more chunks exist, the more are added at once. At most a
+/// fifth of all chunks is allocated before it is needed.
 struct Run<M: Machine> {
-    /// Chunk by chunk, the rows of all CPUs, one after the other; empty until the first place is
-    /// needed.
+    /// The rows of all CPUs, chunk by chunk. Empty until the first place of the run is needed.
     blocks: Vec<Block<M>>,
-    /// For each place, 1 if its group was dropped without being ended, else 0.
+    /// For each place, 1 if its group was dropped without being destroyed, otherwise 0.
     lost: Vec<M::Field>,
 }
 
-/// The words of all groups of a chunk on one CPU.
+/// A run whose memory must be allocated next.
+#[derive(Clone, Copy)]
+struct NextRun {
+    number: usize,
+    /// The number of places that the list of free places must have room for.
+    room: usize,
+    /// True if the current list has less room than that.
+    is_list_too_short: bool,
+}
+
+/// One CPU's words of all groups of a chunk.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
-/// A group's words on every CPU. A place that is dropped without [`Area::put`] is found again when
-/// places run out.
+/// A group's words on every CPU. If a place is dropped without [`Area::put`], the area recovers it
+/// when places run out.
 pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
     /// The index of the group's first word on CPU 0, among all words of the run.
     first: usize,
-    /// The index of the group's first word in its row.
+    /// The index of the group's first word within its row.
     first_in_row: u32,
-    /// The index of the chunk's first block, among all blocks of the run.
+    /// The index of the chunk's first block among all blocks of the run.
     base: u32,
     /// The number of counters of the group.
     width: u32,
-    /// The number of blocks of a row. It is kept here and not behind the pointer, so that an
-    /// addition waits for as few dependent loads as possible.
+    /// The number of blocks of a row. It is stored here rather than in the run, to keep the chain
+    /// of dependent loads in an addition short.
     blocks_per_row: u32,
     number: u32,
-    /// 1 if a group has the place, else 0. A `bool` would offer spare values, in which the compiler
-    /// would keep the variant of [`AnyCounters`](super::AnyCounters), and every addition would load
-    /// this word to find the variant.
+    /// 1 if a group holds the place, otherwise 0. Not a `bool`, because the compiler would store
+    /// the variant of [`AnyCounters`](super::AnyCounters) in the unused values of a `bool`. Every
+    /// addition would then load this word to find the variant.
     held: u32,
 }
 
 impl<M: Machine> Area<M> {
-    /// Makes an area for groups of `width` counters on every CPU of `machine`. It allocates per-CPU
-    /// memory when the first group is made.
+    /// Creates an area for groups of `width` counters on every CPU of `machine`. The area allocates
+    /// per-CPU memory when the first place is taken.
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8.
@@ -123,19 +133,20 @@ impl<M: Machine> Area<M> {
         self.width
     }
 
-    /// Returns the number of CPUs the area has room for.
+    /// Returns the number of CPUs that the area has memory for.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Returns the bytes of one group on all CPUs (Linux: the memory that `alloc_percpu` returns).
+    /// Returns the number of bytes that one group occupies on all CPUs (Linux: the memory that
+    /// `alloc_percpu` returns).
     #[must_use]
-    pub fn bytes_per_group(&self) -> usize {
+    pub(super) fn bytes_per_group(&self) -> usize {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 
-    /// Returns the number of groups that have a place now. A one-sided tree has none before it
+    /// Returns the number of groups that hold a place now. A one-sided tree holds none before it
     /// grows.
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
@@ -145,7 +156,7 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// Takes a place, with all its words 0.
+    /// Takes a free place and sets all its words to 0.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let found = self.free.with(machine, Site::CounterInit, |free| {
             if free.places.is_empty() {
@@ -160,28 +171,34 @@ impl<M: Machine> Area<M> {
             }
             free.taken |= 1 << run;
             let room = places_of(free.taken);
-            Ok(Err((run, room, free.places.capacity() < room)))
+            Ok(Err(NextRun {
+                number: run,
+                room,
+                is_list_too_short: free.places.capacity() < room,
+            }))
         })?;
         match found {
             Ok(mut place) => {
                 place.held = 1;
-                // The next owner clears the place, so that giving it back stays cheap.
+                // A place is cleared when it is taken, so that returning it stays cheap.
                 self.clear(machine, &place);
                 Ok(place)
             }
-            Err(grow) => self.grow(machine, grow),
+            Err(next) => self.grow(machine, next),
         }
     }
 
-    /// Makes the memory of a run outside the lock, and a longer list of free places if the present
-    /// one is too short. Several CPUs may do this at once, each for its own run; no run is lost.
-    fn grow(
-        &self,
-        machine: &M,
-        (run, room, longer): (usize, usize, bool),
-    ) -> Result<Place<M>, InitError> {
+    /// Allocates the memory of a run outside the lock, and a longer list of free places if the
+    /// current one is too short. Several CPUs may do this at once, each for a different run; no run
+    /// is lost.
+    fn grow(&self, machine: &M, next: NextRun) -> Result<Place<M>, InitError> {
+        let NextRun {
+            number: run,
+            room,
+            is_list_too_short,
+        } = next;
         let made = Run::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|memory| {
-            let places = if longer {
+            let places = if is_list_too_short {
                 room::list_of(room).map_err(|NoRoom| InitError::OutOfMemory)?
             } else {
                 Vec::new()
@@ -202,20 +219,22 @@ impl<M: Machine> Area<M> {
             let empty = Arc::get_mut(&mut free.runs[run]);
             *empty.expect("no group has a place in a run without memory") = memory;
             room::replace(&mut free.places, &mut places);
-            // The list is popped from its end, so groups made in a row have places in a row.
+            // The list is popped from its end, so groups created in succession get consecutive
+            // places.
             let others = (first + 1..first_of(run + 1)).rev();
             let others = others.map(|number| self.place(&free.runs, number));
             free.places.extend(others);
             self.place(&free.runs, first)
         });
         place.held = 1;
-        // The shorter list is dropped here, where no lock is held.
+        // The shorter list is freed here, where no lock is held.
         drop(places);
         machine.spend(Work::ScanCpu, self.cpus);
         Ok(place)
     }
 
-    /// Makes the place with this number; the caller sees to it that no group has it.
+    /// Creates the handle of the place with this number; the caller ensures that no group holds the
+    /// place.
     fn place(&self, runs: &[Arc<Run<M>>], number: usize) -> Place<M> {
         let (run, nth) = run_of(number);
         let per_row = blocks_per_row(self.width);
@@ -232,7 +251,8 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Makes the places of groups that were dropped without being ended free again.
+    /// Finds the places of groups that were dropped without being destroyed, and makes them free
+    /// again.
     fn recover(&self, free: &mut Free<M>) {
         for (run, memory) in free.runs.iter().enumerate() {
             for (number, lost) in (first_of(run)..).zip(&memory.lost) {
@@ -253,7 +273,7 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Takes back a place that a group has given up. Needs no memory.
+    /// Puts a place back on the list of free places when its group is destroyed. Never allocates.
     pub(super) fn put(&self, machine: &M, mut place: Place<M>) {
         place.held = 0;
         self.free.with(machine, Site::CounterDestroy, |free| {
@@ -266,7 +286,7 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Returns the number of places in the runs of the set `runs`.
+/// Returns the total number of places in the runs of the bit set `runs`.
 fn places_of(runs: u64) -> usize {
     let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
     (0..RUNS).map(of).sum()
@@ -279,8 +299,8 @@ const fn chunks_of(run: usize) -> usize {
 
 /// Returns the number of a run's first place.
 const fn first_of(run: usize) -> usize {
-    // Runs of one length have as many chunks together as all shorter runs, plus those of the first
-    // length once more.
+    // The runs of one length have as many chunks together as all shorter runs, plus those of the
+    // first length once more.
     let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
     let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
     chunks * PLACES
@@ -295,12 +315,12 @@ const fn run_of(number: usize) -> (usize, usize) {
     (run + same, number - first_of(run + same))
 }
 
-/// Converts the number of a place or a block, which fits because a run has fewer than four billion.
+/// Converts the number of a place or a block. It fits because a run has fewer than four billion.
 fn small(number: usize) -> u32 {
     u32::try_from(number).expect("a run is as large as memory at most")
 }
 
-/// Returns the number of blocks in each CPU's row of a chunk for groups of `width`.
+/// Returns the number of blocks in one CPU's row of a chunk, for groups of `width` counters.
 const fn blocks_per_row(width: usize) -> usize {
     (width * PLACES).div_ceil(BLOCK)
 }
@@ -326,12 +346,12 @@ impl<M: Machine> Run<M> {
 }
 
 impl<M: Machine> Row<'_, M> {
-    /// Returns the sum of `width` words from word `first` of the row on.
+    /// Returns the sum of `width` words, from word `first` of the row on.
     #[inline]
     pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
         if width == QUAD {
-            // Resident pages are counted in groups of four counters, and such a group never crosses
-            // a block.
+            // Groups of four counters count resident pages, so they are the common case. Such a
+            // group never crosses a block boundary.
             let (quads, _) = self.0[first / BLOCK].0.as_chunks::<QUAD>();
             let [a, b, c, d] = &quads[first % BLOCK / QUAD];
             let read = |word: &M::LocalWord| word.read(machine);
@@ -349,7 +369,7 @@ impl<M: Machine> Row<'_, M> {
         };
         match self.0[block].0.get(word..word + width) {
             Some(words) => sum(words),
-            // The words go on in the next block.
+            // The words continue in the next block.
             None => {
                 let here = &self.0[block].0[word..];
                 let there = &self.0[block + 1].0[..width - here.len()];
@@ -363,7 +383,7 @@ impl<M: Machine> Place<M> {
     /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // The words behind these belong to another group.
+        // The words after these belong to another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
@@ -376,7 +396,7 @@ impl<M: Machine> Place<M> {
         self.row(cpu).total(machine, self.first(), self.width())
     }
 
-    /// Returns the words of all groups of the chunk on `cpu`.
+    /// Returns the words of all groups of this chunk on `cpu`.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let per_row = self.blocks_per_row as usize;
@@ -394,13 +414,13 @@ impl<M: Machine> Place<M> {
         self.first_in_row as usize
     }
 
-    /// Returns whether both places are in the same chunk.
+    /// Returns whether both places belong to the same chunk.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.run, &other.run) && self.base == other.base
     }
 
-    /// Returns the number of the place among all places of the area, in the order of memory; at
-    /// least 1.
+    /// Returns the number of the place among all places of the area, in memory order, counting from
+    /// 1.
     pub(super) fn number(&self) -> u64 {
         u64::from(self.number) + 1
     }
@@ -408,8 +428,8 @@ impl<M: Machine> Place<M> {
 
 impl<M: Machine> Drop for Place<M> {
     fn drop(&mut self) {
-        // A drop has no machine and so cannot take the lock. It marks the place, and the next owner
-        // that finds no free place finds the mark.
+        // `drop` has no machine and so cannot take the lock. It marks the place, and
+        // [`Area::recover`] finds the mark when places run out.
         if self.held != 0 {
             let (_, nth) = run_of(self.number as usize);
             self.run.lost[nth].set(1);

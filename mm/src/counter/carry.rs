@@ -1,8 +1,7 @@
-//! The amount that moves up a tree of counters.
+//! The amount that a cell or item carries up a tree of counters.
 
-/// Returns how the multiple of `batch` in a cell changes when the cell goes from `old` to `new`:
-/// `batch × (⌊new / batch⌋ − ⌊old / batch⌋)`. `batch` is a power of two. What stays below that
-/// multiple is never negative.
+/// Returns the amount to carry when a cell changes from `old` to `new`: `batch × (⌊new / batch⌋ −
+/// ⌊old / batch⌋)`. `batch` is a power of two. The remainder that is not carried is never negative.
 #[inline]
 pub(super) const fn carry(old: i64, new: i64, batch: i64) -> i64 {
     let above = !(batch - 1);

@@ -1,35 +1,36 @@
-//! The parts of a group of counters: those in per-CPU memory, and those elsewhere.
+//! A group's sum in two parts: the part in per-CPU memory, and the rest.
 
 use super::area::Place;
 use super::used::{Used, first_ones, ones};
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// A group in two parts. The sum of all its counters is the sum of both parts.
+/// A group in two parts. The sum of all its counters is the sum of the two.
 pub(super) struct Parts<'a, M: Machine> {
-    /// The sum of all counters over everything that is not in per-CPU memory.
+    /// The sum of all counters over everything that is outside per-CPU memory.
     pub(super) elsewhere: i64,
     /// The part in per-CPU memory, if the group has any.
     pub(super) cells: Option<Cells<'a, M>>,
 }
 
-/// The cells of a group.
+/// The cells of a group, which are its words in per-CPU memory.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
-    /// The cells that ever held something; all cells, if the group keeps no such record.
+    /// The cells that have ever held anything, or `None` if the group does not record this. All
+    /// cells are then read.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
-    /// At most how many cells never held anything.
+    /// An upper bound on the number of cells that never held anything.
     pub(super) unused_max: u32,
 }
 
-/// The number of a group's cells that are streamed in about the time of fetching one line: four
-/// nanoseconds each, against one to two hundred.
+/// The number of a group's cells that can be streamed in about the time it takes to fetch one cache
+/// line: four nanoseconds per cell, compared with 100 to 200 for the line.
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {
-    /// Returns the sum of all counters. Looks at each CPU once, because the counters of a group are
-    /// neighbours.
+    /// Returns the sum of all counters. Reads each CPU's cells once, because the counters of a
+    /// group are adjacent.
     pub(super) fn total(&self, machine: &M) -> i64 {
         let cells = self.cells.as_ref();
         let cells = cells.map_or(0, |cells| cells.total(machine));
@@ -38,13 +39,14 @@ impl<M: Machine> Parts<'_, M> {
 }
 
 impl<M: Machine> Cells<'_, M> {
-    /// Returns whether streaming all cells is cheaper than asking which of them were used. That
-    /// record is on a line of its own, and unused cells are 0, so adding them does no harm.
+    /// Returns whether reading all cells is cheaper than looking up which of them were used,
+    /// because the record of used cells is on a cache line of its own. Unused cells are 0, so
+    /// reading them does not change the sum.
     pub(super) fn are_nearly_all_used(&self) -> bool {
         self.unused_max <= CELLS_PER_LINE
     }
 
-    /// Returns the set of CPUs, among the 64 from `64 * nth` on, whose cells may hold something:
+    /// Returns which of the 64 CPUs from `64 * nth` on may have a cell that holds something, with
     /// one bit per CPU.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize) -> u64 {

@@ -1,23 +1,23 @@
-//! The reasons why a counter cannot be made of the given parts. Nothing has been written when one
-//! of these errors is returned.
+//! The reasons why a counter cannot be created from the given parts. When one of these errors is
+//! returned, nothing has been written.
 
 use core::fmt;
 
-/// The reason why a shape cannot be made.
+/// The reason why a shape cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {
     /// The batch is not a power of two of at least 2.
     Batch(u32),
     /// The number of CPUs is 0.
     NoCpus,
-    /// There are more CPUs than the tree's table has entries for.
+    /// The table of the published tree has no entry for this many CPUs.
     TooManyCpus {
-        /// The number of CPUs asked for.
+        /// The requested number of CPUs.
         cpus: u32,
-        /// The largest number of CPUs that is possible.
+        /// The largest possible number of CPUs.
         max: u32,
     },
-    /// The fan-in is below 2, so no two CPUs would share an item.
+    /// The fan-in is less than 2, so no two CPUs would share an item.
     FanIn(u32),
 }
 
@@ -47,38 +47,38 @@ impl fmt::Display for ShapeError {
 
 impl core::error::Error for ShapeError {}
 
-/// The reason why counters cannot be made of the given parts.
+/// The reason why counters cannot be created from the given parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
-    /// The group would have no counter, or more than fit.
+    /// The group would have no counter, or more counters than possible.
     Width {
-        /// The number of counters asked for.
+        /// The requested number of counters.
         counters: usize,
-        /// The largest number of counters that is possible.
+        /// The largest possible number of counters.
         max: usize,
     },
-    /// The per-CPU memory is for another number of counters.
+    /// The per-CPU memory is for a different number of counters.
     AreaWidth {
-        /// The number of counters asked for.
+        /// The requested number of counters.
         counters: usize,
-        /// The number of counters that the area has room for in each place.
+        /// The number of counters for which each place in the area has room.
         area: usize,
     },
-    /// The shape is for another number of CPUs than the machine or the area has.
+    /// The shape is for a different number of CPUs than the machine or the area has.
     Cpus {
-        /// The number of CPUs of the shape.
+        /// The number of CPUs for which the shape was created.
         shape: u32,
         /// The number of CPUs of the machine or the area.
         machine: u32,
     },
     /// The memory for items is too small.
     Items {
-        /// The number of lines needed.
+        /// The number of cache lines needed.
         needed: usize,
-        /// The number of lines given.
+        /// The number of cache lines given.
         given: usize,
     },
-    /// There is no memory for the counters.
+    /// There is not enough memory for the counters.
     OutOfMemory,
 }
 

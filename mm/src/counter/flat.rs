@@ -1,9 +1,10 @@
-//! A part per CPU, folded into a shared part when it reaches the batch (Linux: `percpu_counter`).
+//! Counters with a part per CPU, which is folded into a shared part when it reaches the batch
+//! (Linux: `percpu_counter`).
 //!
-//! The batch grows with the number of CPUs, and so does the number of parts. So the error grows
-//! with the square of the number of CPUs, to 1.15 GB of 4 KiB pages on 384 CPUs.
+//! The batch grows with the number of CPUs, and so does the number of parts. The error therefore
+//! grows with the square of the number of CPUs: on 384 CPUs it reaches 1150 MiB of 4 KiB pages.
 //!
-//! Lock: one per counter, around the shared part, for folding, summing and setting.
+//! Lock: one per counter, which protects the shared part while it is folded into, summed or set.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,7 +18,7 @@ use super::error::InitError;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 
-/// Returns the batch of a machine of `cpus` CPUs (Linux: `compute_batch_value`).
+/// Returns the batch for a machine with `cpus` CPUs (Linux: `compute_batch_value`).
 #[must_use]
 pub fn flat_batch(cpus: u32) -> i64 {
     i64::from(cpus).saturating_mul(2).max(32)
@@ -31,15 +32,15 @@ pub struct Flat<M: Machine> {
     batch: i64,
 }
 
-/// The shared part, written under the lock and read without it. In Linux the value and the lock are
-/// in one cache line, so the value has no price besides the lock's.
+/// The shared part, written under the lock and read without it. In Linux the value and the lock
+/// share a cache line, so accessing the value costs nothing beyond the lock.
 struct SharedPart<M: Machine> {
     lock: M::Lock<()>,
     value: M::LocalWord,
 }
 
 impl<M: Machine> Flat<M> {
-    /// Makes as many counters at 0 as `area` has room for in each place.
+    /// Creates counters at 0, as many as a place in `area` has room for.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is no memory.
@@ -62,8 +63,7 @@ impl<M: Machine> Flat<M> {
         })
     }
 
-    /// Ends the counters and gives their per-CPU memory back (Linux:
-    /// `percpu_counter_destroy_many`).
+    /// Destroys the counters and frees their per-CPU memory (Linux: `percpu_counter_destroy_many`).
     pub fn destroy_many(self, machine: &M) {
         self.area.put(machine, self.parts);
     }
@@ -118,15 +118,15 @@ impl<M: Machine> Counters<M> for Flat<M> {
         self.sum(machine, counter)
     }
 
-    /// Sums counter by counter, each under its lock; from the second counter on, the lines have
-    /// been fetched already.
+    /// Sums one counter after the other, each under its lock. From the second counter on, the cache
+    /// lines have already been fetched.
     fn precise_total(&self, machine: &M) -> i64 {
         machine.spend(Work::ScanCpu, self.area.cpus());
         let sums = (0..self.width()).map(|counter| self.sum(machine, counter));
         sums.fold(0, i64::wrapping_add)
     }
 
-    /// `(batch − 1) × CPUs` either way.
+    /// Up to `(batch − 1) × CPUs` either way.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         assert!(counter < self.shared.len(), "no such counter");
         let bound = (self.batch.unsigned_abs() - 1).saturating_mul(u64::from(self.area.cpus()));

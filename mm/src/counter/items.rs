@@ -1,4 +1,4 @@
-//! Memory for the upper levels of a tree.
+//! Memory for the upper levels of a counter tree.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,12 +8,12 @@ use super::error::InitError;
 use crate::machine::{LINE_WORDS, Line, Machine};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Cache lines for the items of one group of counters. They are made once and lent to one group
-/// after the other.
+/// Cache lines for the items of one group of counters. They are allocated once and can be lent to
+/// one group after another.
 pub struct Items<M: Machine>(Box<[M::Line]>);
 
 impl<M: Machine> Items<M> {
-    /// Makes `lines` lines of zeros.
+    /// Allocates `lines` cache lines of zeros.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is no memory.
@@ -25,25 +25,25 @@ impl<M: Machine> Items<M> {
         Ok(Self(all.into()))
     }
 
-    /// Returns the number of lines.
+    /// Returns the number of cache lines.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the bytes of memory that the lines occupy.
+    /// Returns the number of bytes that the cache lines occupy.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 
-    /// Returns line `index`.
+    /// Returns the cache line with this index.
     #[inline]
     pub(super) fn line(&self, index: usize) -> &M::Line {
         &self.0[index]
     }
 
-    /// Sets every word to 0 again.
+    /// Sets all words to 0.
     pub(super) fn clear(&self, machine: &M) {
         for line in &self.0 {
             for word in 0..LINE_WORDS {

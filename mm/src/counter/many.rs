@@ -1,8 +1,8 @@
-//! Precise sums of many groups together, CPU by CPU.
+//! Precise sums of many groups at once, CPU by CPU.
 //!
-//! The cells of one group are on as many cache lines as there are CPUs, far apart. The cells of its
-//! neighbours in the same [`Area`](super::Area) lie beside them. So a reader of all groups reads
-//! each chunk once, from its beginning to its end, which is the fastest way to read memory.
+//! The cells of one group are on as many cache lines as there are CPUs, far apart. Next to them are
+//! the cells of its neighbours in the same [`Area`](super::Area). So a reader of all groups reads
+//! each chunk once from start to end, which is the fastest way to read memory.
 
 use super::any::AnyCounters;
 use super::area::PLACES;
@@ -11,16 +11,17 @@ use super::used::ones;
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// Adds up all counters of many groups. Calls `add` for each of `items`, once or more, with parts
-/// of the sum of the group that `group` returns for the item. An item without a group gets no call.
+/// Sums all counters of many groups. `group` returns the group of an item. For each of `items` that
+/// has a group, calls `add` once or more with parts of the group's sum.
 ///
-/// Each total is as by [`Counters::precise_total`](super::Counters::precise_total): it includes
-/// every addition that has returned, and each addition under way as a whole or not at all.
+/// Each total is the same as from [`Counters::precise_total`](super::Counters::precise_total): it
+/// includes every addition that has returned. Each addition in progress is included completely or
+/// not at all.
 ///
-/// This is fast if items are in the order of [`AnyCounters::position`], and right in any order. A
-/// group that keeps nothing in per-CPU memory costs a read of its line. Flat counters gain nothing:
-/// each is summed under its own lock, because the sum would miss a part that is folded while other
-/// parts are read.
+/// Items may be in any order, but this is fast only if they are in the order of
+/// [`AnyCounters::position`]. A group without per-CPU memory costs one read of its cache line. Flat
+/// counters gain nothing: each is summed under its own lock, because otherwise the sum would miss a
+/// part that is folded while other parts are read.
 pub fn precise_totals<'g, M: Machine, T>(
     machine: &M,
     items: &mut [T],
@@ -45,20 +46,20 @@ pub fn precise_totals<'g, M: Machine, T>(
     run.sum(machine, |at, pages| add(&mut items[at], pages));
 }
 
-/// Groups of one chunk, which are summed together.
+/// Groups of the same chunk, which are summed together.
 struct Run<'g, M: Machine> {
     members: [Option<Member<'g, M>>; PLACES],
     len: usize,
 }
 
 struct Member<'g, M: Machine> {
-    /// The index of the item whose cells these are.
+    /// The index of the item to which these cells belong.
     item: usize,
     cells: Cells<'g, M>,
 }
 
-/// A row is read in the order of memory if at least this many of its groups are wanted, a quarter
-/// of them. With fewer, the reader waits for every line.
+/// A row is streamed in memory order if at least this many of its groups are to be summed: a
+/// quarter of them. With fewer, the reader waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -85,14 +86,14 @@ impl<'g, M: Machine> Run<'g, M> {
         self.members[..self.len]
             .first()?
             .as_ref()
-            .map(|it| &it.cells)
+            .map(|member| &member.cells)
     }
 
     fn members(&self) -> impl Iterator<Item = &Member<'g, M>> {
         self.members[..self.len].iter().flatten()
     }
 
-    /// Sums the groups that were pushed, and forgets them.
+    /// Sums the groups that were pushed, and removes them from the run.
     fn sum(&mut self, machine: &M, mut add: impl FnMut(usize, i64)) {
         let Some(first) = self.first() else {
             return;
@@ -123,8 +124,9 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns the members to read on every CPU, one bit each, because nearly every CPU has added
-    /// to them. Returns none if they are too few to make each row worth streaming.
+    /// Returns the members, with one bit each, to which nearly every CPU has added and which are
+    /// therefore read on every CPU. Returns none if they are too few to make streaming each row
+    /// worthwhile.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());
@@ -136,8 +138,8 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// Returns, for each of the 64 CPUs from `64 * nth` on, the members whose cells may hold
-    /// something there. Does not look up which CPUs used the members of `everywhere`.
+    /// Returns, for each of the 64 CPUs from `64 * nth` on, the members whose cells there may hold
+    /// something. For the members in `everywhere`, does not look up which CPUs have added.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
@@ -158,7 +160,7 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Spends the work of reading these rows.
+/// Charges the machine for reading these rows.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

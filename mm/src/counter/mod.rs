@@ -1,29 +1,28 @@
 //! Counting on many CPUs without sharing a cache line.
 //!
-//! Counters come in groups: the counters of one owner, such as a process's resident pages by kind,
-//! are made, laid out and given back together. Each counter can be read in two ways. The
-//! *approximate* sum is cheap and wrong by at most what [`Counters::accuracy`] says; the *precise*
-//! sum looks at every CPU's part. The comparisons use the approximate sum, and take the precise one
-//! only where the approximate one cannot decide.
+//! Counters come in groups. A group is the counters of one owner, such as a process's resident
+//! pages by kind; they are created, laid out and freed together. Each counter can be read in two
+//! ways. The *approximate* sum is cheap, and its error is at most [`Counters::accuracy`]. The
+//! *precise* sum reads every CPU's part. The comparisons use the approximate sums, and compute a
+//! precise one only if those cannot decide.
 //!
-//! | variant | an addition touches | the approximate sum is wrong by |
+//! | variant | memory that an addition writes | error of the approximate sum |
 //! |---|---|---|
-//! | [`Shared`] | one line that all CPUs share | nothing |
-//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; a lock once per `2 × CPUs` | `(batch − 1) × CPUs` either way |
-//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's part; an item once per `batch`, and so on up | about `levels × batch × CPUs` either way |
-//! | [`OneSidedTree`], ours | as [`Tree`], along the machine's topology | at most `T`, on one side, and only for CPUs that ever added |
+//! | [`Shared`] | a cache line that all CPUs share | none |
+//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; a shared part under a lock once per `2 × CPUs` | up to `(batch − 1) × CPUs` either way |
+//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; an item once per `batch`, and so on upwards | up to about `levels × batch × CPUs` either way |
+//! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | up to `T`, on one side, and only for CPUs that ever added |
 //!
-//! What a reader may rely on while additions are under way: an addition takes effect on the precise
-//! sum in one step, and on the approximate sum somewhat later. The accuracy is promised for
-//! additions that have returned; each addition still under way may add [`Shape::in_flight`] to the
-//! error. Both sums are made of several reads, so they may or may not include additions that start
-//! meanwhile.
+//! What a reader may rely on while additions are in progress: an addition changes the precise sum
+//! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have
+//! returned. Each addition still in progress may add up to [`Shape::in_flight`] to the error. A sum
+//! takes several reads, so it may or may not include additions that start in the meantime.
 //!
-//! Counters need no CPU hotplug: when a CPU goes offline, its part stays where it is and still
-//! counts.
+//! Counters need no CPU hotplug: when a CPU goes offline, its part remains and is still included in
+//! the sums.
 //!
-//! Locks: [`Flat`] has one per counter; [`Area`] has one, taken when a group is made and when it is
-//! given back. [`Shared`] and the trees take no other lock.
+//! Locks: [`Flat`] has one per counter. [`Area`] has one, which is taken when a group is created
+//! and when it is destroyed. [`Shared`] and the trees take no other lock.
 
 mod accuracy;
 mod any;
@@ -42,7 +41,7 @@ mod used;
 
 use core::cmp::Ordering;
 
-pub use self::accuracy::{Accuracy, Range};
+pub use self::accuracy::{Accuracy, Range, Reading};
 pub use self::any::{AnyCounters, Counting, Plan};
 pub use self::area::Area;
 pub use self::error::{InitError, ShapeError};
@@ -54,6 +53,7 @@ pub use self::shape::{Batch, Shape};
 pub use self::shared::Shared;
 pub use self::tree::Tree;
 use crate::machine::Machine;
+use crate::units::at_least_0;
 
 /// A group of counters: signed 64-bit sums that wrap, numbered from 0.
 ///
@@ -62,71 +62,76 @@ pub trait Counters<M: Machine> {
     /// Returns the number of counters in the group.
     fn width(&self) -> usize;
 
-    /// Adds `delta` to a counter, on this CPU. A stale CPU number costs speed, never correctness.
-    /// Never allocates: a caller may hold locks, and memory may be out.
+    /// Adds `delta` to a counter, in this CPU's part. If the task migrates during the call, the
+    /// sums are still right; the addition only costs more. Never allocates: a caller may hold
+    /// locks, and memory may have run out.
     fn add(&self, machine: &M, counter: usize, delta: i64);
 
-    /// Does what [`Counters::add`] does, for callers that may allocate and therefore hold no
-    /// spinlock. Also makes the structure for additions by many CPUs, if that is due and there is
-    /// memory. The sums are also right for an owner that only ever calls [`Counters::add`], but its
-    /// CPUs go on sharing a line.
+    /// Does the same as [`Counters::add`], for callers that may allocate and therefore hold no
+    /// spinlock. It also allocates the structure for additions by many CPUs when that is due and
+    /// memory is available. If an owner only ever calls [`Counters::add`], the sums are still
+    /// right, but its CPUs keep sharing one cache line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);
     }
 
-    /// Returns the sum, within [`Counters::accuracy`] of the truth, without looking at every CPU.
+    /// Returns the sum without reading every CPU's part; the error is at most
+    /// [`Counters::accuracy`].
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64;
 
-    /// Returns the sum of every addition that has returned. Looks at every CPU that ever added.
+    /// Returns the sum of all additions that have returned. Reads the part of every CPU that ever
+    /// added.
     fn precise_sum(&self, machine: &M, counter: usize) -> i64;
 
-    /// Returns the precise sums of all counters, added up. This looks at no more CPUs than one
-    /// precise sum does, because a group's counters lie side by side. For many groups see
+    /// Returns the precise sums of all counters, added up. This reads no more CPUs' parts than a
+    /// single precise sum, because a group's counters are adjacent in memory. For many groups see
     /// [`precise_totals`].
     fn precise_total(&self, machine: &M) -> i64;
 
     /// Returns how far an approximate sum taken now may be from the precise one while no addition
-    /// is under way.
+    /// is in progress.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy;
 
-    /// Sets the precise sum to `value`. Additions that are under way may be lost or kept.
+    /// Sets the precise sum to `value`. Additions that are in progress may or may not be lost.
     fn set(&self, machine: &M, counter: usize, value: i64);
 
-    /// Returns the bytes of memory the group occupies now, including its part of what groups share.
+    /// Returns the number of bytes that the group occupies now, including its share of memory that
+    /// groups have in common.
     fn bytes(&self) -> usize;
 
-    /// [`Counters::approximate_sum`], or 0 if that is less: for counts that cannot be negative.
+    /// Returns [`Counters::approximate_sum`], or 0 if that is negative: for counts that cannot be
+    /// negative.
     fn approximate_sum_positive(&self, machine: &M, counter: usize) -> u64 {
-        u64::try_from(self.approximate_sum(machine, counter)).unwrap_or(0)
+        at_least_0(self.approximate_sum(machine, counter))
     }
 
-    /// [`Counters::precise_sum`], or 0 if that is less. A reader may see only some of the additions
-    /// under way on different CPUs, so even a count that is never negative may read as negative for
-    /// a moment.
+    /// Returns [`Counters::precise_sum`], or 0 if that is negative. A reader may see only some of
+    /// the additions in progress on different CPUs, so even a count that is never negative may read
+    /// as negative for a moment.
     fn precise_sum_positive(&self, machine: &M, counter: usize) -> u64 {
-        u64::try_from(self.precise_sum(machine, counter)).unwrap_or(0)
+        at_least_0(self.precise_sum(machine, counter))
     }
 
-    /// Returns the range that must hold the precise sum, found without looking at every CPU (Linux:
+    /// Returns a range that contains the precise sum, without reading every CPU's part (Linux:
     /// `percpu_counter_tree_approximate_min_max_range`).
     fn min_max(&self, machine: &M, counter: usize) -> Range {
         let approximate = self.approximate_sum(machine, counter);
         self.accuracy(machine, counter).range(approximate)
     }
 
-    /// Compares this counter with `value` by [`Counters::min_max`] alone: `Equal` means that the
+    /// Compares this counter with `value` using only [`Counters::min_max`]. `Equal` means that the
     /// range cannot decide.
     ///
-    /// This is `counter.cmp(value)`. The sign is the opposite of that of the proposed Linux
-    /// function, which compares the value with the counter.
+    /// This is `counter.cmp(value)`. The proposed Linux function has the opposite sign, because it
+    /// compares the value with the counter.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         self.min_max(machine, counter)
             .compare(Range::exactly(value))
     }
 
-    /// Compares this counter with `value`. Takes the precise sum only if the approximate one cannot
-    /// decide.
+    /// Compares this counter with `value`. Computes the precise sum only if the approximate one
+    /// cannot decide.
     fn precise_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         match self.approximate_compare_value(machine, counter, value) {
             Ordering::Equal => self.precise_sum(machine, counter).cmp(&value),
@@ -134,8 +139,8 @@ pub trait Counters<M: Machine> {
         }
     }
 
-    /// Compares this counter with counter `other` of `others` by their ranges alone: `Equal` means
-    /// that the ranges cannot decide.
+    /// Compares this counter with counter `other` of `others`, using only their ranges. `Equal`
+    /// means that the ranges cannot decide.
     fn approximate_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,
@@ -147,8 +152,9 @@ pub trait Counters<M: Machine> {
         range.compare(others.min_max(machine, other))
     }
 
-    /// Compares this counter with counter `other` of `others`. Takes precise sums only where the
-    /// ranges cannot decide: first of the counter with the wider range, then, if need be, of both.
+    /// Compares this counter with counter `other` of `others`. Computes precise sums only if the
+    /// ranges cannot decide: first that of the counter with the wider range, then, if necessary,
+    /// the other one.
     fn precise_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,

@@ -1,21 +1,22 @@
-//! Our tree of counters: its error has one side, it follows the machine, and it grows when needed.
+//! Plimsoll's tree of counters: its error is on one side, it follows the machine's topology, and it
+//! is allocated only when needed.
 //!
-//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never ahead: the
-//!   precise sum is in `[R, R + T]`. The approximate sum is the middle of that range.
-//! - `T` counts only CPUs that ever added. So an owner that ran on eight CPUs has the error of
-//!   eight CPUs, however many the machine has. The precise sum looks at those CPUs only.
-//! - Neighbours share an item, and each socket has a root: no addition crosses sockets.
-//! - The counters of one owner share each item's line.
-//! - A group begins as one line of plain integers, exact and shared. Each time another CPU than the
-//!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is
-//!   made. So an owner that stays on one CPU never pays for a tree, and no owner pays more than
-//!   twice what it would have paid knowing its future. If there is no memory for the tree, the
-//!   group stays a line.
-//! - [`Counters::add`] never makes the tree and never allocates, so a caller may hold a page-table
-//!   lock, and the reaper may call it when memory is out. [`Counters::add_growing`] is for callers
-//!   that may allocate.
+//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never too large:
+//!   the precise sum is in `[R, R + T]`. The approximate sum is the middle of that range.
+//! - `T` covers only CPUs that ever added. An owner that ran on eight CPUs has the error of eight
+//!   CPUs, however many the machine has. The precise sum reads only those CPUs' cells.
+//! - Neighbouring CPUs share an item, and each socket has a root, so no addition crosses sockets.
+//! - The counters of one owner share the cache line of each item.
+//! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
+//!   different CPU adds, the line moves to that CPU. When it has moved so often that a tree would
+//!   have cost as much, the tree is created. So an owner that stays on one CPU never pays for a
+//!   tree, and no owner pays more than twice the cost of the better choice. If no memory is
+//!   available for the tree, the group stays on the line.
+//! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
+//!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
+//!   is for callers that may allocate.
 //!
-//! Locks: none of its own; making the tree takes the lock of the area.
+//! Locks: none of its own; creating the tree takes the lock of the area.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -35,68 +36,74 @@ use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
 use crate::units::CpuId;
 
-/// The largest number of counters of a group: their line has two more words.
+/// The largest number of counters in a group: their cache line has two more words.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The word of the first line that holds `T`: how much the tree may be behind.
+/// The word of the first cache line that holds `T`: the maximum that the tree may not have carried
+/// to its roots yet.
 const BEHIND: usize = WIDTH_MAX;
-/// The word of the first line that holds the CPU that added last, and how often that CPU changed.
+/// The word of the first cache line that holds the CPU that added last, and how often that CPU has
+/// changed.
 const HOME: usize = WIDTH_MAX + 1;
-/// The low bits of [`HOME`], which hold the CPU's number plus one; the number of changes is above.
+/// The number of low bits of [`HOME`] that hold the CPU's number plus one. The higher bits hold the
+/// number of changes.
 const CPU_BITS: u32 = 32;
-/// The number of CPUs whose words are cleared in about the time of moving one line: a few
-/// nanoseconds each, streamed, against one to two hundred.
+/// The number of CPUs whose words can be cleared in about the time it takes to move one cache line:
+/// a few nanoseconds per CPU when streamed, compared with 100 to 200 for the move.
 const CPUS_PER_MOVE: i64 = 16;
 
-/// Counters that begin as one line and become a tree.
+/// Counters that start on one cache line and grow into a tree.
 pub struct OneSidedTree<M: Machine> {
-    /// The number of counters. It is kept here so that reading it follows no pointer.
+    /// The number of counters. It is stored here so that reading it follows no pointer.
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The sums of all additions made before there was a tree, and two words of book-keeping.
+    /// The sums of all additions made before the tree existed, and two words of bookkeeping.
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
 
-/// The rule that allows an addition to make the tree, or not.
+/// Whether an addition may create the tree.
 #[derive(Clone, Copy)]
 enum Growth {
     Allowed,
     Refused,
 }
 
-/// The tree that a group becomes.
+/// The tree into which a group has grown.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// First the marks of the cells and items that were ever used; then a line per item and root,
-    /// with a word per counter.
+    /// First the lines with the bits of the cells and items that were ever used. Then one line per
+    /// item and root, with one word per counter.
     items: Items<M>,
-    /// The index of the first line of an item.
+    /// The index of the first cache line that belongs to an item; the lines before it hold the
+    /// bits.
     above: usize,
 }
 
 impl<M: Machine> OneSidedTree<M> {
-    /// The most CPUs that share an item by default: on most machines, those of one last-level
-    /// cache.
+    /// The default maximum number of CPUs that share an item. On most machines these CPUs also
+    /// share a last-level cache.
     pub const FAN_IN: u32 = 16;
 
-    /// Returns the number of lines that `shape` needs once there is a tree, for all counters of a
-    /// group: one for each item and root, and those for a bit per CPU and item.
+    /// Returns the number of cache lines that a tree of `shape` needs for all counters of a group:
+    /// one for each item and root, and those that hold one bit per CPU and item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()
     }
 
-    /// Returns the bytes of [`OneSidedTree::items_lines`] lines.
+    /// Returns the number of bytes in [`OneSidedTree::items_lines`] lines.
     #[must_use]
     pub fn items_size(shape: &Shape) -> usize {
         Self::items_lines(shape) * size_of::<M::Line>()
     }
 
-    /// Makes as many counters at 0 as `area` has room for in each place. There is no tree yet.
+    /// Creates counters at 0, as many as a place in `area` has room for. The tree is not created
+    /// yet.
     ///
     /// # Errors
-    /// If `shape` and `area` do not belong together, or if they are for more than 6 counters.
+    /// If `shape` and `area` are for different numbers of CPUs, or if `area` is for more than 6
+    /// counters.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -123,13 +130,13 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// Makes a group like [`OneSidedTree::init_many`], but with its tree, in memory that the caller
-    /// supplies. This is for an owner that is known to run on many CPUs and whose additions must
-    /// not allocate.
+    /// Creates a group like [`OneSidedTree::init_many`], but with its tree, in memory that the
+    /// caller supplies. This is for an owner that is known to run on many CPUs and whose additions
+    /// must not allocate.
     ///
     /// # Errors
-    /// Those of [`OneSidedTree::init_many`]; if `items` has too few lines, before anything is
-    /// written; and if there is no memory.
+    /// Those of [`OneSidedTree::init_many`]; if `items` has too few lines, in which case nothing
+    /// has been written; and if there is no memory.
     pub fn init_many_grown(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -153,20 +160,20 @@ impl<M: Machine> OneSidedTree<M> {
         })
     }
 
-    /// Ends the counters and returns the memory of their items, if there was a tree.
+    /// Destroys the counters and returns the memory of their items, if the tree existed.
     pub fn destroy_many(self, machine: &M) -> Option<Items<M>> {
         let grown = self.grown.into_inner()?;
         self.area.put(machine, grown.cells);
         Some(grown.items)
     }
 
-    /// Returns whether there is a tree.
+    /// Returns whether the tree exists.
     pub fn is_grown(&self) -> bool {
         self.grown.get().is_some()
     }
 
-    /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
-    /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
+    /// Creates the tree now unless it exists, for an owner that is about to run on many CPUs.
+    ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn grow(&self, machine: &M) -> Result<(), InitError> {
@@ -180,20 +187,21 @@ impl<M: Machine> OneSidedTree<M> {
             above: marks(&self.shape),
         };
         if let Err(late) = self.grown.set(grown) {
-            // Another CPU was first, and its tree is kept.
+            // Another CPU has already installed a tree, which is kept.
             self.area.put(machine, late.cells);
         }
         Ok(())
     }
 
-    /// Panics if the group has no such counter: the words of the first line behind the counters are
-    /// book-keeping. A tree's cells do their own check.
+    /// Panics if the group has no such counter, because the words of the first line after the
+    /// counters are bookkeeping. The cells of a tree make this check themselves.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the line if this CPU added last; otherwise the line moves, see [`Self::add_moved`].
+    /// Adds to the first line if this CPU added last. Otherwise the line moves; see
+    /// [`Self::add_moved`].
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
@@ -201,19 +209,20 @@ impl<M: Machine> OneSidedTree<M> {
         if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
             self.first.add(machine, counter, delta, Relaxed);
         } else {
-            self.add_moved(machine, (counter, delta), (home, may));
+            self.add_moved(machine, counter, delta, home, may);
         }
     }
 
-    /// Notes that the line moves to this CPU. If it has moved often enough, makes the tree, unless
-    /// `may` refuses that: a later addition that may allocate will make it. Then adds.
+    /// Records that the line moves to this CPU, then adds. If the line has moved often enough,
+    /// first creates the tree, provided that `may` allows it. Otherwise a later addition that may
+    /// allocate will create it.
     #[cold]
     #[inline(never)]
-    fn add_moved(&self, machine: &M, (counter, delta): (usize, i64), (home, may): (i64, Growth)) {
+    fn add_moved(&self, machine: &M, counter: usize, delta: i64, home: i64, may: Growth) {
         let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
-        // If another CPU changes the word first, this move goes uncounted.
+        // If another CPU changes the word first, this move is not counted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
@@ -223,7 +232,7 @@ impl<M: Machine> OneSidedTree<M> {
             && self.grow(machine).is_ok()
             && let Some(grown) = self.grown.get()
         {
-            // Making the tree took a while, and the task may have migrated meanwhile.
+            // Creating the tree takes a while, and the task may have migrated in the meantime.
             let cpu = machine.this_cpu();
             return self.add_to_tree(machine, grown, cpu, counter, delta);
         }
@@ -232,8 +241,8 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This is the price of a local addition; an addition to the first line has the line's own
-        // price.
+        // This charges for a local addition; an addition to the first line is charged by the line
+        // itself.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
@@ -242,11 +251,11 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Makes the first addition on `cpu`.
+    /// Makes the first addition of this CPU.
     #[cold]
     #[inline(never)]
     fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        // Mark the CPU before its cell holds anything: a reader of the used cells must find it.
+        // Mark the CPU before its cell holds anything: readers that skip unused cells must find it.
         self.use_cpu(machine, grown, cpu);
         self.add_to_cell(machine, grown, cpu, counter, delta);
     }
@@ -261,7 +270,7 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Carries `carried` from the cell of `cpu` upwards.
+    /// Carries `carried` up from the cell of `cpu`.
     #[cold]
     #[inline(never)]
     fn carry_up(
@@ -288,7 +297,8 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Widens the bound by what the cell and the items of `cpu` may keep, once for each of them.
+    /// Widens the bound by what the cell and the items of `cpu` may hold back. Each of them is
+    /// added only once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -321,18 +331,21 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Returns at most how many CPUs have never added: each of them would have widened the bound,
-    /// which is on the line that every reader needs anyway.
+    /// Returns an upper bound on the number of CPUs that have never added. It is computed from `T`,
+    /// which each CPU widens when it first adds, and which is on the cache line that every reader
+    /// needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
+        // The levels above the cells may make the quotient exceed 32 bits. Then `u32::MAX` is a
+        // valid bound too, because there are fewer CPUs.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
-    /// Returns `R`: what has arrived at the roots, plus what was added before there was a tree.
+    /// Returns `R`: the roots' sum, plus what was added before the tree existed.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
         self.check_counter(counter);
@@ -348,7 +361,7 @@ impl<M: Machine> OneSidedTree<M> {
         roots.fold(first, i64::wrapping_add)
     }
 
-    /// Returns `T`, counted over the CPUs that ever added.
+    /// Returns `T` over the CPUs that have ever added.
     #[inline]
     fn behind(&self, machine: &M) -> i64 {
         self.first.load(machine, BEHIND, Relaxed)
@@ -367,19 +380,19 @@ impl<M: Machine> Grown<M> {
     }
 }
 
-/// Returns the number of lines that hold a bit for each cell and item.
+/// Returns the number of cache lines that hold one bit for each cell and item.
 fn marks(shape: &Shape) -> usize {
     used::lines(shape.cpus() as usize + shape.items())
 }
 
-/// Returns `cpu` as [`HOME`] encodes it; 0 there means that no CPU has added yet.
+/// Returns `cpu` as encoded in [`HOME`], where 0 means that no CPU has added yet.
 #[inline]
 fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
 // Relaxed throughout: a sum orders no other memory access. A CPU marks its cell before it adds to
-// it, so a reader that has learnt of an addition in some other way finds the mark too.
+// the cell. So a reader that has learnt of the addition by other means finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width
@@ -403,7 +416,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         }
     }
 
-    /// The middle of the range that holds the precise sum.
+    /// Returns the middle of the range that contains the precise sum.
     #[inline]
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
         let middle = self.behind(machine) / 2;
@@ -430,7 +443,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// Half of `T` either way.
+    /// Half of `T` on either side.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         let behind = self.behind(machine).unsigned_abs();

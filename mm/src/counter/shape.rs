@@ -1,10 +1,13 @@
 //! The shape of a tree of counters: which CPUs share an item, and when an item carries.
 //!
-//! Level 0 is a cell per CPU. When a cell's value passes a multiple of the batch, the cell carries
-//! to an item; an item carries to one of the next level, and an item of the last level to a root.
-//! Carries are floors, so what a cell or item has not carried yet is never negative: at most `batch
-//! − 1` in a cell and, since an item receives multiples of the batch below, at most `batch − batch
-//! below` in an item. The sum of these maxima is `T`, [`Shape::error_max`]; it is attained.
+//! Level 0 has one cell per CPU. When a cell's value passes a multiple of the batch, the cell
+//! carries to an item. An item carries to an item of the next level, and an item of the last level
+//! to a root.
+//!
+//! Carries are rounded down, so what a cell or item has not carried yet is never negative. A cell
+//! keeps at most `batch − 1`. An item receives multiples of the batch below, so it keeps at most
+//! `batch − batch below`. The sum of these maxima is `T`, [`Shape::error_max`]; the error can reach
+//! it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,7 +18,7 @@ use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
-/// The amount that a CPU's cell carries upwards at a time: a power of two of at least 2.
+/// The amount that a CPU's cell carries upwards at a time. A power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
@@ -23,10 +26,10 @@ impl Batch {
     /// The batch that the proposed change to Linux uses for resident pages: 32.
     pub const RSS: Self = Self(32);
 
-    /// Makes a batch of `size`.
+    /// Creates a batch of `size`.
     ///
     /// # Errors
-    /// [`ShapeError::Batch`] unless it is a power of two of at least 2.
+    /// [`ShapeError::Batch`] unless `size` is a power of two of at least 2.
     pub const fn new(size: u32) -> Result<Self, ShapeError> {
         if size >= 2 && size.is_power_of_two() {
             Ok(Self(size))
@@ -35,19 +38,19 @@ impl Batch {
         }
     }
 
-    /// Returns the size of the batch.
+    /// Returns the size of the batch, in units of the counter.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// The most CPUs of [`Shape::published`].
+/// The maximum number of CPUs for [`Shape::published`].
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// Per order, the number of bits by which each level of the published tree is narrower than the
-/// level below. The order is the binary logarithm of the number of CPUs, rounded up. From the
-/// proposed `percpu_counter_tree`.
+/// For each order, one number per level of the published tree: the binary logarithm of how many
+/// cells or items of the level below share one item. The order is the binary logarithm of the
+/// number of CPUs, rounded up. Taken from the proposed `percpu_counter_tree`.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -56,20 +59,20 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// The items of a tree, level by level, and which CPUs share each, for a given number of CPUs.
+/// The items of a tree, level by level, and the CPUs that share each item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
-    /// For each CPU, level by level, the number of its item; then the number of its root.
+    /// For each CPU, the numbers of its items, level by level, followed by the number of its root.
     paths: Box<[u32]>,
-    /// The number of items of all levels, roots included; roots have the last numbers.
+    /// The number of items of all levels, including the roots, which have the highest numbers.
     items: u32,
     roots: u32,
 }
 
-/// The items that one level carries to.
+/// A level of items, to which the level below carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     /// The batch of the level below: every amount that arrives is a multiple of it.
@@ -81,15 +84,15 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The most that an item of this level keeps without carrying it.
+    /// The maximum that an item of this level keeps without carrying it.
     pub(super) const fn kept_max(&self) -> u64 {
         self.batch.abs_diff(self.step)
     }
 }
 
 impl Shape {
-    /// Makes the proposed tree for `cpus` CPUs: on every level a CPU uses item `cpu mod items`, and
-    /// there is one root.
+    /// Creates the proposed tree for `cpus` CPUs. On every level a CPU uses item `cpu mod items`,
+    /// and there is one root.
     ///
     /// # Errors
     /// [`ShapeError::NoCpus`], or [`ShapeError::TooManyCpus`] above 2²⁰.
@@ -107,7 +110,7 @@ impl Shape {
         let arities = ARITIES[order as usize];
         let mut levels = Vec::new();
         let (mut width, mut step) = (order, i64::from(batch.get()));
-        // The last arity leads to the root, which is no level.
+        // The last arity leads to the root, which does not count as a level.
         for arity in &arities[..arities.len().saturating_sub(1)] {
             width -= arity;
             let batch = step << arity;
@@ -138,12 +141,13 @@ impl Shape {
         })
     }
 
-    /// Makes a tree along `topology`. At most `fan_in` neighbouring CPUs share an item, and never
-    /// across a last-level cache; at most `fan_in` of those items share one of the next level, and
-    /// never across a socket; and so on up to one root per socket. So no addition crosses sockets.
+    /// Creates a tree that follows `topology`. At most `fan_in` neighbouring CPUs share an item,
+    /// and only within a last-level cache. At most `fan_in` of those items share one of the next
+    /// level, and only within a socket, and so on up to one root per socket. So no addition crosses
+    /// sockets.
     ///
     /// # Errors
-    /// [`ShapeError::FanIn`] below 2.
+    /// [`ShapeError::FanIn`] if `fan_in` is less than 2.
     pub fn of_topology(topology: &Topology, batch: Batch, fan_in: u32) -> Result<Self, ShapeError> {
         if fan_in < 2 {
             return Err(ShapeError::FanIn(fan_in));
@@ -155,14 +159,15 @@ impl Shape {
         cpus.sort_by_key(|(place, cpu)| (place.socket, place.node, place.llc, place.core, *cpu));
         let socket = |nth: usize| cpus[nth].0.socket;
         let llc = |nth: usize| cpus[nth].0.llc;
-        // The positions, along the sorted CPUs, at which the groups of the current level begin.
+        // `starts` holds the positions, in the sorted list of CPUs, at which the groups of the
+        // current level begin.
         let mut levels: Vec<Level> = Vec::new();
         let mut of_level: Vec<Vec<u32>> = Vec::new();
         let mut starts: Vec<usize> = (0..cpus.len()).collect();
         let mut step = i64::from(batch.get());
         let mut within_caches = true;
-        // The loop ends: once groups may cross caches, each round at least halves a socket's
-        // groups, rounded up.
+        // The loop ends: when groups may cross caches, each round at least halves the number of a
+        // socket's groups, rounded up.
         while most_per(&starts, socket) > fan_in {
             let same =
                 |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));
@@ -211,27 +216,27 @@ impl Shape {
         self.batch
     }
 
-    /// Returns the number of CPUs the shape is for.
+    /// Returns the number of CPUs that the shape is for.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Returns the number of roots, which is the number of lines that an approximate sum reads.
+    /// Returns the number of roots. An approximate sum reads one cache line per root.
     #[must_use]
     pub fn roots(&self) -> u32 {
         self.roots
     }
 
     /// Returns the number of items of all levels, roots included (Linux:
-    /// `percpu_counter_tree_items_size` has a line for each of these and each counter).
+    /// `percpu_counter_tree_items_size` has a cache line for each item and counter).
     #[must_use]
     pub fn items(&self) -> usize {
         self.items as usize
     }
 
-    /// Returns `T`: the most by which the roots' sum is behind the precise one, when all CPUs have
-    /// added and no addition is under way. The roots' sum is never ahead.
+    /// Returns `T`: the maximum by which the roots' sum is too small when all CPUs have added and
+    /// no addition is in progress. The roots' sum is never too large.
     #[must_use]
     pub fn error_max(&self) -> u64 {
         if self.cpus == 1 {
@@ -245,8 +250,8 @@ impl Shape {
         cells + kept.sum::<u64>()
     }
 
-    /// Returns how far one addition of `delta` that is under way may move the error of an
-    /// approximate sum beyond its accuracy: by its own size and by what it picks up on its way.
+    /// Returns how far an addition of `delta` that is in progress may move the error of an
+    /// approximate sum beyond its accuracy: by its own size, plus what it collects on its way up.
     #[must_use]
     pub fn in_flight(&self, delta: i64) -> u64 {
         let top = self.levels.last().map_or_else(
@@ -256,7 +261,8 @@ impl Shape {
         delta.unsigned_abs().saturating_add(top - 1)
     }
 
-    /// Returns the accuracy that the proposed tree documents: `levels × 2^order` times the batch.
+    /// Returns the accuracy that the authors of the proposed tree document: `levels × 2^order`
+    /// times the batch.
     pub(super) fn published_accuracy(&self) -> Accuracy {
         let levels = if self.cpus == 1 {
             0
@@ -275,29 +281,28 @@ impl Shape {
         &self.levels
     }
 
-    /// Returns the numbers of the items of `cpu`, level by level, then that of its root.
+    /// Returns the numbers of `cpu`'s items, level by level, followed by that of its root.
     #[inline]
     pub(super) fn path(&self, cpu: usize) -> &[u32] {
         let width = self.levels.len() + 1;
         &self.paths[cpu * width..][..width]
     }
 
-    /// Returns the roots' numbers among the items.
+    /// Returns the numbers of the roots among the items.
     pub(super) fn root_items(&self) -> core::ops::Range<usize> {
         self.items() - self.roots as usize..self.items()
     }
 }
 
-/// Returns the largest number of `starts` that share a `key`. Equal keys must be neighbours.
+/// Returns the largest number of `starts` that share a `key`. Equal keys must be adjacent.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);
-    u32::try_from(most).unwrap_or(u32::MAX)
+    count_of(most)
 }
 
-/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, and makes the
-/// groups of one run as equal in size as possible. Returns where each group begins, and the size of
-/// the largest.
+/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, which are as
+/// equal in size as possible. Returns where each group starts, and the size of the largest group.
 fn grouped(
     starts: &[usize],
     same: impl Fn(usize, usize) -> bool,
@@ -314,14 +319,14 @@ fn grouped(
     (groups, fullest)
 }
 
-/// Returns where each run of equal keys among `0..count` begins.
+/// Returns where each run of equal keys among `0..count` starts.
 fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
     (0..count)
         .filter(|&nth| nth == 0 || key(nth - 1) != key(nth))
         .collect()
 }
 
-/// Returns, for each of `0..count`, the number of the group it is in.
+/// Returns, for each of `0..count`, the number of the group that it belongs to.
 fn owners(starts: &[usize], count: usize) -> Vec<u32> {
     let mut owners = Vec::with_capacity(count);
     let mut group = 0;

@@ -1,4 +1,4 @@
-//! Tests of the published shape and of shapes along machines.
+//! Tests of the published tree's shape and of shapes that follow a machine's topology.
 
 use super::*;
 use crate::units::NodeId;
@@ -7,8 +7,9 @@ fn published(cpus: u32) -> Shape {
     Shape::published(cpus, Batch::RSS).expect("in the table")
 }
 
-/// Makes `sockets` sockets of `llcs` last-level caches of `cores` cores with `smt` siblings each.
-/// CPUs are numbered as Linux does: siblings last.
+/// Creates a machine of `sockets` sockets with `llcs` last-level caches each. Each cache has
+/// `cores` cores, and each core `smt` hardware threads. CPUs are numbered as in Linux: the second
+/// threads of the cores come last.
 fn machine(sockets: u32, llcs: u32, cores: u32, smt: u32) -> Topology {
     let total = sockets * llcs * cores;
     let place = |cpu: u32| {

@@ -1,4 +1,5 @@
-//! One line that all CPUs write: its sums are exact, and each addition may have to fetch the line.
+//! One cache line that all CPUs write. The sums are exact, but each addition may have to fetch the
+//! line.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,7 +16,7 @@ pub struct Shared<M: Machine> {
 }
 
 impl<M: Machine> Shared<M> {
-    /// Makes `width` counters at 0.
+    /// Creates `width` counters at 0.
     ///
     /// # Errors
     /// [`InitError::Width`] unless `width` is 1 to 8.

@@ -1,10 +1,12 @@
 //! The proposed `percpu_counter_tree`, as published.
 //!
-//! Each CPU's cell keeps the full value; what passes a multiple of the batch is carried to an item,
-//! and from there up to one root. Items are shared by CPUs with equal low bits of their number,
-//! which are far apart on most machines. The documented accuracy is about twice as wide as it needs
-//! to be, and its two sides are swapped where values are compared. Both faults are kept here as
-//! they were published, for comparison. [`OneSidedTree`](super::OneSidedTree) has neither.
+//! Each CPU's cell keeps the CPU's full value. What passes a multiple of the batch is carried to an
+//! item, and from there up to a single root. Items are shared by CPUs whose numbers have equal low
+//! bits; on most machines these CPUs are far apart.
+//!
+//! The published version has two faults, which are kept here for comparison. The documented
+//! accuracy is about twice as wide as necessary, and its two sides are swapped when values are
+//! compared. [`OneSidedTree`](super::OneSidedTree) has neither fault.
 //!
 //! Locks: none.
 
@@ -24,38 +26,39 @@ use super::shape::Shape;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
 
-/// Counters that each have a cell per CPU, items of their own and a root.
+/// Counters that each have one cell per CPU, their own items, and a root.
 pub struct Tree<M: Machine> {
-    /// The number of counters. It is kept here so that reading it follows no pointer.
+    /// The number of counters. It is stored here so that reading it follows no pointer.
     width: usize,
     shape: Arc<Shape>,
     area: Arc<Area<M>>,
     cells: Place<M>,
-    /// The items of one counter after those of the other, each alone in its line.
+    /// The items, counter by counter. Each item has a cache line to itself.
     items: Items<M>,
-    /// For each counter, the difference that [`Counters::set`] has added to its sum.
+    /// For each counter, the amount that [`Counters::set`] has added to its sum.
     bias: M::Line,
 }
 
 impl<M: Machine> Tree<M> {
-    /// Returns the number of lines of items that `counters` counters of `shape` need.
+    /// Returns the number of cache lines that the items of `counters` counters of `shape` need.
     #[must_use]
     pub fn items_lines(shape: &Shape, counters: usize) -> usize {
         shape.items() * counters
     }
 
-    /// Returns the bytes of [`Tree::items_lines`] lines (Linux: `percpu_counter_tree_items_size`).
+    /// Returns the number of bytes in [`Tree::items_lines`] lines (Linux:
+    /// `percpu_counter_tree_items_size`).
     #[must_use]
     pub fn items_size(shape: &Shape, counters: usize) -> usize {
         Self::items_lines(shape, counters) * size_of::<M::Line>()
     }
 
-    /// Makes as many counters at 0 as `area` has room for in each place, with `items` for their
-    /// upper levels (Linux: `percpu_counter_tree_init_many`).
+    /// Creates counters at 0, as many as a place in `area` has room for. Their upper levels use
+    /// `items` (Linux: `percpu_counter_tree_init_many`).
     ///
     /// # Errors
-    /// [`InitError`], before anything is written: if `shape`, `area` and `items` do not belong
-    /// together, or if there is no memory.
+    /// [`InitError`] if `shape`, `area` and `items` do not fit together, or if there is no memory.
+    /// In that case nothing has been written.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -82,7 +85,7 @@ impl<M: Machine> Tree<M> {
         })
     }
 
-    /// Ends the counters and returns the memory of their items (Linux:
+    /// Destroys the counters and returns the memory of their items (Linux:
     /// `percpu_counter_tree_destroy_many`).
     pub fn destroy_many(self, machine: &M) -> Items<M> {
         self.area.put(machine, self.cells);
@@ -94,19 +97,19 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
-    /// Panics if the group has no such counter. The items do not check this, because a caller may
-    /// have lent more of them than these counters need; the cells do.
+    /// Panics if the group has no such counter. The cells make this check themselves, but the items
+    /// do not, because the caller may have supplied more items than these counters need.
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Carries `carried` from the cell of `cpu` upwards.
+    /// Carries `carried` up from the cell of `cpu`.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // If an item would pass the whole carry on, the carry skips that item.
+            // If the item would pass on the whole carry, the carry skips the item.
             if carried & (level.batch - 1) == 0 {
                 continue;
             }
@@ -147,7 +150,8 @@ impl<M: Machine> Tree<M> {
     }
 }
 
-/// Checks that a shape, an area and a number of lines fit together.
+/// Checks that a shape and an area are for the same number of CPUs, and that enough lines are
+/// given.
 pub(super) fn check<M: Machine>(
     area: &Area<M>,
     shape: &Shape,
@@ -166,7 +170,8 @@ pub(super) fn check<M: Machine>(
     Ok(())
 }
 
-// Relaxed throughout: a sum orders no other memory access, and no CPU relies on where a carry is.
+// Relaxed throughout: a sum orders no other memory access, and no CPU depends on how far a carry
+// has got.
 impl<M: Machine> Counters<M> for Tree<M> {
     fn width(&self) -> usize {
         self.width
@@ -204,7 +209,7 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// The accuracy that the authors document.
+    /// Returns the accuracy that the authors document.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         self.shape.published_accuracy()
@@ -219,7 +224,7 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.items.bytes() + self.area.bytes_per_group() + size_of::<M::Line>()
     }
 
-    /// Compares as the published code does, which swaps the two sides of the accuracy. So with
+    /// Compares as the published code does, with the two sides of the accuracy swapped. So with
     /// small batches on many CPUs, a counter may compare greater or less than its own value.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         let Accuracy { under, over } = self.accuracy(machine, counter);

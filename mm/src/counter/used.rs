@@ -1,4 +1,4 @@
-//! The cells and items of a tree that were ever used: a bit each, cells first.
+//! The cells and items of a tree that have ever been used: one bit each, those of the cells first.
 //!
 //! A bit is set before its cell or item holds anything, and is never cleared.
 //!
@@ -9,18 +9,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::items::Items;
 use crate::machine::{LINE_WORDS, Line, Machine};
 
-/// The number of bits in a line.
+/// The number of bits in a cache line.
 const LINE_BITS: usize = LINE_WORDS * 64;
 
-/// Returns the number of lines that hold `bits` bits.
+/// Returns the number of cache lines that hold `bits` bits.
 pub(super) const fn lines(bits: usize) -> usize {
     bits.div_ceil(LINE_BITS)
 }
 
-/// The set of used cells and items, in the first lines of a tree.
+/// The set of used cells and items, stored in the first cache lines of a tree.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
-// Relaxed: a CPU marks its cell before it adds to it; see the one-sided tree.
+// Relaxed: a CPU marks its cell before it adds to the cell; see the one-sided tree.
 impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {
@@ -37,11 +37,12 @@ impl<'a, M: Machine> Used<'a, M> {
         line.load(machine, word, Relaxed) & mask != 0
     }
 
-    /// Sets a bit. Returns whether this call set it.
+    /// Sets a bit. Returns whether it was clear before.
     pub(super) fn mark(&self, machine: &M, bit: usize) -> bool {
         let (line, word, mask) = self.word_of(bit);
         let mut seen = line.load(machine, word, Relaxed);
-        // The loop ends: an exchange fails only if another of the word's 64 bits was set.
+        // The loop ends: an exchange fails only if another of the word's 64 bits was set in the
+        // meantime.
         while seen & mask == 0 {
             match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
                 Ok(_) => return true,
@@ -51,7 +52,7 @@ impl<'a, M: Machine> Used<'a, M> {
         false
     }
 
-    /// Returns the CPUs that ever added, in ascending order.
+    /// Returns the CPUs that have ever added, in ascending order.
     pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
             let set = ones(self.cpus_of(machine, nth, cpus));
@@ -59,17 +60,17 @@ impl<'a, M: Machine> Used<'a, M> {
         })
     }
 
-    /// Returns the set of CPUs, among the 64 from `64 * nth` on, that ever added: one bit per CPU.
-    /// The machine has `cpus` CPUs in all.
+    /// Returns which of the 64 CPUs from `64 * nth` on have ever added, with one bit per CPU. The
+    /// machine has `cpus` CPUs in total.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
         let (line, word, _) = self.word_of(nth * 64);
-        // The bits of the items follow those of the CPUs.
+        // The bits of the items follow those of the CPUs, so they are masked out.
         line.load(machine, word, Relaxed).cast_unsigned() & first_ones(cpus - nth * 64)
     }
 }
 
-/// Returns a word with the lowest `count` bits set; all 64 if `count` is larger.
+/// Returns a word with the lowest `count` bits set, or with all 64 set if `count` is larger.
 pub(super) const fn first_ones(count: usize) -> u64 {
     if count >= 64 {
         u64::MAX

@@ -1,7 +1,7 @@
-//! The promises of budgets while several CPUs charge them at once.
+//! Laws of budgets while several CPUs charge them at the same time.
 //!
-//! Two budgets stand under a third. Each body counts the pages it was charged with, and asserts
-//! that all bodies together are never beyond the root's limit.
+//! Two budgets are under a third. Each body counts the pages that it charged, and asserts that all
+//! bodies together never exceed the root's limit.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,21 +12,21 @@ use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::space::budget::Budget;
 
-/// The limit of the root, in pages: enough for one body, not for two.
+/// The limit of the root, in pages: enough for one body, but not for two.
 const ROOT_LIMIT: u64 = 4;
 /// The limit of the tight budget, in pages.
 const TIGHT_LIMIT: u64 = 3;
-/// Number of pages that a body asks for.
+/// The number of pages that a body charges.
 const WANTED: u64 = 3;
 
-/// A root budget, and under it one without a limit of its own and one with a tight limit.
+/// A root budget with two budgets under it: one without a limit and one with a tight limit.
 pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
     tight: Arc<Budget<M>>,
-    /// Pages that bodies have charged and not yet given back.
+    /// The number of pages that bodies have charged and not yet uncharged.
     held: M::Word,
-    /// Set to 1 by a body before it leaves, for the one that follows it.
+    /// Set to 1 by a body before it uncharges its pages, for the body that follows.
     done: M::Word,
 }
 
@@ -65,7 +65,7 @@ impl<M: Machine> FewBudgets<M> {
         budget.uncharge(machine, pages);
     }
 
-    /// Charges, gives back, and charges one page for good.
+    /// Charges and uncharges, and then charges one page that it keeps.
     fn churns(&self, machine: &M) {
         if self.enters(machine, &self.wide, WANTED) {
             self.leaves(machine, &self.wide, WANTED);
@@ -73,8 +73,8 @@ impl<M: Machine> FewBudgets<M> {
         self.enters(machine, &self.wide, 1);
     }
 
-    /// Charges a page, and then is refused twice: by its own budget, and by the root after its own
-    /// budget has let it in.
+    /// Charges a page, and then is refused twice: first by the tight budget, then by the root,
+    /// after the wide budget has accepted the charge.
     fn squeezes(&self, machine: &M) {
         if self.enters(machine, &self.tight, 1) {
             let too_many = self.enters(machine, &self.tight, TIGHT_LIMIT);
@@ -84,21 +84,21 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// A root in which one body has charged already.
+    /// Makes a root under which one body has already charged.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
         budgets
     }
 
-    /// Stores a mark, and gives its pages back.
+    /// Sets `done`, and uncharges its pages.
     fn does_and_leaves(&self, machine: &M) {
-        // Relaxed: published by giving back the charge.
+        // Relaxed: the uncharge publishes it.
         self.done.store(machine, 1, Relaxed);
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Charges once the other body has left, and then sees that body's mark.
+    /// Charges after the other body has left, and then checks that it sees `done` set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -107,17 +107,18 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// Asserts that the charge equals the pages held, on every level.
+    /// Asserts that on every level the charge equals the pages held.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
-        let [root, wide, tight] = [&self.root, &self.wide, &self.tight].map(|it| it.used(machine));
+        let [root, wide, tight] =
+            [&self.root, &self.wide, &self.tight].map(|budget| budget.used(machine));
         assert_eq!(root, held, "nothing is lost");
         assert_eq!(wide + tight, root, "every level has the same");
         assert!(root <= ROOT_LIMIT && tight <= TIGHT_LIMIT);
     }
 }
 
-/// Two CPUs together want more than there is.
+/// Two CPUs together try to charge more than the limit.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
@@ -129,7 +130,7 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// [`charging_at_once`], with one body that is refused on its way up.
+/// Does what [`charging_at_once`] does, with one body that is refused at a higher level.
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
@@ -143,7 +144,7 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// A body that leaves makes room for another, which sees its earlier stores.
+/// A body uncharges and so makes room for another, which then sees the first body's stores.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

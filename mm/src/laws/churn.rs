@@ -1,9 +1,9 @@
-//! CPUs that allocate and free at once, with batches of several pages and with blocks that no list
-//! holds.
+//! Laws of CPUs that allocate and free at the same time, with batches of several pages, and with
+//! blocks of an order that no list holds.
 //!
-//! A batch is taken as whole blocks that are cut up later, and given back as blocks that were
-//! joined before. The tags that tell a block's neighbours whether it is free have to change under
-//! the zone lock.
+//! A refill takes a batch as whole blocks and splits them later. Pages are merged into blocks
+//! before a drain returns them. The tags that show a block's neighbours whether it is free have to
+//! change under the zone lock.
 
 use alloc::vec;
 
@@ -15,10 +15,10 @@ use crate::page::sizing::Sizes;
 use crate::page::watermark::Watermarks;
 use crate::units::{CpuId, Order, Pages};
 
-/// Number of pages that one refill takes.
+/// The number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// The pages of most laws, but with lists that move several pages at a time.
+/// Makes the pages of most laws, but with lists that move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,
@@ -38,13 +38,13 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     few
 }
 
-/// Takes and gives back pages, and then drains this CPU's list.
+/// Takes and frees pages, and then drains this CPU's list.
 fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.churn(machine);
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs with bounded holds of several pages, which are taken as blocks.
+/// Two CPUs churn with bounded holds of several pages, which are moved as blocks.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -55,7 +55,7 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// [`bounded_churn`] page by page, with a third CPU that drains the other two.
+/// Does what [`bounded_churn`] does page by page, with a third CPU that drains the other two.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -69,7 +69,7 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Takes a block of an order that no list holds, and gives it back.
+/// Takes a block of an order that no list holds, and frees it.
 fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
     let order = Order::new(4).expect("at most 10");
     if let Some(pfn) = few.take(machine, order) {
@@ -77,7 +77,7 @@ fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
     }
 }
 
-/// Two CPUs take neighbouring blocks straight from the zone.
+/// Two CPUs take neighbouring blocks directly from the zone.
 #[must_use]
 pub fn direct_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -1,7 +1,7 @@
-//! The promises of counters while several CPUs use them.
+//! Laws of counters while several CPUs use them.
 //!
-//! The machine has three CPUs, because from three on the trees have a level below their roots. The
-//! batch is 2, so that almost every addition carries. Sums are checked against every subset of the
+//! The machine has three CPUs, because with three or more the trees have a level below their roots.
+//! The batch is 2, so almost every addition carries. Sums are checked against every subset of the
 //! additions that a reader could have missed.
 
 use alloc::sync::Arc;
@@ -16,19 +16,21 @@ use crate::counter::{
     Shape, Shared, Tree, precise_totals,
 };
 use crate::machine::{Machine, Word};
+use crate::units::count_in;
 
 /// The number of CPUs that a machine needs for these laws.
 pub const CPUS: u32 = 3;
 
-/// The additions of each CPU, in order. The reader is the CPU in the middle. They suffice to make a
-/// flat counter fold.
+/// The additions of each CPU, in order. The CPU in the middle only reads. The additions are large
+/// enough to make a flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
 /// The amount added before any body runs.
 const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// A counter, the parts it was made of, and for each CPU how many of its additions have returned.
+/// A counter, the parts it was made of, and for each CPU the number of its additions that have
+/// returned.
 pub struct Counted<M: Machine> {
     how: Start,
     area: Arc<Area<M>>,
@@ -111,13 +113,13 @@ impl<M: Machine> Counted<M> {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
             self.counters.add_growing(machine, 0, delta);
-            // Release pairs with the Acquire in `returned`: a reader that sees the number sees the
-            // additions.
+            // Release pairs with the Acquire in `returned`: a reader that sees the number also sees
+            // the additions.
             self.returned[cpu].add(machine, 1, Release);
         }
     }
 
-    /// The sum of the additions that have returned, and a list of those that have not, as far as
+    /// Returns the sum of the additions that have returned, and a list of the others, as far as
     /// this CPU knows.
     fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
         let (mut sum, mut late) = (BEFORE, Vec::new());
@@ -125,7 +127,7 @@ impl<M: Machine> Counted<M> {
             if deltas.is_empty() {
                 continue; // This keeps the number of steps for the checker small.
             }
-            let returned = usize::try_from(returned.load(machine, Acquire)).unwrap_or(0);
+            let returned = count_in(returned.load(machine, Acquire)) as usize;
             sum += deltas[..returned].iter().sum::<i64>();
             late.extend(&deltas[returned..]);
         }
@@ -150,7 +152,7 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// The sum as taken by [`precise_totals`] for many groups together.
+    /// Returns the sum that [`precise_totals`] takes for many groups together.
     fn total(&self, machine: &M) -> i64 {
         let mut totals = [0];
         let group = |_: &i64| Some(&self.counters);
@@ -180,8 +182,8 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Adds and takes back an amount that an item in the middle of a tree keeps. Only the two CPUs
-    /// that share an item do so.
+    /// Adds an amount that an item in the middle of a tree keeps, and subtracts it again. Only the
+    /// two CPUs that share an item do so.
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
@@ -190,7 +192,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Asserts that amounts taken back have left every item, and that no carry is under way.
+    /// Asserts that subtracted amounts have left every item, and that no carry is under way.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {
@@ -203,7 +205,8 @@ impl<M: Machine> Counted<M> {
         assert_eq!(arrived, expected, "{self:?}: a carry is lost");
     }
 
-    /// The distance by which the additions in `late` may move an approximate sum while under way.
+    /// Returns the distance by which additions in `late` that are under way may move an approximate
+    /// sum.
     fn slack(&self, late: &[i64]) -> Accuracy {
         let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
         Accuracy {
@@ -250,7 +253,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Makes and ends a group of its own.
+    /// Makes a separate group, uses it and ends it.
     fn make_and_end(&self, machine: &M) {
         let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
         own.add(machine, 0, 3);
@@ -258,7 +261,7 @@ impl<M: Machine> Counted<M> {
         own.destroy_many(machine);
     }
 
-    /// Asserts that no other group holds a place in the area.
+    /// Asserts that no other group occupies a place in the area.
     fn is_alone(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let has_none =
@@ -276,7 +279,7 @@ impl<M: Machine> Counted<M> {
     }
 }
 
-/// All results of adding a subset of `late` to `sum`.
+/// Returns all results of adding a subset of `late` to `sum`.
 fn sums(sum: i64, late: &[i64]) -> impl Iterator<Item = i64> {
     (0..1_u32 << late.len()).map(move |subset| {
         let chosen = (0..late.len()).filter(|nth| subset >> nth & 1 != 0);
@@ -300,7 +303,7 @@ fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.make_and_end(machine);
 }
 
-/// Three CPUs add at once.
+/// Three CPUs add at the same time.
 #[must_use]
 pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -311,10 +314,10 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs add and take back the same amount, through an item they share.
+/// Two CPUs add and subtract the same amount, through an item that they share.
 ///
-/// This law is only for counters that carry the same in every order: not for flat counters, and not
-/// for a tree that has still to grow.
+/// This law is only for counters that carry the same amounts in every order. It excludes flat
+/// counters, and a tree that has still to grow.
 #[must_use]
 pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     let [shared, _, tree, _, grown] = setups();
@@ -326,7 +329,7 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     })
 }
 
-/// One CPU reads while two add: one law for each way of reading.
+/// One CPU reads while two others add. There is one law for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {

@@ -1,6 +1,6 @@
-//! The promise of a drain that waits: blocks that were on a list when it began are back.
+//! Laws of a drain that waits: blocks that were on a list when it began are in the zone afterwards.
 //!
-//! Locks: those of a free and of a drain. No other work runs.
+//! Locks: those of a free and of a drain.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,10 +14,11 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// Number of pages of the zone. An eighth of them may be on lists, more than three frees put there.
+/// The number of pages of the zone. An eighth of them may be on lists, which is more than this
+/// law's three frees put there.
 const PAGES: u32 = 128;
 
-/// A pair of pages on the list of CPU 0, and two single pages that it is about to free.
+/// A pair of pages on the list of CPU 0, and two single pages that CPU 0 is about to free.
 pub struct Listed<M: Machine> {
     pages: PageAllocator<M>,
     singles: Vec<Pfn>,
@@ -97,7 +98,7 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// [`waiting_drain_against_frees`] with the holds of Linux.
+/// Checks [`waiting_drain_against_frees`] with the holds of Linux.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {

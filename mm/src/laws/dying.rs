@@ -1,9 +1,9 @@
-//! An address space that is about to end, small enough for every checker, and the conditions that
-//! must hold once it has ended: nothing is lost, and nothing went back twice.
+//! A small address space that is about to end, and checks of the state after its end: no page is
+//! lost, and no page was freed twice. It is small enough for every checker.
 //!
-//! It has two page tables with two pages each, one of them in swap, a shared page, and a mapping
-//! without pages; the machine has memory for just that. The zone notices a page that goes back
-//! twice.
+//! It has two page tables with two pages each, and one of these four pages is in swap. It also has
+//! two shared pages, and a mapping without pages. The machine has few other pages. The zone reports
+//! a page that is freed twice.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use crate::counter::Counters;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
+use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::space::budget::Budget;
 use crate::space::object::{Object, ObjectKind};
@@ -23,25 +24,24 @@ use crate::space::{
     Memory, Notified, Place, Refused, Spaces,
 };
 use crate::units::{Pages, Vpn};
-use crate::vmstat::Manager;
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// Pages of the machine, few enough for a model checker to include all their tags.
+/// The number of pages of the machine, few enough for a model checker to include all their tags.
 const ARENA: u32 = 64;
-/// Pages of a machine on which huge pages fit.
+/// The number of pages of a machine that has room for huge pages.
 const ARENA_OF_HUGE: u32 = 4096;
-/// A range of one whole table, away from the others.
+/// A range of exactly one table, in which nothing else is mapped.
 pub(super) const WHOLE: Range<u64> = 6 * TABLE..7 * TABLE;
-/// Number of entries of a page table.
+/// The number of entries of a page table.
 pub(super) const TABLE: u64 = 512;
 /// Two pages in each of two neighbouring tables.
 pub(super) const FILLED: Range<u64> = TABLE - 2..TABLE + 2;
-/// A mapping without resident pages, in a table of its own.
+/// A mapping without resident pages, in a separate table.
 pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
-/// Shared memory, in the upper table of `FILLED`.
+/// Shared memory, in the higher of the two tables of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
-/// An address space, and all that a machine needs for it.
+/// An address space, and everything that a machine needs for it.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -49,9 +49,9 @@ pub struct Dying<M: Machine> {
     budget: Arc<Budget<M>>,
     shared: Arc<Object<M>>,
     file: Arc<Object<M>>,
-    /// Number of calls of `exit` that were let in.
+    /// The number of calls of `exit` that were accepted.
     exits: M::Word,
-    /// Number of helpers that found everything done.
+    /// The number of helpers that returned `Reaped::All`.
     reaps: M::Word,
 }
 
@@ -61,7 +61,7 @@ impl<M: Machine> fmt::Debug for Dying<M> {
     }
 }
 
-/// A notifier that refuses all pages in the upper of the two filled tables.
+/// A holder of translations that refuses to give up pages in the higher of the two filled tables.
 pub(super) struct Stubborn;
 
 impl<M: Machine> Notified<M> for Stubborn {
@@ -79,12 +79,12 @@ impl<M: Machine> Notified<M> for Stubborn {
 }
 
 impl<M: Machine> Dying<M> {
-    /// The address space that the file's header describes.
+    /// Makes the address space that the file's header describes.
     pub(super) fn new(machine: &M, reaping: Reaping) -> Self {
         Self::with(machine, reaping, |space| space)
     }
 
-    /// [`Dying::new`], with `more` done to the address space first.
+    /// Does what [`Dying::new`] does, but first applies `more` to the empty address space.
     pub(super) fn with(
         machine: &M,
         reaping: Reaping,
@@ -95,14 +95,14 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// An address space with only the mapping without pages.
+    /// Makes an address space with only the mapping without pages.
     pub(super) fn bare(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         dying.map(machine, &BARE, Backing::Anonymous { huge: false });
         dying
     }
 
-    /// An address space with only a mapping of a file, without pages.
+    /// Makes an address space with only a mapping of a file, without pages.
     pub(super) fn bare_file(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         let file = Arc::clone(&dying.file);
@@ -110,8 +110,8 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// An address space with only a mapping in which a huge page fits, and memory for that page.
-    /// Model checkers do not include the tags of that many pages.
+    /// Makes an address space with only a mapping that has room for a huge page, on a machine with
+    /// memory for that page. Model checkers do not include the tags of that many pages.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
@@ -185,7 +185,7 @@ impl<M: Machine> Dying<M> {
         mapped.expect("nothing is in the way");
     }
 
-    /// Maps shared memory, replacing the mappings that were there.
+    /// Maps shared memory, replacing the present mappings.
     pub(super) fn share(&self, machine: &M, pages: Range<u64>) {
         let object = Arc::clone(&self.shared);
         self.map(machine, &pages, Backing::Shared { object, offset: 0 });
@@ -205,7 +205,7 @@ impl<M: Machine> Dying<M> {
         self.space.swap_out(self.memory(machine), pages);
     }
 
-    /// Ends the space as its last user, if no other body has.
+    /// Ends the space as its last user, if no other body has ended it.
     pub(super) fn exit(&self, machine: &M) {
         match self.space.exit(self.memory(machine)) {
             Ok(Exited::Finished) => assert!(self.space.has(machine, Flag::Ended)),
@@ -227,7 +227,7 @@ impl<M: Machine> Dying<M> {
         self.note(machine, reaped.expect("the caller was not killed"));
     }
 
-    /// Number of helpers that found everything done.
+    /// Returns the number of helpers that returned `Reaped::All`.
     pub(super) fn reaps(&self, machine: &M) -> i64 {
         self.reaps.load(machine, Acquire)
     }
@@ -262,13 +262,13 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// The exact number of pages of a kind.
+    /// Returns the exact number of pages of a kind.
     pub(super) fn counted(&self, machine: &M, kind: RssKind) -> i64 {
         let counters = self.space.rss().counters();
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Ends the space if no body has, and asserts that everything is back as it was before.
+    /// Ends the space if no body has ended it, and asserts that everything has been freed.
     pub(super) fn ends_whole(&self, machine: &M) {
         self.exit(machine);
         assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");

@@ -1,7 +1,7 @@
-//! The promises of a frontier to the walkers that empty an address space from both ends.
+//! Laws of a frontier, for the walkers that empty an address space from both ends.
 //!
-//! The work on a table is a mark, which the walker that claimed the table makes by relaxed loads
-//! and stores: only the frontier orders the marks.
+//! Emptying a table is represented by a mark. The walker that claimed the table sets the mark by
+//! relaxed loads and stores, so only the frontier orders the marks.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -18,7 +18,7 @@ use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 /// A few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
-    /// Number of tables claimed at a time when other walkers are at work too.
+    /// The number of tables claimed at a time while other walkers are at work too.
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
@@ -26,7 +26,7 @@ pub struct FewTables<M: Machine> {
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work.
     at_work: Box<[M::Word]>,
-    /// Number of times a walker was told to finish.
+    /// The number of walkers that were told to finish.
     finished: M::Word,
 }
 
@@ -49,7 +49,7 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Walks as the last user: upwards, then what was handed back.
+    /// Walks as the last user: upwards, then through tables that were handed back.
     fn exit(&self, machine: &M) {
         let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
@@ -65,8 +65,8 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Walks as a helper: what was handed back, then downwards. The helper hands back the tables
-    /// that it `refuses`.
+    /// Walks as a helper: through tables that were handed back, then downwards. The helper hands
+    /// back the tables for which `refuses` returns true.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -95,7 +95,7 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Walks as a helper that gives way after its first table and leaves the rest of its claim.
+    /// Walks as a helper that gives way after its first table, and leaves the rest of its claim.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -121,7 +121,7 @@ impl<M: Machine> FewTables<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// The part of `tables` that exists.
+    /// Returns the part of `tables` that exists.
     fn few(&self, tables: &Range<u64>) -> Range<u64> {
         tables.start..tables.end.min(self.tables())
     }
@@ -135,7 +135,7 @@ impl<M: Machine> FewTables<M> {
         self.mark(machine, &self.emptied, tables);
     }
 
-    /// Records that the mappings which begin in `tables` are forgotten.
+    /// Records that the mappings that begin in `tables` are forgotten.
     fn forget(&self, machine: &M, tables: &Range<u64>) {
         self.mark(machine, &self.forgotten, tables);
     }
@@ -143,7 +143,7 @@ impl<M: Machine> FewTables<M> {
     fn mark(&self, machine: &M, marks: &[M::Word], tables: &Range<u64>) {
         for table in self.few(tables) {
             let mark = &marks[usize::try_from(table).expect("few tables")];
-            // A load and a store suffice, because only the walker that has the claim does this.
+            // A load and a store suffice, because only the walker that claimed the table does this.
             let before = mark.load(machine, Relaxed);
             mark.store(machine, before + 1, Relaxed);
         }
@@ -156,8 +156,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Finishes, as the last walker to leave: no other is at work, now or later, and all their
-    /// stores are visible. Does the work that is left.
+    /// Finishes, as the last walker to leave: no other walker is at work or will come, and the
+    /// stores of all walkers are visible. Does the remaining work.
     fn finish(&self, machine: &M) {
         assert_eq!(self.finished.add(machine, 1, Relaxed), 1, "one finishes");
         for emptied in &self.emptied {
@@ -200,7 +200,7 @@ fn law<M: Machine>(
     }
 }
 
-/// The last user against one helper.
+/// The last user and one helper run at the same time.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -210,7 +210,7 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against one helper, which hands a table back.
+/// The last user runs beside one helper, which hands a table back.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -220,7 +220,8 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against one helper, which leaves before it has begun all that it has claimed.
+/// The last user runs beside one helper, which leaves before it has begun all tables that it has
+/// claimed.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -233,7 +234,7 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// [`leaving_a_rest`], and the helper comes back.
+/// Does what [`leaving_a_rest`] does, and then the helper comes back.
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -249,7 +250,7 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against two helpers.
+/// The last user and two helpers run at the same time.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
@@ -260,7 +261,7 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against helpers that come and go, one of which hands a table back.
+/// The last user runs beside helpers that leave and join again, one of which hands a table back.
 #[must_use]
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

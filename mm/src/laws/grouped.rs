@@ -1,5 +1,5 @@
-//! CPUs that use pages of two mobilities at once: blocks change their type while another CPU reads
-//! it.
+//! Laws of CPUs that use pages of two mobilities at the same time: blocks change their type while
+//! another CPU reads it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ impl<M: Machine> TwoTypes<M> {
         let mut config = Config::new(Layout::arena(size));
         config.design = Design::LINUX_6_18;
         config.grouping = Grouping::Huge;
-        // Lists of a few pages, so that a handful of frees spills.
+        // Limit lists to a few pages, so that a handful of frees spills.
         config
             .tunables
             .set(Knob::HighFraction, 512)
@@ -47,8 +47,8 @@ impl<M: Machine> TwoTypes<M> {
         }
     }
 
-    /// Takes pages of both mobilities by turns, asserts that no page comes twice, and frees them in
-    /// the order taken.
+    /// Takes pages of both mobilities by turns, asserts that no page is handed out twice, and frees
+    /// them in the order taken.
     fn churn(&self, machine: &M) {
         let mut taken: Vec<Pfn> = Vec::new();
         for mobility in [Mobility::Unmovable, Mobility::Movable].repeat(EACH) {
@@ -71,7 +71,7 @@ impl<M: Machine> TwoTypes<M> {
         }
     }
 
-    /// Asserts that every page is back, counted, and merged with its neighbours whatever their
+    /// Asserts that every page is free, counted, and merged with its neighbours, whatever their
     /// types were.
     fn is_whole(&self, machine: &M) {
         self.pages.drain_all_sync(machine);
@@ -86,8 +86,8 @@ impl<M: Machine> TwoTypes<M> {
     }
 }
 
-/// Two CPUs take and free pages of both mobilities, and one of them drains the other's lists. The
-/// pages are too few for a page block each, so one type steals from the other.
+/// Two CPUs take and free pages of both mobilities, and one of them drains the other's lists. There
+/// are too few pages to give each type a page block, so one type steals from the other.
 #[must_use]
 pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {
@@ -101,7 +101,7 @@ pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     }
 }
 
-/// [`stealing_against_freeing`] with two page blocks, which change their types.
+/// Does what [`stealing_against_freeing`] does with two page blocks, which change their types.
 #[must_use]
 pub fn claiming_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {

@@ -1,9 +1,9 @@
-//! Contracts that every implementation obeys on every machine.
+//! Laws: contracts that every implementation obeys on every machine.
 //!
-//! A [`Law`] sets something up, lets one body run on each of a few CPUs at the same time, and
-//! checks the result. Each machine crate has a runner: `host` uses real threads many times, loom
-//! every interleaving, shuttle random ones, and `sim` virtual CPUs under many seeds. Set-ups are
-//! tiny, because loom visits every interleaving.
+//! A [`Law`] sets up a state, runs one body on each of a few CPUs at the same time, and checks the
+//! result. Each machine crate has a runner. `host` runs real threads many times, loom runs every
+//! interleaving, shuttle runs random ones, and `sim` runs virtual CPUs under many seeds. Set-ups
+//! are tiny, because loom visits every interleaving.
 
 pub mod budget;
 pub mod churn;
@@ -52,7 +52,7 @@ pub struct Law<M, S> {
     pub setup: fn(&M) -> S,
     /// The bodies that run at the same time: entry `i` on CPU `i`.
     pub bodies: Vec<Body<M, S>>,
-    /// Asserts the contract once every body has returned.
+    /// Asserts the contract after every body has returned.
     pub check: Body<M, S>,
 }
 
@@ -64,7 +64,7 @@ impl<M, S> fmt::Debug for Law<M, S> {
     }
 }
 
-/// A few pages, with the number of holders of each.
+/// A few pages, and the number of holders of each.
 pub struct FewPages<M: Machine> {
     pages: PageAllocator<M>,
     holders: Box<[M::Word]>,
@@ -82,11 +82,11 @@ fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
     few_pages_of(machine, design, FEW)
 }
 
-/// An allocator of `count` pages, which must be a power of two.
+/// Makes an allocator of `count` pages. `count` must be a power of two.
 fn few_pages_of<M: Machine>(machine: &M, design: Design, count: u32) -> FewPages<M> {
     let mut config = Config::new(Layout::arena(Pages(count)));
     config.design = design;
-    // Lists of at most four pages, so that a handful of frees spills.
+    // Limit lists to four pages, so that a handful of frees spills.
     config
         .tunables
         .set(Knob::HighFraction, 8)
@@ -118,7 +118,7 @@ impl<M: Machine> FewPages<M> {
             .expect("it was handed out with this order");
     }
 
-    /// Takes two pages and a pair, and gives all of them back.
+    /// Takes two pages and a pair, and frees all of them.
     fn churn(&self, machine: &M) {
         let pair = Order::new(1).expect("small");
         let held: Vec<(Pfn, Order)> = [Order::ZERO, Order::ZERO, pair]
@@ -130,7 +130,7 @@ impl<M: Machine> FewPages<M> {
         }
     }
 
-    /// Asserts that every page is back, counted, and part of one block.
+    /// Asserts that every page is free, counted, and merged into one block.
     fn is_whole(&self, machine: &M) {
         self.pages.drain_all_sync(machine);
         let zone = &self.pages.view(machine)[0];
@@ -164,7 +164,8 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// [`drain_against_local`] under Linux' unbounded holds, with the draining CPU allocating as well.
+/// Does what [`drain_against_local`] does, with Linux' unbounded holds. The draining CPU allocates
+/// as well.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -267,7 +268,7 @@ impl<M: Machine> FewCounts<M> {
     }
 }
 
-/// One CPU counts while another folds its differentials, as when a CPU goes offline.
+/// One CPU counts while another folds the first one's differentials, as when a CPU goes offline.
 #[must_use]
 pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
     Law {

@@ -1,4 +1,4 @@
-//! The promises of kills, exits and the reaper to each other when they meet.
+//! Laws of kills, exits and the reaper when they run at the same time.
 //!
 //! Two processes share an address space. Delays are 0, so a queued victim is due at once.
 
@@ -11,16 +11,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Law;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
+use crate::manager::Manager;
 use crate::oom::{
     Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
 };
 use crate::page::{Config, Layout, Relief};
 use crate::space::budget::Budget;
-use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use crate::space::{AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
-use crate::vmstat::Manager;
 
-/// Memory of the machine; some of it is for page tables.
+/// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
 /// Two processes with one address space, and an OOM killer.
@@ -68,7 +68,7 @@ impl<M: Machine> fmt::Debug for TwoProcesses<M> {
 }
 
 impl<M: Machine> TwoProcesses<M> {
-    /// An address space with `users` processes.
+    /// Makes an address space with `users` processes.
     fn new(machine: &M, users: u32) -> Self {
         let manager = Manager::new(machine, Config::new(Layout::arena(PAGES)));
         let manager = manager.expect("a small arena is a layout");
@@ -96,15 +96,11 @@ impl<M: Machine> TwoProcesses<M> {
         }
     }
 
-    /// An address space with one user and one page.
+    /// Makes an address space with one user and one page.
     fn with_a_page(machine: &M) -> Self {
         let two = Self::new(machine, 1);
         let start = Vpn(512);
-        let request = MapRequest {
-            place: Place::Fixed(start),
-            pages: 1,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(start), 1);
         let memory = two.memory(machine);
         two.space.map(memory, request).expect("nothing is there");
         let used = two.space.populate(memory, start..Vpn(start.0 + 1));
@@ -135,7 +131,8 @@ impl<M: Machine> TwoProcesses<M> {
         [&heard.kills, &heard.due].map(|word| word.load(machine, Relaxed))
     }
 
-    /// Asserts that both processes were told to die, and that their space was handed over, once.
+    /// Asserts that each of the two processes was signalled once, and that their space was handed
+    /// over once.
     fn is_queued_once(&self, machine: &M) {
         assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
         assert_eq!(self.killer.reaper().queued(machine), 1);
@@ -143,13 +140,13 @@ impl<M: Machine> TwoProcesses<M> {
         assert!(self.space.has(machine, Flag::Killed));
     }
 
-    /// Asserts that the exit has given all pages back, those of page tables too.
+    /// Asserts that the exit has freed all pages, including those of page tables.
     fn is_empty(&self, machine: &M) {
         assert!(self.space.has(machine, Flag::Ended), "the exit is over");
         assert_eq!(self.space.table_pages(machine), 0);
     }
 
-    /// Asserts that no victim waits or lives, and that none has kept any memory.
+    /// Asserts that every victim has exited and none is queued, and that all memory has been freed.
     fn is_over(&self, machine: &M) {
         let [kills, due] = self.heard(machine);
         assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
@@ -209,7 +206,7 @@ impl<M: Machine> PressedGroup<M> {
         Self { oom, group }
     }
 
-    /// Asks for room for a page under the budget.
+    /// Asks the OOM killer for room for one page under the budget.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
         assert_eq!(relief, Relief::Retry, "a victim is dying");
@@ -227,7 +224,7 @@ impl<M: Machine> fmt::Debug for PressedGroup<M> {
     }
 }
 
-/// Two CPUs want memory under a full budget at once.
+/// Two CPUs run out of room under a full budget at the same time.
 #[must_use]
 pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     Law {
@@ -238,7 +235,7 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     }
 }
 
-/// Two CPUs at once kill two processes that share an address space.
+/// Two CPUs kill two processes that share an address space, at the same time.
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -251,7 +248,7 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process exits by itself while it is killed.
+/// A process exits on its own while another CPU kills it.
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -264,7 +261,7 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A victim exits while another CPU asks whether a victim is left.
+/// A victim exits while another CPU checks whether a victim is left.
 #[must_use]
 pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -283,7 +280,7 @@ pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process is killed, exits, and is reaped, all at once.
+/// A process is killed, exits, and is reaped, all at the same time.
 #[must_use]
 pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {

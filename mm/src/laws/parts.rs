@@ -1,5 +1,5 @@
-//! The parts that address spaces share: pages of an object, swap slots, and the lists of used
-//! pages.
+//! Laws of the parts that address spaces share: pages of an object, swap slots, and the lists of
+//! used pages.
 
 use alloc::vec;
 use core::array;
@@ -20,7 +20,7 @@ use crate::units::{Order, Pfn};
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,
-    /// The frame that each CPU was given; −1 before.
+    /// The frame that each CPU got; −1 before its touch.
     seen: [M::Word; 2],
 }
 
@@ -50,7 +50,7 @@ impl<M: Machine> Touched<M> {
         self.seen[machine.this_cpu().index()].swap(machine, i64::from(pfn.0), AcqRel);
     }
 
-    /// Asserts that both CPUs got the same page, and that no second one is lost.
+    /// Asserts that both CPUs got the same page, and that no second page was lost.
     fn is_one_page(&self, machine: &M) {
         let [first, second] = self.seen.each_ref().map(|word| word.load(machine, Acquire));
         assert!(first >= 0 && first == second, "{first} and {second}");
@@ -73,7 +73,7 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// Three swap slots, one of which is taken from the start, with the number of holders of each.
+/// Three swap slots, with the number of holders of each. One slot is taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -101,7 +101,7 @@ impl<M: Machine> FewSlots<M> {
         }
     }
 
-    /// Takes a slot of its own and gives it back.
+    /// Takes a slot that the other CPU must not get, and frees it.
     fn churns(&self, machine: &M) {
         let slot = self.area.take(machine).expect("there is one for each");
         let holders = &self.holders[slot.0 as usize];
@@ -114,7 +114,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Gives back the slot that the other CPU gives back too.
+    /// Frees the slot that the other CPU frees too.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);
@@ -132,7 +132,7 @@ impl<M: Machine> FewSlots<M> {
     }
 }
 
-/// Two CPUs take and give back slots.
+/// Two CPUs each take and free a slot.
 #[must_use]
 pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     let churns: Body<M, FewSlots<M>> = |machine, few| few.churns(machine);
@@ -144,7 +144,7 @@ pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// Two CPUs give the same slot back.
+/// Two CPUs free the same slot.
 #[must_use]
 pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     let gives: Body<M, FewSlots<M>> = |machine, few| few.gives(machine);
@@ -197,7 +197,8 @@ impl<M: Machine> Aged<M> {
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
 
-    /// Asserts the number of pages added and not removed, before and after all batches are moved.
+    /// Asserts that `expected` pages were added and not removed, before and after all batches are
+    /// moved.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
         self.lru.drain(machine);

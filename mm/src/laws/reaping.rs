@@ -1,5 +1,5 @@
-//! The promises when several CPUs empty one whole address space: every page is back exactly once,
-//! and a walker reports the end.
+//! Laws of several CPUs that empty one whole address space: every page is freed exactly once, and
+//! one walker ends the space.
 
 use super::dying::{Dying, Stubborn};
 use super::{Body, Law};
@@ -24,7 +24,7 @@ fn meet<M: Machine>(machine: &M) -> Dying<M> {
     Dying::new(machine, Reaping::MeetInTheMiddle)
 }
 
-/// The last user against one helper.
+/// The last user and one helper run at the same time.
 #[must_use]
 pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -37,7 +37,7 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user against three helpers, one of which waits for its turn.
+/// The last user runs beside three helpers, one of which waits for the lock.
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -52,7 +52,7 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user against two helpers as in Linux, where each goes through everything.
+/// The last user runs beside two helpers. As in Linux, each walker goes through the whole space.
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -66,7 +66,7 @@ pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// Two CPUs both end the space as its last user.
+/// Two CPUs both try to end the space as its last user.
 #[must_use]
 pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);
@@ -77,7 +77,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A notifier with translations of its own does not let go of one table.
+/// A holder of translations refuses to give up one table.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

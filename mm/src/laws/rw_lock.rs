@@ -1,7 +1,8 @@
-//! The promises of the lock that readers share, on every machine.
+//! Laws of the lock that readers share, for every machine.
 //!
-//! It guards two words that are equal whenever no writer is inside. A change is a load and two
-//! stores, so that a CPU that is wrongly inside at the same time is noticed, or undoes the change.
+//! The lock guards two words that are equal whenever no writer is inside. A change is a load and
+//! two stores. So if another CPU is wrongly inside at the same time, it is noticed or it undoes the
+//! change.
 
 use alloc::vec;
 use core::cell::Cell;
@@ -16,9 +17,9 @@ use crate::units::CpuId;
 /// Two words behind a lock.
 pub struct Guarded<M: Machine> {
     twins: M::RwLock<Twins<M>>,
-    /// Number of changes that were made.
+    /// The number of changes made.
     changes: M::Word,
-    /// 1 once a waiting CPU has been killed.
+    /// 1 after a waiting CPU has been killed.
     killed: M::Word,
 }
 
@@ -39,7 +40,7 @@ fn never() -> bool {
 }
 
 impl<M: Machine> Twins<M> {
-    /// Adds one to both words; the caller must be alone inside. Returns their new value.
+    /// Adds one to both words, and returns their new value. The caller must be the only CPU inside.
     fn change(&mut self, machine: &M) -> i64 {
         // Relaxed stores suffice, because the lock orders this writer after all earlier ones. The
         // load is an acquire because that is an order point in the simulator.
@@ -49,7 +50,7 @@ impl<M: Machine> Twins<M> {
         changed
     }
 
-    /// Asserts that both words are equal and stay so. Returns their value.
+    /// Asserts that both words are equal and do not change meanwhile. Returns their value.
     fn look(&self, machine: &M) -> i64 {
         let first = self.first.load(machine, Acquire);
         let second = self.second.load(machine, Acquire);
@@ -77,7 +78,7 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn note_change(&self, machine: &M) {
-        // Relaxed: a sum that is read when all bodies have ended.
+        // Relaxed: a sum that is read after all bodies have ended.
         self.changes.add(machine, 1, Relaxed);
     }
 
@@ -88,7 +89,7 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
-    /// [`Guarded::change`] by a caller that may be killed, but is not.
+    /// Does what [`Guarded::change`] does, as a caller that may be killed but is not.
     fn change_patiently(&self, machine: &M) {
         assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
     }
@@ -97,7 +98,7 @@ impl<M: Machine> Guarded<M> {
         self.change_unless_then(machine, killed, || ())
     }
 
-    /// [`Guarded::change_unless`], which calls `inside` while it holds the lock.
+    /// Does what [`Guarded::change_unless`] does, and calls `inside` while it holds the lock.
     fn change_unless_then(
         &self,
         machine: &M,
@@ -123,14 +124,15 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
-    /// Looks if that takes no waiting. At most one change may have been made.
+    /// Reads the words if the lock can be taken without waiting. At most one change may have been
+    /// made.
     fn look_if_free(&self, machine: &M) {
         let seen = self.try_look(machine);
         assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
     }
 
-    /// Looks as a caller that waits and may be killed, but is not. At most one change may have been
-    /// made.
+    /// Reads the words as a caller that waits and may be killed, but is not. At most one change may
+    /// have been made.
     fn look_patiently(&self, machine: &M) {
         let look = |twins: &Twins<M>| twins.look(machine);
         let twins = &self.twins;
@@ -138,7 +140,7 @@ impl<M: Machine> Guarded<M> {
         assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
     }
 
-    /// Changes both words, and then goes on as a reader that looks, if `keeps`.
+    /// Changes both words. If `keeps`, then continues as a reader and reads them.
     fn change_and_look(&self, machine: &M, keeps: bool) {
         let change = |twins: &mut Twins<M>| {
             let changed = twins.change(machine);
@@ -153,8 +155,8 @@ impl<M: Machine> Guarded<M> {
         assert_eq!(outcome, Some(keeps.then_some(())), "it gets in, and looks");
     }
 
-    /// Asks by `ask` as a caller that was killed already. The lock must let it in if it need not
-    /// wait, and only then.
+    /// Calls `ask` as a caller that was already killed. The lock must admit the caller if it need
+    /// not wait, and only then.
     fn ask_when_killed<R>(ask: impl FnOnce(&dyn Fn() -> bool) -> Option<R>) {
         let waited = Cell::new(false);
         let let_in = ask(&|| {
@@ -168,15 +170,15 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Gets in by `enter`, unless a CPU that was inside meanwhile has killed the caller. `enter` is
-    /// passed the `killed` test and a function to call inside.
+    /// Takes the lock by `enter`, unless a CPU that was inside meanwhile has killed the caller.
+    /// `enter` is passed the `killed` test and a function to call inside.
     fn unless_killed(
         &self,
         machine: &M,
         enter: impl FnOnce(&dyn Fn() -> bool, &dyn Fn()) -> Option<()>,
     ) {
         let waited = Cell::new(false);
-        // Relaxed would do, because what is asserted was written inside, so the lock orders it.
+        // Relaxed would do: the value that is asserted was written inside, so the lock orders it.
         // Acquire is an order point in the simulator.
         let is_killed = || self.killed.load(machine, Acquire) == 1;
         let killed = || {
@@ -191,7 +193,7 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Asserts that all changes and nothing else are there, and that the lock is free.
+    /// Asserts that all changes and no others were made, and that the lock is free.
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");
@@ -215,7 +217,7 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One CPU writes while two read, one of which only tries.
+/// One CPU writes while two others read. One of the readers only tries to take the lock.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -230,7 +232,7 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// Two killed callers want to get in while a third CPU writes.
+/// Two killed callers try to take the lock while a third CPU writes.
 #[must_use]
 pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -288,7 +290,7 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// A writer goes on as a reader while another CPU wants to write.
+/// A writer continues as a reader while another CPU waits to write.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

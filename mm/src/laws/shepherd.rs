@@ -1,13 +1,13 @@
-//! The CPU that runs the shepherd, while CPUs go offline and come back.
+//! Laws of the CPU that runs the shepherd, while CPUs go offline and come back.
 
 use alloc::vec;
 use core::fmt;
 
 use super::Law;
 use crate::machine::{Job, JobState, Machine};
+use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
-use crate::vmstat::Manager;
 
 /// A manager whose shepherd was deferred to CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);
@@ -42,7 +42,7 @@ impl<M: Machine> Watched<M> {
     }
 }
 
-/// The shepherd's CPU goes offline while it makes its round.
+/// The shepherd's CPU goes offline while the shepherd runs.
 #[must_use]
 pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -60,7 +60,7 @@ pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The shepherd's CPU goes offline, and so does the CPU to which the shepherd would move.
+/// The shepherd's CPU goes offline, and so does the CPU that the shepherd would move to.
 #[must_use]
 pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -74,7 +74,7 @@ pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The only CPU that is online goes offline, and comes back.
+/// The only online CPU goes offline, and comes back.
 #[must_use]
 pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     Law {

@@ -1,7 +1,7 @@
-//! The promises when pages are touched that are about to go, because they are unmapped or reaped.
+//! Laws of pages that are touched while they are being unmapped or reaped.
 //!
-//! Where the touch itself makes the page table, the CPU that empties the space has to find that
-//! table too. Those laws are small enough for loom.
+//! If the touch itself makes the page table, the CPU that empties the space has to find that table
+//! too. The laws for this case are small enough for loom.
 
 use alloc::vec;
 
@@ -37,7 +37,7 @@ fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
-/// [`nothing_comes_back`] for a huge page.
+/// Does what [`nothing_comes_back`] does, for a huge page.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(
@@ -147,8 +147,8 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while another CPU maps and unmaps beside it, more often than a fault tries
-/// again.
+/// A page is touched while another CPU maps and unmaps next to it, more often than a fault starts
+/// over.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -165,7 +165,7 @@ pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Pages are touched, and another goes to swap, while a helper empties their tables.
+/// Pages are touched, and another page is moved to swap, while a helper empties their tables.
 #[must_use]
 pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -183,7 +183,8 @@ pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Pages are touched, and another goes to swap, while their mappings are removed one by one.
+/// Pages are touched, and another page is moved to swap, while their mappings are removed one by
+/// one.
 #[must_use]
 pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     let touch: Body<M, Dying<M>> = |machine, dying| {
@@ -197,7 +198,8 @@ pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
             touch,
             |machine, dying| {
                 dying.unmap(machine, BARE);
-                // Two parts, so that the first call has to tell pages that go from pages that stay.
+                // Unmap in two calls, so that the first must distinguish the pages it unmaps from
+                // those that stay mapped.
                 dying.unmap(machine, FILLED.start..FILLED.start + 1);
                 dying.unmap(machine, FILLED);
             },

@@ -1,8 +1,8 @@
-//! The effect on the bound of an addition that is on its way up a tree.
+//! Laws of the bound on a tree's sum while an addition is on its way up the tree.
 //!
 //! The tree keeps as much as it can without a carry to the root, so the roots are behind by exactly
-//! `T`. One more addition sends a carry of four to the root. Until that arrives, the roots are
-//! behind by `T` + 1.
+//! `T`. One more addition sends a carry of four to the root. Until that carry arrives, the roots
+//! are behind by `T` + 1.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,7 +12,7 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// A tree whose roots are as far behind as they can be.
+/// A tree whose roots are as far behind as possible.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,
@@ -28,13 +28,13 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // This leaves 2 in the item and 1 in the cell.
+        // This leaves 2 in the item and 1 in the CPU's cell.
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }
 
-    /// Asserts that the precise sum is at most the maximum of the range, read later, plus
-    /// `allowed`.
+    /// Asserts that the precise sum is at most `allowed` above the maximum of the range, which is
+    /// read after the sum.
     fn look(&self, machine: &M, allowed: u64) {
         let precise = self.tree.precise_sum(machine, 0);
         let range = self.tree.min_max(machine, 0);
@@ -42,8 +42,8 @@ impl<M: Machine> Full<M> {
         assert!(precise <= max, "{precise} is above {max}");
     }
 
-    /// Asserts that a precise sum includes all that had arrived at the roots before the sum was
-    /// taken.
+    /// Asserts that a precise sum includes everything that had arrived at the roots before the sum
+    /// was taken.
     fn look_twice(&self, machine: &M) {
         let arrived = self.tree.min_max(machine, 0).min;
         let precise = self.tree.precise_sum(machine, 0);
@@ -60,7 +60,7 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// The bound holds if it is widened by what one addition under way may add.
+/// The bound holds if it is widened by the amount that one addition under way may add.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -69,7 +69,8 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// [`one_under_way`] without that allowance. This law is broken, and a checker has to find that.
+/// Checks [`one_under_way`] without that allowance. This law is broken, and a checker has to find
+/// that.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -78,9 +79,9 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep
-/// the order of stores and of loads: elsewhere the reader may see a carry at the root before it
-/// sees that the adding CPU has a cell.
+/// One CPU adds for the first time while another CPU reads. This law holds only on machines that
+/// keep the order of stores and of loads. On others, the reader may see a carry at the root before
+/// it sees that the adding CPU has a cell.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

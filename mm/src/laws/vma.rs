@@ -1,7 +1,7 @@
-//! The promises of a tree of mappings to its readers while another CPU changes it.
+//! Laws of a tree of mappings, for its readers while another CPU changes it.
 //!
 //! Mappings have numbers. A mapping's start, end and id all follow from its number, so a mapping
-//! put together from two is noticed. Even mappings exist from the beginning to the end; odd ones
+//! that mixes two others is noticed. Even mappings exist from the beginning to the end; odd ones
 //! are added and removed.
 
 use alloc::vec;
@@ -18,7 +18,7 @@ use crate::units::{CpuId, Vpn};
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,
-    /// 1 once an odd mapping has been added.
+    /// 1 after an odd mapping has been added.
     added: M::Word,
     /// The count of mapping numbers in use. It is odd, so that the highest number is even.
     numbers: u64,
@@ -30,7 +30,7 @@ impl<M: Machine> fmt::Debug for FewVmas<M> {
     }
 }
 
-/// Pages from the start of one mapping to the start of the next.
+/// The number of pages from the start of one mapping to the start of the next.
 const APART: u64 = 16;
 
 fn vma(number: u64) -> Vma {
@@ -75,25 +75,26 @@ impl<M: Machine> FewVmas<M> {
         });
     }
 
-    /// Asserts that an even mapping is found, whole. A reader may always be told to take the lock.
+    /// Asserts that an even mapping is found unchanged. A reader may also get [`Busy`], which means
+    /// that it should take the lock.
     fn finds_even(&self, number: u64) {
         let found = self.tree.find(vma(number).start);
         assert!(
-            matches!(found, Ok(Some(it)) if it == vma(number)) || found == Err(Busy),
+            matches!(found, Ok(Some(found)) if found == vma(number)) || found == Err(Busy),
             "{:?} was there all the time; found {found:?}",
             vma(number)
         );
     }
 
-    /// Asserts that an odd mapping is found if its addition was published before, and is found
-    /// again once it was found.
+    /// Asserts that an odd mapping is found if its addition was published before, and that it is
+    /// found again after it was found once.
     fn sees_what_was_added(&self, machine: &M, number: u64) {
         // Acquire pairs with the Release in `add`.
         let was_added = self.added.load(machine, Acquire) == 1;
         let first = self.tree.find(vma(number).start);
         let again = self.tree.find(vma(number).start);
         for found in [first, again] {
-            let whole = matches!(found, Ok(Some(it)) if it == vma(number));
+            let whole = matches!(found, Ok(Some(found)) if found == vma(number));
             assert!(whole || matches!(found, Ok(None) | Err(Busy)), "{found:?}");
         }
         let found_first = was_added || matches!(first, Ok(Some(_)));
@@ -103,13 +104,14 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Asserts that a walk upwards meets every even mapping, in order, and none that never existed.
+    /// Asserts that an upward walk visits every even mapping, in order, and none that never
+    /// existed.
     fn goes_up(&self) {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         self.meets_all(|| cursor.forward(), |number| number);
     }
 
-    /// Asserts that a walk downwards meets every even mapping, in order, and none that never
+    /// Asserts that a downward walk visits every even mapping, in order, and none that never
     /// existed.
     fn goes_down(&self) {
         let mut cursor = Cursor::end(&self.tree);
@@ -117,15 +119,15 @@ impl<M: Machine> FewVmas<M> {
         self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
     }
 
-    /// `turn` returns the position that a number would have if all mappings existed. It is even for
-    /// even numbers.
+    /// Checks the mappings that `step` visits. `turn` returns the position that a number would have
+    /// if all mappings existed; it is even for even numbers.
     fn meets_all(
         &self,
         mut step: impl FnMut() -> Result<Option<Vma>, Busy>,
         turn: impl Fn(u64) -> u64,
     ) {
         let mut next = 0;
-        // This ends: every round but the last passes another mapping.
+        // The loop ends: every round but the last passes another mapping.
         loop {
             let met = match step() {
                 Ok(Some(met)) => met,
@@ -156,7 +158,8 @@ impl<M: Machine> FewVmas<M> {
     }
 }
 
-/// A mapping is added before another, which moves up in its leaf, while another CPU looks for it.
+/// A mapping is added before another one, which moves up in its leaf while another CPU looks for
+/// it.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
@@ -182,10 +185,10 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// Enough mappings that a leaf with only even ones is split when odd ones are added.
+/// The number of mappings: enough that a leaf with only even ones is split when odd ones are added.
 const SPLITS: u64 = 63;
 
-/// Leaves are split and joined while other CPUs go up and down.
+/// Leaves are split and joined while other CPUs walk up and down.
 #[must_use]
 pub fn cursors_against_splits<M: Machine>() -> Law<M, FewVmas<M>> {
     let change: Body<M, FewVmas<M>> = |machine, few| {

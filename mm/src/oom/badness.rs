@@ -1,7 +1,7 @@
-//! The gain of killing a process, in points: the pages it occupies, shifted by its adjustment.
+//! The points of a process: the pages that killing it would free, shifted by its adjustment.
 //!
-//! Linux computes in `long` and relies on nothing overflowing. Here every step is clamped, so more
-//! memory never means fewer points.
+//! Linux computes in `long` and relies on the absence of overflow. Here every step is clamped, so
+//! more memory never means fewer points.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -9,20 +9,20 @@ use core::num::NonZeroU64;
 use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
-/// The fewest points a candidate can have. Linux uses the value one below as its mark for "never".
+/// The fewest points that a candidate can have. Linux uses the next lower value for "never".
 pub const POINTS_MIN: i64 = i64::MIN + 1;
-/// The most points a candidate can have by its memory. An origin has one more.
+/// The most points that a candidate can have by its memory. An origin has one more.
 pub const POINTS_MAX: i64 = i64::MAX - 1;
-/// The points of a candidate that asked to be killed first.
+/// The points of an origin, a candidate that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
 
-/// The number of pages a shortage is about, at least 1 (Linux: `totalpages`): memory and swap of
-/// the machine or of the allowed nodes, or the limit of a memory group.
+/// The number of pages that a shortage is about, at least 1 (Linux: `totalpages`). These are the
+/// memory and swap of the machine or of the allowed nodes, or the limit of a memory group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TotalPages(NonZeroU64);
 
 impl TotalPages {
-    /// A total of `pages`.
+    /// Makes a total of `pages`.
     ///
     /// # Errors
     /// [`NoPages`] if `pages` is 0.
@@ -30,7 +30,7 @@ impl TotalPages {
         NonZeroU64::new(pages).map(Self).ok_or(NoPages)
     }
 
-    /// The number of pages, at least 1.
+    /// Returns the number of pages, at least 1.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
@@ -52,7 +52,7 @@ impl core::error::Error for NoPages {}
 /// The parts of a process's memory that count towards its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident pages: of files, anonymous, and of shared memory.
+    /// Resident pages: file pages, anonymous pages and shared memory.
     pub resident_pages: u64,
     /// Pages that the process has in swap.
     pub swap_pages: u64,
@@ -61,37 +61,41 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The number of pages a kill would bring back. Page tables count in whole pages, rounded down.
+    /// Returns the number of pages that a kill would free. Page tables count in whole pages,
+    /// rounded down.
     #[must_use]
     pub fn pages(self) -> i64 {
         let pages = self.resident_pages.saturating_add(self.swap_pages);
         let pages = pages.saturating_add(self.table_bytes / PAGE_SIZE);
+        // The caller may pass any counts. A sum beyond 63 bits has the most points anyway.
         i64::try_from(pages).unwrap_or(i64::MAX)
     }
 }
 
-/// The points of a process that occupies `pages`; `None` if it must not be killed (Linux:
-/// `oom_badness`, which returns `LONG_MIN` in that case). May be negative.
+/// Returns the points of a process that occupies `pages`, or `None` if it must not be killed
+/// (Linux: `oom_badness`, which returns `LONG_MIN` in that case). Points may be negative.
 #[must_use]
 pub fn badness(facts: &Facts, pages: i64, total: TotalPages) -> Option<i64> {
     is_killable(facts).then(|| points(pages, facts.adj, total))
 }
 
-/// Returns whether the process may be killed, and whether killing it would give anything back.
+/// Returns whether the process may be killed, and whether killing it would free memory.
 pub(super) fn is_killable(facts: &Facts) -> bool {
     facts.kind == Kind::Process && facts.memory == Memory::Own && facts.adj != ScoreAdj::NEVER
 }
 
-/// `pages + adj × (total / 1000)`; the division rounds down before the product, as in Linux.
+/// Returns `pages + adj × (total / 1000)`. The division comes first and rounds down, as in Linux.
 pub(super) fn points(pages: i64, adj: ScoreAdj, total: TotalPages) -> i64 {
     let shift = i128::from(adj.get()) * i128::from(total.get() / 1000);
-    clamp(i128::from(pages) + shift).clamp(POINTS_MIN, POINTS_MAX)
+    let points = i128::from(pages) + shift;
+    let points = points.clamp(POINTS_MIN.into(), POINTS_MAX.into());
+    i64::try_from(points).expect("clamped to 64 bits")
 }
 
-/// The value `/proc/<pid>/oom_score` shows for `badness`. 0 if the process must not be killed; for
-/// an adjustment of 0 mostly 666 to 1333; otherwise up to 2000.
+/// Returns the value that `/proc/<pid>/oom_score` shows for `badness`. It is 0 if the process must
+/// not be killed, mostly 666 to 1333 for an adjustment of 0, and up to 2000 otherwise.
 ///
-/// The score exceeds 2000 only if the process has more memory than there is. It is never negative.
+/// The score exceeds 2000 only if the process has more pages than `total`. It is never negative.
 #[must_use]
 pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     let Some(points) = badness else {
@@ -100,11 +104,8 @@ pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     // Two steps, each rounded towards 0, as in Linux.
     let share = i128::from(points) * 1000 / i128::from(total.get());
     let score = (1000 + share) * 2 / 3;
+    // More pages than `total` may give a score beyond 64 bits; return the largest score then.
     u64::try_from(score.max(0)).unwrap_or(u64::MAX)
-}
-
-fn clamp(points: i128) -> i64 {
-    i64::try_from(points).unwrap_or(if points < 0 { i64::MIN } else { i64::MAX })
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use core::fmt;
 use core::iter;
 
 use super::candidate::Candidates;
-use super::facts::{Facts, GroupId, Reading};
+use super::facts::{Facts, GroupId};
 use super::process::Process;
 use super::select::Slot;
-use crate::counter::{Counters, Range};
+use super::usages::sum_spaces;
+use crate::counter::{Counters, Range, Reading};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
@@ -18,7 +19,7 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The group of the processes under the budget that ran out.
+/// The group of processes under the budget that ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);
 /// The group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
@@ -32,7 +33,7 @@ pub struct Census<'p, M: Machine> {
 }
 
 impl<'p, M: Machine> Census<'p, M> {
-    /// A census of all `processes`, each of which may use every node.
+    /// Makes a census of all `processes`, each of which may use every node.
     pub fn new(machine: &'p M, processes: &'p [Arc<Process<M>>]) -> Self {
         Self {
             machine,
@@ -45,17 +46,17 @@ impl<'p, M: Machine> Census<'p, M> {
     /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
     /// processes are in group 0.
     #[must_use]
-    pub fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
+    pub(super) fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }
     }
 
     /// Restricts each process to the nodes that `nodes` returns for it.
     #[must_use]
-    pub fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
+    pub(super) fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
         Self { nodes, ..self }
     }
 
-    /// The processes, in the order in which they were made.
+    /// Returns the processes, in the order in which they were made.
     #[must_use]
     pub const fn processes(&self) -> &'p [Arc<Process<M>>] {
         self.processes
@@ -69,7 +70,7 @@ impl<'p, M: Machine> Census<'p, M> {
         self.processes.get(candidate as usize)
     }
 
-    /// Returns whether the last user of a victim's address space is emptying it right now.
+    /// Returns whether the last user of a victim's address space is emptying it at this moment.
     pub(super) fn has_leaving_victim(&self) -> bool {
         let machine = self.machine;
         let processes = self.processes.iter();
@@ -126,9 +127,11 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
+        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the
+        // range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
-        // The counters are read again after the range, so pages may have been added in between:
-        // clamping leaves those out.
+        // The counters are read again after the range, so pages may have been added in between. The
+        // clamp leaves those out.
         let estimate = estimate.clamp(range.min, range.max);
         Some(Reading { estimate, range })
     }
@@ -137,10 +140,10 @@ impl<M: Machine> Candidates for Census<'_, M> {
         Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
-    /// A candidate that exits during the sums is noticed by the look at the victim before it is
-    /// returned.
+    /// A candidate may exit while the sums are taken. The selection notices, because it checks the
+    /// victim again before it returns it.
     fn precise_many(&self, slots: &mut [Slot]) {
-        AddressSpace::add_usages(self.machine, slots, |candidate| self.space(candidate));
+        sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }
 
     fn batch_gain(&self) -> u32 {
@@ -149,10 +152,9 @@ impl<M: Machine> Candidates for Census<'_, M> {
     }
 }
 
-/// The pages of a space's page tables, which are counted exactly.
+/// Returns the pages of a space's page tables, which are counted exactly.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
-    let pages = i64::try_from(space.table_pages(machine)).unwrap_or(i64::MAX);
-    Range::exactly(pages)
+    Range::exactly(space.tables(machine))
 }
 
 /// The memory of one process as a report shows it: approximate sums, all in pages.
@@ -183,13 +185,13 @@ impl Pages {
         }
     }
 
-    /// Resident pages of every kind.
+    /// Returns the resident pages of every kind.
     #[must_use]
     pub const fn resident(&self) -> u64 {
         self.file + self.anon + self.shmem
     }
 
-    /// All pages of the process, from which its points are computed.
+    /// Returns all pages of the process, from which its points are computed.
     #[must_use]
     pub const fn all(&self) -> u64 {
         self.resident() + self.swap + self.tables

@@ -1,8 +1,7 @@
-//! The facts a selection may use about a candidate.
+//! The facts that a selection may use about a candidate.
 
 use core::fmt;
 
-use crate::counter::Range;
 use crate::topology::NodeSet;
 
 /// The properties of a candidate that a selection looks at, apart from its memory.
@@ -12,16 +11,16 @@ pub struct Facts {
     pub kind: Kind,
     /// The owner and the state of the memory that the candidate uses.
     pub memory: Memory,
-    /// The adjustment that makes it more or less likely to be killed than others.
+    /// The adjustment that makes the candidate more or less likely to be killed than others.
     pub adj: ScoreAdj,
-    /// The candidate was chosen before and is still dying (Linux: `signal->oom_mm` is set).
+    /// True if the candidate was chosen before and is still dying (Linux: `signal->oom_mm` is set).
     pub is_victim: bool,
-    /// The candidate asked to be killed first (Linux: `oom_task_origin`, set while swap is turned
-    /// off).
+    /// True if the candidate asked to be killed first (Linux: `oom_task_origin`, set while swap is
+    /// turned off).
     pub is_origin: bool,
-    /// The nodes from which any of its threads may take memory.
+    /// The nodes from which any of the candidate's threads may allocate memory.
     pub nodes: NodeSet,
-    /// The memory group it is in (Linux: memory cgroup).
+    /// The memory group that the candidate is in (Linux: memory cgroup).
     pub group: GroupId,
 }
 
@@ -43,9 +42,9 @@ impl Facts {
 pub enum Kind {
     /// An ordinary process, which may be killed.
     Process,
-    /// The first process, without which there is no system (Linux: `is_global_init`).
+    /// The first process, which the system cannot run without (Linux: `is_global_init`).
     Init,
-    /// A thread of the kernel, which has no memory of its own.
+    /// A kernel thread, which has no user memory.
     KernelThread,
 }
 
@@ -54,12 +53,13 @@ pub enum Kind {
 pub enum Memory {
     /// The candidate's own memory, perhaps shared with processes that would be killed with it.
     Own,
-    /// The memory of its parent, until the process starts a program (Linux: `in_vfork`).
+    /// The memory of the candidate's parent, until the candidate executes a program (Linux:
+    /// `in_vfork`).
     Parents,
-    /// No memory any more, because every thread has left the address space.
+    /// No memory any more: every thread has left the address space.
     Gone,
-    /// The candidate's own memory, but a kill would bring nothing more back: the memory was reaped,
-    /// or the reaper gave up on it (Linux: `MMF_OOM_SKIP`).
+    /// The candidate's own memory, but a kill would free no more of it: it was reaped, or the
+    /// reaper gave up on it (Linux: `MMF_OOM_SKIP`).
     Reaped,
 }
 
@@ -75,13 +75,12 @@ pub struct ScoreAdj(i16);
 impl ScoreAdj {
     /// The process is never killed (Linux: `OOM_SCORE_ADJ_MIN`).
     pub const NEVER: Self = Self(-1000);
-    /// The process is judged by its memory alone.
+    /// The process's points are its pages alone.
     pub const ZERO: Self = Self(0);
-    /// The process is judged as if it had all memory in addition to its own (Linux:
-    /// `OOM_SCORE_ADJ_MAX`).
+    /// The process's points are its own pages plus all memory (Linux: `OOM_SCORE_ADJ_MAX`).
     pub const MAX: Self = Self(1000);
 
-    /// An adjustment of `adj` thousandths.
+    /// Makes an adjustment of `adj` thousandths.
     ///
     /// # Errors
     /// [`AdjOutOfRange`] if `adj` is below −1000 or above 1000.
@@ -92,7 +91,7 @@ impl ScoreAdj {
         }
     }
 
-    /// The adjustment in thousandths, −1000 to 1000.
+    /// Returns the adjustment in thousandths, −1000 to 1000.
     #[must_use]
     pub const fn get(self) -> i16 {
         self.0
@@ -110,29 +109,3 @@ impl fmt::Display for AdjOutOfRange {
 }
 
 impl core::error::Error for AdjOutOfRange {}
-
-/// The result of a cheap look at a candidate's memory, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// The single number to report.
-    pub estimate: i64,
-    /// The range in which the precise sum lies; it contains the estimate as well.
-    pub range: Range,
-}
-
-impl Reading {
-    /// A reading of `pages` that is known to be exact.
-    #[must_use]
-    pub const fn exactly(pages: i64) -> Self {
-        Self {
-            estimate: pages,
-            range: Range::exactly(pages),
-        }
-    }
-
-    /// Returns whether `min ≤ estimate ≤ max`.
-    #[must_use]
-    pub const fn is_ordered(self) -> bool {
-        self.range.contains(self.estimate)
-    }
-}

@@ -5,12 +5,12 @@
 //!             └─ delay ──> reaper
 //! ```
 //!
-//! User-space code must not be able to use up the memory reserves, so a victim is told to die
-//! before it may use them. Nothing here allocates: the reaper's room for a process was set aside
-//! when the process was enrolled.
+//! User-space code must not be able to use up the memory reserves, so a victim is signalled before
+//! it may use them. Nothing here allocates: the reaper's room for a process was reserved when the
+//! process was enrolled.
 //!
 //! Locks: those of `reaper`. The caller makes sure that one process is killed at a time (Linux:
-//! `oom_lock`). Two kills at once break nothing, but kill two processes.
+//! `oom_lock`). Two kills at the same time do no damage, but they kill two processes.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -25,17 +25,16 @@ use crate::space::budget::Budget;
 use crate::space::rss::BadRss;
 use crate::space::vma_tree::NoMemory;
 use crate::space::{AddressSpace, ExitError, Flag, Memory};
-use crate::units::{Nanos, ProcessId};
+use crate::units::{Nanos, ProcessId, total_in};
 
 /// The services that the owner of the processes provides to the OOM killer. All may be called on
 /// any CPU, with no lock of the manager held, and must not wait for memory.
 pub trait Signals<M: Machine> {
-    /// Tells every thread of `process` to die (Linux: `SIGKILL`). Threads that wait killably for
-    /// something that may never come have to be woken.
+    /// Signals every thread of `process` to die (Linux: `SIGKILL`). Threads in a killable wait for
+    /// something that may never happen have to be woken.
     fn kill(&self, machine: &M, process: &Arc<Process<M>>);
 
-    /// Lets every thread of `process` run again after the process was frozen (Linux:
-    /// `thaw_process`).
+    /// Thaws every thread of a frozen `process`, so that it runs again (Linux: `thaw_process`).
     fn thaw(&self, machine: &M, process: &Arc<Process<M>>);
 
     /// Tells the embedder that [`Reaper::step`] has work at time `at` (Linux: the timer of
@@ -43,7 +42,17 @@ pub trait Signals<M: Machine> {
     fn reap_at(&self, machine: &M, at: Nanos);
 }
 
-/// Kills processes, counts its victims, and owns the reaper.
+/// No signals. For an owner that checks itself which processes must die, and whether the reaper has
+/// work.
+impl<M: Machine> Signals<M> for () {
+    fn kill(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn thaw(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn reap_at(&self, _machine: &M, _at: Nanos) {}
+}
+
+/// The OOM killer: it kills processes, counts its victims, and owns the reaper.
 pub struct OomKiller<M: Machine, S> {
     signals: S,
     victims: M::Word,
@@ -54,28 +63,28 @@ pub struct OomKiller<M: Machine, S> {
 /// The effect of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Killed {
-    /// Number of processes that were told to die.
+    /// The number of processes that were signalled to die.
     pub signalled: u32,
     /// The fate of the victim's memory.
     pub aftermath: Aftermath,
 }
 
-/// The fate of the memory that a victim leaves.
+/// What happens to the memory of a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
     /// The reaper empties the memory after the delay, unless the victim has done so by then.
     Queued,
-    /// The address space was handed to the reaper before.
+    /// The address space had already been handed to the reaper.
     QueuedBefore,
-    /// The first process uses the same memory, so the reaper leaves it alone and no user of it is
-    /// chosen again. Or the first process itself was to be killed, and nothing was done.
+    /// The first process uses the same memory, so the reaper does not touch it, and no process that
+    /// uses it is chosen again. Or the first process itself was to be killed, and nothing was done.
     Shielded,
-    /// The victim had already left its address space, so no process was told to die.
+    /// The victim had already left its address space, so no process was signalled.
     Gone,
 }
 
 impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
-    /// A killer with no processes and no victims yet.
+    /// Makes a killer that has no processes and no victims yet.
     pub fn new(machine: &M, signals: S, patience: Patience) -> Self {
         Self {
             signals,
@@ -85,39 +94,39 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// The reaper, which the embedder's reaper thread steps.
+    /// Returns the reaper, which the embedder's reaper thread steps.
     pub const fn reaper(&self) -> &Reaper<M> {
         &self.reaper
     }
 
-    /// The owner's services, as passed to [`OomKiller::new`].
+    /// Returns the owner's services, as passed to [`OomKiller::new`].
     pub const fn signals(&self) -> &S {
         &self.signals
     }
 
-    /// Number of victims that have not left their address space (Linux: `oom_victims`).
+    /// Returns the number of victims that have not left their address space (Linux: `oom_victims`).
     pub fn victims(&self, machine: &M) -> u64 {
         // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
-        // they gave back.
-        u64::try_from(self.victims.load(machine, Acquire)).unwrap_or(0)
+        // they freed.
+        total_in(self.victims.load(machine, Acquire))
     }
 
-    /// Number of processes that were told to die (Linux: `oom_kill` of `/proc/vmstat`).
+    /// Returns the number of processes signalled so far (Linux: `oom_kill` of `/proc/vmstat`).
     pub fn kills(&self, machine: &M) -> u64 {
         // Relaxed: a statistic.
-        u64::try_from(self.kills.load(machine, Relaxed)).unwrap_or(0)
+        total_in(self.kills.load(machine, Relaxed))
     }
 
-    /// Makes a process that uses `space`, or a kernel thread without one, and sets aside the room
-    /// that the reaper needs for it. A caller that adds a process to a space in use makes sure that
-    /// one of the users does not leave meanwhile.
+    /// Makes a process that uses `space`, or a kernel thread without one, and reserves the room
+    /// that the reaper needs for it. A caller that adds a process to a space in use must make sure
+    /// that some user of the space does not leave meanwhile.
     ///
-    /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust
-    /// cannot make an `Arc` fallibly, so the caller decides which allocator it uses, and what
-    /// happens without memory.
+    /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust has
+    /// no fallible way to allocate an `Arc`, so the caller decides which allocator it uses, and
+    /// what happens if there is no memory.
     ///
     /// # Errors
-    /// [`NoMemory`]; nothing has changed.
+    /// [`NoMemory`] if the reaper's room cannot be allocated; nothing has changed then.
     ///
     /// # Panics
     /// If a process other than a kernel thread has no space.
@@ -133,15 +142,15 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
             "only threads of the kernel have no memory"
         );
         let room = self.reaper.reserve(machine)?;
-        Ok(Process::new(machine, (id, kind), space, room))
+        Ok(Process::new(machine, id, kind, space, room))
     }
 
-    /// Kills `victim` and every process that has to die with it: all that use the same memory, and
-    /// all of its group if that group is killed together and `domain` ran out (`None` means the
-    /// machine). `all` iterates over all processes.
+    /// Kills `victim` and every process that has to die with it. These are all processes that use
+    /// the same memory, and its whole group if that group is killed together and `domain` ran out
+    /// (`None` means the machine). `all` iterates over all processes.
     ///
-    /// If the victim is dying anyway, it is not told to die: it may use the reserves and is handed
-    /// to the reaper.
+    /// A victim that is already dying is not signalled: it may use the reserves and is handed to
+    /// the reaper.
     pub fn kill<'p>(
         &self,
         memory: Memory<'_, M>,
@@ -152,7 +161,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         self.kill_on(memory.machine, victim, all, domain)
     }
 
-    /// [`OomKiller::kill`] for callers that have the machine only, without a [`Memory`].
+    /// Does what [`OomKiller::kill`] does, for callers that have no [`Memory`].
     pub(super) fn kill_on<'p>(
         &self,
         machine: &M,
@@ -201,7 +210,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
                 aftermath: Aftermath::Gone,
             };
         };
-        // The order matters: count the kill, send the signal, then mark the victim. A signalled
+        // The order matters: count the kill, send the signal, then mark the victim. So a signalled
         // process finds itself counted, and a process that may use the reserves is already dying.
         let mut signalled = self.signal(machine, victim);
         self.mark_victim(machine, victim);
@@ -225,11 +234,11 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Tells a process to die, unless it was told before and is doing so. Returns the number of
-    /// processes told, 0 or 1.
+    /// Signals a process to die, unless it was signalled before and is dying. Returns the number of
+    /// processes signalled, 0 or 1.
     fn signal(&self, machine: &M, process: &Arc<Process<M>>) -> u32 {
         let first = process.set(machine, State::Killed);
-        // A process that is dumping core was told to die before, but stops only when told again.
+        // A process that is dumping core was signalled before, but stops only when signalled again.
         if !first && !process.is(machine, State::CoreDumping) {
             return 0;
         }
@@ -240,19 +249,19 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         1
     }
 
-    /// Lets `process` use the reserves, and run if it was frozen. Does nothing if the process has
-    /// left its address space, because selections do not wait for it then.
+    /// Lets `process` use the reserves, and thaws it if it was frozen. Does nothing if the process
+    /// has left its address space, because selections do not wait for it then.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
-        // Count the victim before it becomes one, so that `victims` never misses a victim that is
-        // being made. Relaxed: other CPUs look at the state, and its change follows.
+        // Count the victim before marking it, so that `victims` never misses a process that is just
+        // being marked. Relaxed: other CPUs look at the state, which changes afterwards.
         self.victims.add(machine, 1, Relaxed);
         let Ok(before) = process.make_victim(machine) else {
             self.victims.add(machine, -1, Relaxed);
             return;
         };
         if let Some(space) = process.last_space() {
-            // This flag also lets other processes that use the space take pages from the reserves.
-            // Linux does not let them; here pages are charged to spaces.
+            // This flag also lets other processes that use the space allocate from the reserves.
+            // Linux does not allow that; here pages are charged to spaces.
             space.raise(machine, Flag::Victim);
         }
         machine.emit(Event::MarkVictim(process.id()));
@@ -276,30 +285,30 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Takes `process` out of its address space, and ends the space if this was its last user;
-    /// after that a victim no longer counts as one (Linux: `exit_mm`). This is the last step of a
+    /// Makes `process` leave its address space, and ends the space if this was its last user. After
+    /// that, a victim is no longer counted as one (Linux: `exit_mm`). This is the last step of a
     /// process.
     ///
     /// # Errors
-    /// [`ExitError::Ended`] if the process left before, or if its address space was ended other
-    /// than through its users.
+    /// [`ExitError::Ended`] if the process left before, or if its address space was ended in
+    /// another way than by its users.
     pub fn exit(&self, memory: Memory<'_, M>, process: &Process<M>) -> Result<Parted, ExitError> {
         if !process.leave(memory.machine) {
             return Err(ExitError::Ended);
         }
         let parted = process.part(memory);
         if process.is(memory.machine, State::Victim) {
-            // Release: pairs with the acquire in `victims`.
+            // Release pairs with the acquire in `victims`.
             self.victims.add(memory.machine, -1, Release);
         }
         parted
     }
 
     /// Frees a process that has left (Linux: `put_task_struct`). The last process of an address
-    /// space frees the space's counters as well, unless the caller keeps a reference to the space.
+    /// space also frees the space's counters, unless the caller keeps a reference to the space.
     ///
-    /// A process that is merely dropped gives back the same. But the memory of its counters is then
-    /// found only when more is needed, and wrong counts are not reported.
+    /// Dropping a process without this call frees the same memory. But then the memory of its
+    /// counters is reclaimed only when more is needed, and miscounts are not reported.
     ///
     /// # Errors
     /// [`BadRss`] if pages of the address space were miscounted.

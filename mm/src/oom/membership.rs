@@ -4,13 +4,14 @@
 
 use alloc::sync::Arc;
 
-/// Room for one entry in the queue of a reaper, for as long as this value lives.
+/// Reserved room for one entry in the queue of a reaper, while this value lives.
 pub(super) struct Membership {
     _roll: Arc<()>,
 }
 
 impl Membership {
-    /// A membership that `roll` counts. The caller has made sure that there is room for its entry.
+    /// Makes a membership that `roll` counts. The caller has made sure that there is room for its
+    /// entry.
     pub(super) fn of(roll: &Arc<()>) -> Self {
         Self {
             _roll: Arc::clone(roll),

@@ -1,22 +1,20 @@
-//! Out of memory: which process to kill, and what happens afterwards.
+//! Out of memory: which process to kill, and what happens after the kill.
 //!
-//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`]
-//! whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for the
-//! candidate with the most points. Memory is counted by [`counter`](crate::counter)s whose cheap
-//! readings are exact only within bounds; the selectors differ in how they deal with that.
+//! [`badness()`] computes, in points, how much memory killing a process would free. [`Standing`]
+//! says whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for
+//! the candidate with the most points. Memory is counted by [`counter`](crate::counter)s, whose
+//! cheap readings are exact only within bounds. The selectors differ in how they deal with that.
 //!
 //! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
-//! the memory that a victim does not give back soon, and [`release()`] does so at once when asked.
-//! [`OutOfMemory`] joins all of it to the page allocator, as its last resort.
+//! the memory of victims that do not free it soon, and [`release()`] does so at once on request.
+//! [`OutOfMemory`] connects all of this to the page allocator, as its last resort.
 //!
-//! A selection knows no machine, takes no lock and does not allocate. Its caller describes its
-//! processes, or its tenants, by the trait [`Candidates`]:
+//! A selection does not depend on a machine, takes no lock and does not allocate. Its caller
+//! describes the processes, or the tenants, by the trait [`Candidates`]:
 //!
 //! ```
-//! use plimsoll_mm::counter::Range;
-//! use plimsoll_mm::oom::{
-//!     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages,
-//! };
+//! use plimsoll_mm::counter::{Range, Reading};
+//! use plimsoll_mm::oom::{Candidates, Facts, Outcome, Scope, Selecting, Slot, TotalPages};
 //!
 //! /// Tenants whose memory is slow to read exactly, and cheap to read to within 100 pages.
 //! struct Tenants([i64; 3]);
@@ -67,11 +65,12 @@ mod scope;
 mod select;
 mod shortage;
 mod standing;
+mod usages;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
 pub use self::candidate::Candidates;
 pub use self::census::{Census, Pages};
-pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, Reading, ScoreAdj};
+pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, ScoreAdj};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
 pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};
@@ -84,3 +83,4 @@ pub use self::select::{
     TwoPass, Victim,
 };
 pub use self::standing::Standing;
+pub use self::usages::{sum_rss, sum_spaces};

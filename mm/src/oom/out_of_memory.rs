@@ -1,4 +1,4 @@
-//! Making room when nothing more can be reclaimed (Linux: `out_of_memory`).
+//! The handling of a shortage when nothing more can be reclaimed (Linux: `out_of_memory`).
 //!
 //! ```text
 //! lock ── busy ──> a victim gets the reserves; others pause, then try the allocation again
@@ -8,14 +8,16 @@
 //!   └─ kill, report ──> pause, try again
 //! ```
 //!
-//! **One kill at a time.** Before it kills, the lock holder looks for memory once more, after the
-//! selection. The selection has found that no victim is dying, so the memory of earlier victims is
-//! back by then and this look finds it. Linux looks only before the selection: if a victim finishes
-//! between the look and the selection, Linux kills another process that need not have died. Nor
-//! does Linux wait for a victim that was reaped while it was leaving and still holds pages that are
-//! not back; here the killer waits for it for a few ticks.
+//! **One kill at a time.** After the selection and before the kill, the lock holder checks once
+//! more for free memory. The selection has found that no victim is dying, so the memory of earlier
+//! victims is free by then and this check finds it. Linux checks only before the selection: if a
+//! victim finishes exiting between the check and the selection, Linux kills another process
+//! unnecessarily.
 //!
-//! Nothing here allocates: the selection works in slots that were set aside by
+//! Nor does Linux wait for a victim that was reaped while it was leaving and still holds pages that
+//! are not free yet. Here the killer waits for such a victim for a few ticks.
+//!
+//! Nothing here allocates: the selection works in slots that were reserved by
 //! [`OutOfMemory::reserve`].
 //!
 //! Locks: `OomKill`, which the kill path only tries to take; inside it those of draining and of
@@ -44,7 +46,7 @@ use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
 use crate::topology::NodeSet;
-use crate::units::Pages;
+use crate::units::{Pages, count_of};
 
 /// A function that looks at all processes of an [`Owner`].
 pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
@@ -52,23 +54,23 @@ pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
 /// The owner of the processes. All methods may be called on any CPU, and must not allocate pages.
 pub trait Owner<M: Machine> {
     /// Calls `look` once with all processes, in the order in which they were made. The owner
-    /// retires none of them before `look` returns. [`Signals`] are called from inside `look`.
+    /// retires none of them before `look` returns. `look` calls the methods of [`Signals`].
     fn with_processes(&self, machine: &M, look: &mut Look<'_, M>);
 
-    /// The process on whose behalf the caller allocates, if any (Linux: `current`).
+    /// Returns the process on whose behalf the caller allocates, if any (Linux: `current`).
     fn current(&self, machine: &M) -> Option<Arc<Process<M>>>;
 
-    /// Lets other tasks run for about a tick, among them those that were told to die.
+    /// Lets other tasks run for about a tick, among them those that were signalled to die.
     fn pause(&self, machine: &M);
 
-    /// The nodes from which the caller may take memory, or `None` for all nodes. A process that may
-    /// use none of these nodes is not killed (Linux: `cpuset_current_mems_allowed`).
+    /// Returns the nodes that the caller may allocate from, or `None` for all nodes. A process that
+    /// may use none of these nodes is not killed (Linux: `cpuset_current_mems_allowed`).
     fn allowed(&self, machine: &M) -> Option<NodeSet> {
         let _ = machine;
         None
     }
 
-    /// The nodes from which threads of `process` may take memory.
+    /// Returns the nodes that threads of `process` may allocate from.
     fn nodes(&self, machine: &M, process: &Process<M>) -> NodeSet {
         let _ = (machine, process);
         NodeSet::ALL
@@ -84,11 +86,11 @@ pub trait Owner<M: Machine> {
 /// The rules by which a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The variant that finds the victim: that of a [`Design`], unless the embedder wants another.
+    /// The variant that finds the victim: that of a [`Design`], unless the embedder sets another.
     pub selecting: Selecting,
     /// The process to consider first.
     pub first: First,
-    /// Number of pages of swap; they count as memory (Linux: `total_swap_pages`).
+    /// The number of pages of swap; they count as memory (Linux: `total_swap_pages`).
     pub swap_pages: u64,
 }
 
@@ -97,14 +99,14 @@ pub struct Rules {
 pub enum First {
     /// The process with the most points.
     Largest,
-    /// The allocating process, if it may be killed. The others are not looked at (Linux:
+    /// The allocating process, if it may be killed. Then no other process is considered (Linux:
     /// `vm.oom_kill_allocating_task`).
     Requester,
 }
 
 impl Rules {
-    /// Considers the process with the most points first, finds it as `design` says, and assumes no
-    /// swap.
+    /// Makes rules that consider the process with the most points first, find it as `design` says,
+    /// and assume no swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {
@@ -133,14 +135,14 @@ pub struct OutOfMemory<M: Machine, S, O> {
 
 /// The state that only the holder of the OOM lock may use.
 struct KillState {
-    /// The slots in which a selection works.
+    /// The slots that a selection works in.
     slots: Vec<Slot>,
-    /// Number of pauses since the last kill that were made because a victim was leaving.
+    /// The number of pauses since the last kill that waited for a leaving victim.
     waited: u32,
 }
 
-/// The most pauses for a leaving victim that was already reaped or given up on. The task that
-/// empties its space may hold pages that are not back yet, but it may also be stuck.
+/// The largest number of pauses for a leaving victim that was already reaped or given up on. The
+/// task that empties its space may hold pages that are not free yet, but it may also be stuck.
 const WAITS_MAX: u32 = 10;
 
 /// The result of a decision under the lock.
@@ -151,9 +153,9 @@ enum Step {
 }
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// A last resort that first asks `notifiers` for memory (Linux: `oom_notify_list`) and then
-    /// kills one of the processes of `owner` through `killer`. The caller has to set slots for
-    /// candidates aside with [`OutOfMemory::reserve`].
+    /// Makes a last resort that first asks `notifiers` for memory (Linux: `oom_notify_list`), and
+    /// then kills one of the processes of `owner` through `killer`. The caller has to reserve slots
+    /// for candidates with [`OutOfMemory::reserve`].
     pub fn new(
         machine: &M,
         killer: Arc<OomKiller<M, S>>,
@@ -175,22 +177,22 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// The killer, as passed to [`OutOfMemory::new`].
+    /// Returns the killer, as passed to [`OutOfMemory::new`].
     pub const fn killer(&self) -> &Arc<OomKiller<M, S>> {
         &self.killer
     }
 
-    /// The owner of the processes, as passed to [`OutOfMemory::new`].
+    /// Returns the owner of the processes, as passed to [`OutOfMemory::new`].
     pub const fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// Sets slots aside to select among this number of candidates. With fewer slots a selection is
-    /// as correct, but takes longer. The slots are allocated without the lock, so that tasks which
-    /// are out of memory do not find it busy meanwhile.
+    /// Reserves slots for a selection among this number of candidates. With fewer slots a selection
+    /// is as correct, but takes longer. The slots are allocated without the lock, so that tasks
+    /// which are out of memory do not find it busy meanwhile.
     ///
     /// # Errors
-    /// [`NoMemory`]; nothing has changed.
+    /// [`NoMemory`] if the slots cannot be allocated; nothing has changed then.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
         let room = self
             .kill_state
@@ -204,7 +206,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         self.kill_state
             .with(machine, Site::OutOfMemory, |kill_state| {
                 room::replace(&mut kill_state.slots, &mut longer);
-                // The list has this capacity by now, so it grows without allocating.
+                // The list has the needed capacity by now, so it grows without allocating.
                 if kill_state.slots.len() < candidates {
                     kill_state.slots.resize(candidates, Slot::EMPTY);
                 }
@@ -212,14 +214,14 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         Ok(())
     }
 
-    /// Makes room after an allocation from `pages` has failed.
+    /// Tries to free memory after an allocation from `pages` has failed.
     pub fn relieve(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief {
         self.relieve_shortage(machine, &Shortage::Machine(pages, request))
     }
 
-    /// Makes room among the processes under `budget`, which is too full for `pages` more (Linux:
-    /// `mem_cgroup_out_of_memory`). Never returns [`Relief::Allocated`].
-    pub fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
+    /// Tries to free memory among the processes under `budget`, which has no room for `pages` more
+    /// (Linux: `mem_cgroup_out_of_memory`). Never returns [`Relief::Allocated`].
+    pub(crate) fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
         self.relieve_shortage(machine, &Shortage::Group(budget, pages))
     }
 
@@ -232,7 +234,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         match decided {
             Some(Step::Done(relief)) => relief,
             // Tasks that wait for this victim keep taking the lock. If the victim had to wait for
-            // it too, they would keep it from dying.
+            // the lock too, they would delay its exit.
             None if self.is_current_victim(machine) => Relief::Reserves,
             // Pause after the lock is released, so that other tasks do not find it busy for no
             // reason.
@@ -293,7 +295,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let census = Census::new(machine, all)
             .within(shortage.domain())
             .on_nodes(&nodes);
-        let position = |current| all.iter().position(|it| Arc::ptr_eq(it, current));
+        let position = |current| all.iter().position(|process| Arc::ptr_eq(process, current));
         let current = current.as_ref().and_then(position);
         let outcome = match self.requester(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),
@@ -336,7 +338,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Returns whether the allocating process is dying. If so, it may use the reserves from now on.
+    /// Returns whether the allocating process is dying. If it is, it may use the reserves from now
+    /// on.
     fn lets_current_die(
         &self,
         machine: &M,
@@ -357,8 +360,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         dies
     }
 
-    /// The candidate number of the allocating process, if it is to be killed without looking at
-    /// others.
+    /// Returns the number of the allocating process as a candidate, if it is to be killed without
+    /// considering others.
     fn requester(
         &self,
         census: &Census<'_, M>,
@@ -369,7 +372,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         {
             return None;
         }
-        let current = u32::try_from(current?).ok()?;
+        let current = count_of(current?);
         let facts = census.facts(current)?;
         let standing = Standing::of(census, scope, &facts);
         matches!(standing, Standing::Counted(_) | Standing::Origin).then_some(current)
@@ -401,7 +404,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let machine = census.machine();
         let row = Row::of(census, scope, victim);
         let (Some(victim), Some(row)) = (census.process(victim), row) else {
-            // The victim has exited, so its memory comes back by itself.
+            // The victim has exited and freed its memory.
             return Step::Done(Relief::Retry);
         };
         let all = census.processes().iter();

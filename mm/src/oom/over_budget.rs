@@ -1,4 +1,5 @@
-//! Faults that make room under a budget instead of being refused (Linux: `try_charge_memcg`).
+//! Faults that kill a process to make room under a budget, instead of failing (Linux:
+//! `try_charge_memcg`).
 //!
 //! Locks: none here.
 
@@ -10,12 +11,12 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// [`AddressSpace::fault`], except that where a budget is too full for the page, a process
-    /// under that budget is killed to make room, and the fault waits until there is room.
+    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then a
+    /// process under that budget is killed, and the fault waits until there is room.
     ///
     /// # Errors
     /// Those of the fault. [`FaultError::OverBudget`] only if no process under the budget may be
-    /// killed; [`FaultError::Killed`] also if the caller's own process is dying.
+    /// killed. [`FaultError::Killed`] also if the caller's own process is dying.
     pub fn fault_or_kill(
         &self,
         memory: Memory<'_, M>,
@@ -34,8 +35,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             match relief {
                 Some(Relief::Retry | Relief::Allocated(_)) => gave_up = false,
                 Some(Relief::Reserves) => return Err(FaultError::Killed),
-                // Try once more: the last process that could be killed may have been dying
-                // meanwhile, and has now left.
+                // Try once more: the last process that could be killed may have been dying during
+                // the selection, and may have left by now.
                 Some(Relief::GiveUp(_)) if !gave_up => gave_up = true,
                 Some(Relief::GiveUp(_)) | None => return Err(FaultError::OverBudget(over)),
             }

@@ -1,8 +1,8 @@
 //! A process as the OOM killer and the reaper see it.
 //!
 //! One word holds all states of a process, so states that exclude each other are decided in one
-//! step: a victim is not frozen again, and a process that has left its address space does not
-//! become a victim.
+//! atomic step. A victim is not frozen again, and a process that has left its address space does
+//! not become a victim.
 //!
 //! Locks: none.
 
@@ -18,7 +18,7 @@ use crate::units::ProcessId;
 
 /// A process: all of its threads together (Linux: a thread group).
 ///
-/// Made by [`OomKiller::enroll`](super::OomKiller::enroll) and given back by
+/// Made by [`OomKiller::enroll`](super::OomKiller::enroll) and freed by
 /// [`OomKiller::retire`](super::OomKiller::retire).
 pub struct Process<M: Machine> {
     id: ProcessId,
@@ -26,11 +26,11 @@ pub struct Process<M: Machine> {
     space: Option<Arc<AddressSpace<M>>>,
     state: M::Word,
     adj: M::Field,
-    /// Keeps room for the process in the reaper's queue until the process is dropped.
+    /// Reserves room for the process in the reaper's queue until the process is dropped.
     _room: Membership,
 }
 
-/// A state that a process may be in; several can hold at once.
+/// A state that a process may be in; a process may be in several at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -38,37 +38,39 @@ pub enum State {
     Vfork,
     /// The process asked to be killed first (Linux: `oom_flag_origin`).
     Origin,
-    /// The process's memory is being written to a file: it dies, but not soon (Linux:
-    /// `core_state`).
+    /// The process's memory is being written to a core file: the process is dying, but not soon
+    /// (Linux: `core_state`).
     CoreDumping,
-    /// Every thread of the process is leaving on its own (Linux: `PF_EXITING` of a single thread).
+    /// Every thread of the process is exiting without a signal (Linux: `PF_EXITING` of a single
+    /// thread).
     Exiting,
-    /// Every thread of the process was told to die (Linux: `SIGNAL_GROUP_EXIT`).
+    /// Every thread of the process was signalled to die (Linux: `SIGNAL_GROUP_EXIT`).
     Killed,
     /// The process does not run until it is thawed (Linux: the freezer).
     Frozen,
     /// The OOM killer chose the process: it may use the memory reserves and cannot be frozen
     /// (Linux: `TIF_MEMDIE` and `signal->oom_mm`).
     Victim,
-    /// The process does not use its address space any more (Linux: no thread has an `mm`).
+    /// The process no longer uses its address space (Linux: no thread has an `mm`).
     Left,
 }
 
-/// The fate of an address space that a process left.
+/// What happened to the address space of a process that left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parted {
-    /// There was none: the process is a kernel thread.
+    /// There was no address space: the process is a kernel thread.
     Nothing,
-    /// Other processes still use it.
+    /// Other processes still use the address space.
     Shared,
-    /// This was its last user, so it was ended.
+    /// This was the last user of the address space, so the space was ended.
     Last(Exited),
 }
 
 impl<M: Machine> Process<M> {
     pub(super) fn new(
         machine: &M,
-        (id, kind): (ProcessId, Kind),
+        id: ProcessId,
+        kind: Kind,
         space: Option<Arc<AddressSpace<M>>>,
         room: Membership,
     ) -> Self {
@@ -85,34 +87,34 @@ impl<M: Machine> Process<M> {
         }
     }
 
-    /// The process's id, as passed to [`OomKiller::enroll`](super::OomKiller::enroll).
+    /// Returns the process's id, as passed to [`OomKiller::enroll`](super::OomKiller::enroll).
     pub const fn id(&self) -> ProcessId {
         self.id
     }
 
-    /// The kind of process: an ordinary one, the first process or a kernel thread.
+    /// Returns the kind of process: an ordinary one, the first process or a kernel thread.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The adjustment that makes the process more or less likely to be killed than others.
+    /// Returns the adjustment that makes the process more or less likely to be killed than others.
     pub fn adj(&self) -> ScoreAdj {
         decode(self.adj.get())
     }
 
-    /// Changes the adjustment. Of two concurrent changes either may last.
+    /// Changes the adjustment. If two CPUs change it at once, either value may remain.
     pub fn set_adj(&self, adj: ScoreAdj) {
         self.adj.set(encode(adj));
     }
 
-    /// The address space of the process; `None` for a kernel thread or once the process has left
-    /// it.
+    /// Returns the address space of the process; `None` for a kernel thread, or after the process
+    /// has left its space.
     pub fn space(&self, machine: &M) -> Option<&Arc<AddressSpace<M>>> {
         let left = self.is(machine, State::Left);
         self.last_space().filter(|_| !left)
     }
 
-    /// The address space of the process, even after the process has left it (Linux:
+    /// Returns the address space of the process, even after the process has left it (Linux:
     /// `signal->oom_mm`).
     pub(super) const fn last_space(&self) -> Option<&Arc<AddressSpace<M>>> {
         self.space.as_ref()
@@ -136,7 +138,7 @@ impl<M: Machine> Process<M> {
     /// Puts the process into `state`. Returns whether it was not in that state before.
     ///
     /// # Panics
-    /// If `state` follows from something else: frozen, a victim, left.
+    /// If `state` is one that only other calls set: frozen, a victim, left.
     pub fn set(&self, machine: &M, state: State) -> bool {
         assert_told(state);
         self.change(machine, |now| Some(now | bit(state)))
@@ -146,7 +148,7 @@ impl<M: Machine> Process<M> {
     /// Takes the process out of `state`.
     ///
     /// # Panics
-    /// If `state` follows from something else: frozen, a victim, left.
+    /// If `state` is one that only other calls set: frozen, a victim, left.
     pub fn clear(&self, machine: &M, state: State) {
         assert_told(state);
         let cleared = self.change(machine, |now| Some(now & !bit(state)));
@@ -160,14 +162,14 @@ impl<M: Machine> Process<M> {
         self.change(machine, freeze).is_ok()
     }
 
-    /// Lets the process run again. Returns whether it was frozen.
+    /// Thaws the process, so that it runs again. Returns whether it was frozen.
     pub fn thaw(&self, machine: &M) -> bool {
         self.change(machine, |now| Some(now & !bit(State::Frozen)))
             .is_ok_and(|before| before & bit(State::Frozen) != 0)
     }
 
-    /// Makes the process a victim that is not frozen, unless it is a victim already or has left.
-    /// Returns the state before the change, or the present state as the error.
+    /// Makes the process a victim and thaws it, unless it is a victim already or has left. Returns
+    /// the state before the change, or the unchanged state as the error.
     pub(super) fn make_victim(&self, machine: &M) -> Result<i64, i64> {
         let victim = |now: i64| {
             (now & (bit(State::Victim) | bit(State::Left)) == 0)
@@ -195,15 +197,16 @@ impl<M: Machine> Process<M> {
         }
     }
 
-    /// Returns whether the process is dying, and will be done soon (Linux: `__task_will_free_mem`).
+    /// Returns whether the process is dying, and will have exited soon (Linux:
+    /// `__task_will_free_mem`).
     fn is_dying(&self, machine: &M) -> bool {
         let now = self.state(machine);
         now & bit(State::CoreDumping) == 0 && now & (bit(State::Killed) | bit(State::Exiting)) != 0
     }
 
-    /// Returns whether the memory of the process comes back without a kill: the process is dying,
-    /// and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
-    pub fn will_free_memory<'p>(
+    /// Returns whether the memory of the process will be freed without a kill: the process is
+    /// dying, and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
+    pub(super) fn will_free_memory<'p>(
         &'p self,
         machine: &M,
         all: impl Iterator<Item = &'p Arc<Self>>,
@@ -219,8 +222,8 @@ impl<M: Machine> Process<M> {
                     .all(|other| other.is_dying(machine)))
     }
 
-    /// The facts a selection looks at. The group is 0 and every node is allowed; the caller may
-    /// replace both.
+    /// Returns the facts that a selection uses. The group is 0 and every node is allowed; the
+    /// caller may replace both.
     pub fn facts(&self, machine: &M) -> Facts {
         let now = self.state(machine);
         Facts {
@@ -249,13 +252,13 @@ impl<M: Machine> Process<M> {
         self.state.load(machine, Acquire)
     }
 
-    /// Changes the state in one step to what `to` returns. Returns the state before the change, or,
-    /// if `to` returns `None`, the present state as the error.
+    /// Changes the state in one atomic step to the value that `to` returns. Returns the state
+    /// before the change or, if `to` returns `None`, the current state as the error.
     fn change(&self, machine: &M, to: impl Fn(i64) -> Option<i64>) -> Result<i64, i64> {
         // Relaxed: the exchange fails if this value is out of date.
         let mut now = self.state.load(machine, Relaxed);
-        // This ends: an exchange fails only because another CPU's succeeded, and there are few
-        // states.
+        // The loop ends: an exchange fails only because another CPU's exchange succeeded, and there
+        // are few states.
         while let Some(next) = to(now) {
             // AcqRel: the release pairs with the acquire in `state`, the acquire with this release.
             match self.state.compare_exchange(machine, now, next, AcqRel) {
@@ -267,7 +270,7 @@ impl<M: Machine> Process<M> {
     }
 }
 
-/// The bit of a state in the word.
+/// Returns the bit of a state in the word.
 pub(super) const fn bit(state: State) -> i64 {
     1 << state as u8
 }

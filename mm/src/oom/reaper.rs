@@ -1,13 +1,13 @@
 //! The reaper: empties the memory of victims that do not exit soon (Linux: `oom_reaper`).
 //!
-//! A victim that can exit empties its memory better than the reaper does. So the reaper leaves it
-//! alone for a delay, and forgets it if it has exited by then. After [`Patience::attempts_max`]
-//! failed attempts the reaper gives up on a space: no selection chooses it again, so that the next
-//! victim may help.
+//! A victim that can exit empties its own memory better than the reaper does. So the reaper leaves
+//! a victim alone for a delay, and drops it from its queue if it has exited by then. After
+//! [`Patience::attempts_max`] failed attempts, the reaper gives up on a space: no selection chooses
+//! it again, so another process is killed if memory is still short.
 //!
-//! The queue never grows when memory is short. It has room for one entry per enrolled process, an
-//! entry is made at most once per address space, and a queued address space is kept by a process,
-//! which keeps its room. Room is made without the lock, because a CPU that kills needs the lock.
+//! The queue never grows when memory is short. It has room for one entry per enrolled process, and
+//! an address space is queued at most once. An entry keeps its process alive, and the process keeps
+//! its room. The room is allocated without the lock, because a CPU that kills needs the lock.
 //!
 //! Locks: `ReapQueue`, with nothing inside. The reaper does not hold it while it reaps.
 
@@ -30,17 +30,17 @@ use crate::units::{Nanos, ProcessId};
 /// The reaper's delays, and its number of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The time from the kill to the first attempt. Should be long enough for a process to exit and
-    /// to wake the tasks that wait for locks in its memory.
+    /// The time from the kill to the first attempt. It should be long enough for a process to exit
+    /// and to wake the tasks that wait for locks in its memory.
     pub delay: Nanos,
     /// The time from one attempt to the next.
     pub pause: Nanos,
-    /// Number of failed attempts after which the reaper gives up. 0 counts as 1.
+    /// The number of failed attempts after which the reaper gives up. 0 counts as 1.
     pub attempts_max: u32,
 }
 
 impl Patience {
-    /// Linux' values: a delay of 2 s, a pause of 100 ms, 10 attempts.
+    /// The values of Linux: a delay of 2 s, a pause of 100 ms, 10 attempts.
     pub const LINUX: Self = Self {
         delay: Nanos(2_000_000_000),
         pause: Nanos(100_000_000),
@@ -48,23 +48,23 @@ impl Patience {
     };
 }
 
-/// Empties address spaces of victims, one after the other.
+/// The reaper: it empties the address spaces of victims, one after the other.
 pub struct Reaper<M: Machine> {
     queue: M::Lock<Queue<M>>,
     patience: Patience,
 }
 
 struct Queue<M: Machine> {
-    /// Queued victims, in the order in which they were added. There is always capacity for one
+    /// The queued victims, in the order in which they were added. There is always capacity for one
     /// entry per member.
     entries: Vec<Entry<M>>,
-    /// Every [`Membership`] holds a clone of this, so its reference count tells the number of
+    /// Every [`Membership`] holds a clone of this, so its reference count gives the number of
     /// members.
     roll: Arc<()>,
 }
 
 impl<M: Machine> Queue<M> {
-    /// Number of processes that were enrolled and are not dropped yet.
+    /// Returns the number of processes that were enrolled and are not dropped yet.
     fn members(&self) -> usize {
         Arc::strong_count(&self.roll) - 1
     }
@@ -73,9 +73,9 @@ impl<M: Machine> Queue<M> {
 struct Entry<M: Machine> {
     process: Arc<Process<M>>,
     due: Nanos,
-    /// Number of attempts that failed.
+    /// The number of attempts that failed.
     failed: u32,
-    /// True from the first attempt on, that is, once the delay has passed.
+    /// True from the first attempt on, which comes after the delay.
     awake: bool,
 }
 
@@ -102,10 +102,10 @@ pub enum Next {
 pub struct Done {
     /// The victim.
     pub process: ProcessId,
-    /// The outcome.
+    /// The outcome for the victim's memory.
     pub how: How,
-    /// The error if this dropped the last reference to the address space and its pages were
-    /// miscounted.
+    /// The error of a miscount, if this dropped the last reference to the address space and its
+    /// pages were miscounted.
     pub bad_rss: Option<BadRss>,
 }
 
@@ -116,11 +116,11 @@ pub enum How {
     Gone,
     /// The reaper has emptied all that can be reaped.
     Emptied,
-    /// Too many attempts failed. The victim's exit will do the rest.
+    /// Too many attempts failed. The victim's own exit will free the memory that is left.
     GaveUp {
         /// The result of the last attempt.
         last: Reaped,
-        /// Approximate number of pages that are still resident; it may include pages that the
+        /// The approximate number of pages that are still resident; it may include pages that the
         /// reaper could not have emptied.
         resident: u64,
     },
@@ -130,8 +130,9 @@ pub enum How {
 enum Attempt {
     Done(How),
     Failed(Reaped),
-    /// The attempt let a waiting task change the mappings first, so it does not count as failed.
-    /// This ends: every user of the space was told to die and does not come again.
+    /// The reaper gave way to a task that waits to change the mappings, so the attempt does not
+    /// count as failed. This can happen only a limited number of times: every user of the space was
+    /// signalled to die and does not return.
     GaveWay,
 }
 
@@ -147,22 +148,23 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// The delays and the number of attempts, as passed to
+    /// Returns the delays and the number of attempts, as passed to
     /// [`OomKiller::new`](super::OomKiller::new).
     pub const fn patience(&self) -> Patience {
         self.patience
     }
 
-    /// Number of address spaces in the queue.
+    /// Returns the number of address spaces in the queue.
     pub fn queued(&self, machine: &M) -> usize {
         self.queue
             .with(machine, Site::Reap, |queue| queue.entries.len())
     }
 
-    /// Sets room aside for one more process.
+    /// Reserves room in the queue for one more process.
     pub(super) fn reserve(&self, machine: &M) -> Result<Membership, NoMemory> {
         let mut longer = Vec::new();
-        // This ends: the capacity only grows, and other CPUs use it up only by enrolling processes.
+        // The loop ends: the capacity only grows, and other CPUs use it up only by enrolling
+        // processes.
         loop {
             let reserved = self.queue.with(machine, Site::Reap, |queue| {
                 room::replace(&mut queue.entries, &mut longer);
@@ -179,8 +181,8 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// Drops one reference to a process. The last one gives back its room, and destroys its address
-    /// space if no other reference to that exists.
+    /// Drops one reference to a process. The last reference frees its room, and destroys its
+    /// address space if no other reference to the space exists.
     pub(super) fn put(machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
         let process = Arc::into_inner(process);
         let space = process.and_then(Process::into_space);
@@ -188,8 +190,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Queues `victim`. Returns the time when it is due, or `None` if its space was handed over
-    /// before.
+    /// Queues `victim`. Returns the time when it is due, or `None` if its space had already been
+    /// handed over.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {
@@ -217,7 +219,7 @@ impl<M: Machine> Reaper<M> {
     }
 
     /// Makes one attempt at the due victim with the latest deadline, if any is due. One or several
-    /// threads of the embedder may call this; they must never be killed or frozen.
+    /// threads of the embedder may call this. These threads must never be killed or frozen.
     pub fn step(&self, memory: Memory<'_, M>) -> Stepped {
         let machine = memory.machine;
         let done = self.take(machine).and_then(|mut entry| {
@@ -259,8 +261,8 @@ impl<M: Machine> Reaper<M> {
         first.map_or(Next::Idle, Next::At)
     }
 
-    /// Marks the space so that no selection chooses it again: whatever the outcome, nothing more is
-    /// to be gained from it.
+    /// Marks the space so that no selection chooses it again: whatever the outcome, no more memory
+    /// can be gained from it.
     fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {

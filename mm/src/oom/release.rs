@@ -1,11 +1,12 @@
-//! Emptying the memory of a dying process when its owner or a manager asks for it (Linux:
+//! Emptying the memory of a dying process when its owner or a process manager asks for it (Linux:
 //! `process_mrelease`).
 //!
-//! There is no delay, so the call nearly always meets the exit of the process, and helps it. It
-//! empties the same pages as the reaper, in the same way. Unlike the reaper it waits for a task
-//! that is changing the mappings, and the process may still be chosen as a victim afterwards.
+//! Unlike the reaper, [`release()`] starts at once. The process is usually still exiting and
+//! freeing its own memory, and the two share the work. The call empties the same pages as the
+//! reaper, in the same way. But it waits for a task that is changing the mappings, and the process
+//! may still be chosen as a victim afterwards.
 //!
-//! Locks: none of its own; it takes those of `space/reap.rs`.
+//! Locks: those of `space/reap.rs`.
 
 use alloc::sync::Arc;
 use core::error::Error;
@@ -19,38 +20,38 @@ use crate::space::{Flag, Memory};
 /// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// All that can be reaped has been emptied, by this call or meanwhile by others.
+    /// All memory that can be reaped has been emptied, by this call or by others meanwhile.
     All,
     /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
-    /// exit.
+    /// exit of the process.
     Before,
 }
 
-/// The reason why memory was not released, or not all of it.
+/// The reason why not all of the memory was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseError {
-    /// Flags other than 0 (Linux: `EINVAL`).
+    /// The flags were not 0 (Linux: `EINVAL`).
     InvalidFlags(u32),
     /// There is no such process, or it has left its memory (Linux: `ESRCH`).
     NoSuchProcess,
     /// The process, or another one that uses its memory, is not dying (Linux: `EINVAL`).
     NotDying,
-    /// The caller was killed while it waited; nothing is done (Linux: `EINTR`).
+    /// The caller was killed while it waited; nothing was emptied (Linux: `EINTR`).
     Interrupted,
-    /// A device or guest with translations of its own refused to give some of them up; all other
-    /// memory was emptied (Linux: `EAGAIN`).
+    /// A device or guest refused to give up some of its translations; all other memory was emptied
+    /// (Linux: `EAGAIN`).
     Again,
 }
 
-/// Empties the memory of `process`, which was told to die; `None` stands for a process that was not
-/// found. `all` iterates over all processes, and `killed` returns whether the caller itself is to
-/// die.
+/// Empties the memory of `process`, which was signalled to die; `None` stands for a process that
+/// was not found. `all` iterates over all processes, and `killed` returns whether the caller itself
+/// is to die.
 ///
-/// In designs that give way, a task that waits to change the mappings is let in between; the
-/// emptying then begins again.
+/// In designs that give way, a task that waits to change the mappings may do so in between. The
+/// emptying then starts again.
 ///
 /// # Errors
-/// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may something have been emptied.
+/// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may some memory have been emptied.
 pub fn release<'p, M: Machine>(
     memory: Memory<'_, M>,
     process: Option<&'p Process<M>>,
@@ -71,7 +72,8 @@ pub fn release<'p, M: Machine>(
             Err(ReleaseError::NotDying)
         };
     }
-    // This ends: a task that is let in was told to die, gets in next, and does not come again.
+    // The loop ends: a task that this call gives way to was signalled to die, takes the lock next,
+    // and does not return for it.
     loop {
         match space.release(memory, &killed) {
             None => return Err(ReleaseError::Interrupted),

@@ -1,6 +1,7 @@
-//! The report an embedder may print when memory is out (Linux: `dump_header`, `dump_tasks`).
+//! The report that an embedder may print when memory runs out (Linux: `dump_header`, `dump_tasks`).
 //!
-//! A report reads its data in place while the decision stands; nothing is copied or allocated.
+//! A report reads its data in place while the lock of the decision is held; nothing is copied or
+//! allocated.
 
 use core::fmt;
 
@@ -24,41 +25,41 @@ pub struct Report<'a, M: Machine> {
 /// The outcome of an attempt to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This process was killed, and perhaps others with it. Its row was read just before the kill.
+    /// This process was killed, and perhaps others with it. The row was read just before the kill.
     Killed(Row, Killed),
     /// No process could be killed.
     Nobody(NoVictim),
 }
 
-/// A process in the table of candidates.
+/// One process in the table of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The process.
     pub process: ProcessId,
     /// The memory of the process.
     pub pages: Pages,
-    /// Its adjustment, which makes it more or less likely to be killed than others.
+    /// The adjustment of the process, which makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,
-    /// Its points, computed from `pages`; `None` if it may not be killed.
+    /// The points of the process, computed from `pages`; `None` if it may not be killed.
     pub points: Option<i64>,
 }
 
 impl<M: Machine> Report<'_, M> {
-    /// The scope of the shortage.
+    /// Returns the scope of the shortage.
     #[must_use]
     pub const fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The outcome.
+    /// Returns the outcome of the attempt to kill.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// One row for each process with an address space whose memory the shortage is about, in the
-    /// order in which they were made. The rows show approximate sums; the victim may have been
-    /// chosen by precise ones.
+    /// Returns one row for each process that has an address space and uses the short memory, in the
+    /// order in which the processes were made. The rows show approximate sums; the victim may have
+    /// been chosen by precise sums.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         (0..self.census.len()).filter_map(|candidate| Row::of(self.census, &self.scope, candidate))
     }
@@ -75,6 +76,7 @@ impl Row {
         let facts = census.facts(candidate)?;
         concerns(census, scope, &facts).then(|| {
             let pages = Pages::of(census.machine(), space);
+            // An embedder may add anything to the counters, and a report must not fail.
             let all = i64::try_from(pages.all()).unwrap_or(i64::MAX);
             Self {
                 process: process.id(),
@@ -86,7 +88,7 @@ impl Row {
     }
 }
 
-/// Returns whether the shortage is about the memory of this process.
+/// Returns whether the shortage affects the memory of this process.
 fn concerns<M: Machine>(census: &Census<'_, M>, scope: &Scope, facts: &Facts) -> bool {
     facts.kind != Kind::KernelThread
         && match scope.constraint {

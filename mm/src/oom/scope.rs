@@ -9,7 +9,7 @@ use crate::topology::NodeSet;
 /// The extent of a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// The memory and swap that the shortage is about, in pages. One point is one page.
+    /// The memory and swap affected by the shortage, in pages. One point is one page.
     pub total: TotalPages,
     /// The nodes or the group that are short of memory.
     pub constraint: Constraint,
@@ -18,7 +18,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// A shortage of the memory that all processes use.
+    /// Makes the scope of a shortage of the memory that all processes use.
     #[must_use]
     pub const fn machine(total: TotalPages) -> Self {
         Self {
@@ -40,7 +40,7 @@ pub enum Constraint {
     Group(GroupId),
 }
 
-/// The reason for asking for a victim.
+/// The reason why a victim is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// An allocation failed. No process is chosen while a victim is dying.
@@ -50,8 +50,8 @@ pub enum Trigger {
 }
 
 impl Standing {
-    /// The standing of a candidate (Linux: the order of tests in `oom_evaluate_task`). `candidates`
-    /// is asked which groups are within which.
+    /// Returns the standing of a candidate (Linux: the order of tests in `oom_evaluate_task`).
+    /// `candidates` says which groups are inside which.
     pub fn of<C: Candidates + ?Sized>(candidates: &C, scope: &Scope, facts: &Facts) -> Self {
         if facts.kind != Kind::Process || !may_help(candidates, scope.constraint, facts) {
             return Self::Exempt;
@@ -85,10 +85,11 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::facts::{Reading, ScoreAdj};
+    use crate::counter::Reading;
+    use crate::oom::facts::ScoreAdj;
     use crate::units::NodeId;
 
-    /// Groups 10 to 19 are within 1, 20 to 29 within 2.
+    /// Groups 10 to 19 are within group 1, and groups 20 to 29 within group 2.
     struct Nested;
 
     impl Candidates for Nested {

@@ -15,12 +15,12 @@ use crate::topology::NodeSet;
 /// A shortage: of the machine's memory for a request, or under a budget.
 pub(super) enum Shortage<'a, M: Machine> {
     Machine(&'a PageAllocator<M>, Request),
-    /// This many more pages are wanted under the budget.
+    /// A group's budget has no room for this many more pages.
     Group(&'a Arc<Budget<M>>, u64),
 }
 
 impl<M: Machine> Shortage<'_, M> {
-    /// Returns what to do if there is enough memory by now.
+    /// Returns what to do if there is enough free memory by now; `None` if the shortage continues.
     pub(super) fn is_over(&self, machine: &M) -> Option<Relief> {
         match self {
             Self::Machine(pages, request) => pages
@@ -40,7 +40,7 @@ impl<M: Machine> Shortage<'_, M> {
         }
     }
 
-    /// The scope in which to look for a victim; `None` if the allowed nodes have no memory at all.
+    /// Returns the scope in which to look for a victim; `None` if the allowed nodes have no memory.
     pub(super) fn scope(&self, allowed: Option<NodeSet>, swap_pages: u64) -> Option<Scope> {
         let (constraint, total) = match self {
             Self::Machine(pages, _) => {

@@ -1,15 +1,15 @@
-//! The standing of a candidate in a selection, which `Standing::of` in `scope.rs` determines.
+//! The standing of a candidate in a selection. `Standing::of` in `scope.rs` determines it.
 
 use super::facts::ScoreAdj;
 
-/// The way in which a selection treats a candidate, whatever its memory.
+/// How a selection treats a candidate, whatever memory the candidate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The candidate is passed over.
+    /// The selection skips the candidate.
     Exempt,
-    /// The candidate is dying already, and no other candidate is chosen before it is gone.
+    /// The candidate is already dying, and no other candidate is chosen before it has exited.
     Dying,
-    /// The candidate is chosen before all that are counted.
+    /// The candidate is chosen before all counted candidates.
     Origin,
     /// The candidate's points are counted, with this adjustment.
     Counted(ScoreAdj),

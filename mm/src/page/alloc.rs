@@ -1,8 +1,8 @@
-//! Handing out a block: page list, refill, next zone, drain, reclaimers, last resort.
+//! Allocation of a block: page list, refill, next zone, drain, reclaimers, last resort.
 //!
-//! Linux tests watermarks on every allocation. Here a page that is on this CPU's list is taken
+//! Linux tests watermarks on every allocation. Here a page from this CPU's list is allocated
 //! without a test, because it left the zone when the list was refilled. The watermarks are tested
-//! when a block has to come from the zone itself.
+//! only when a block has to come from the zone itself.
 //!
 //! Locks: `refill` takes the zone lock inside the pcp lock; `alloc_direct` takes the zone lock
 //! alone.
@@ -20,22 +20,22 @@ use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, count_of};
 
-/// The most rounds of asking all reclaimers before an allocation turns to the last resort (Linux:
-/// `MAX_RECLAIM_RETRIES`).
+/// The maximum number of rounds in which an allocation asks all reclaimers before it turns to the
+/// last resort (Linux: `MAX_RECLAIM_RETRIES`).
 const RECLAIM_ROUNDS_MAX: u32 = 16;
 
 impl<M: Machine> PageAllocator<M> {
-    /// Hands out a block of `1 << order` pages (Linux: `alloc_pages`).
+    /// Allocates a block of `1 << order` pages (Linux: `alloc_pages`).
     ///
-    /// Asks the zones of the request's node first, from the request's kind downwards, then those of
-    /// other nodes. On the fast path it never waits for a pcp lock.
+    /// Tries the zones of the request's node first, from the request's kind downwards, then those
+    /// of other nodes. On the fast path it never waits for a pcp lock.
     ///
     /// # Errors
-    /// [`AllocError::OutOfMemory`] when no zone may give a block even after every CPU's lists were
-    /// drained, every reclaimer was asked, and the [`LastResort`](super::LastResort) gave up. The
-    /// error says what was tried. A request that must not wait (see [`Urgency::waits`]) tries none
-    /// of these. A failure with [`Urgency::NoWait`] emits no event. [`AllocError::NoSuchZone`] when
-    /// the machine has no zone that the request may use.
+    /// - [`AllocError::OutOfMemory`] if no zone may give a block even after every CPU's lists were
+    ///   drained, every reclaimer was asked, and the [`LastResort`](super::LastResort) gave up. The
+    ///   error says which of these were tried. A request that must not wait (see
+    ///   [`Urgency::waits`]) tries none of them. A failure with [`Urgency::NoWait`] emits no event.
+    /// - [`AllocError::NoSuchZone`] if the machine has no zone that the request may use.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -49,8 +49,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(pfn)
     }
 
-    // Inlined so that the compiler resolves the branches on a constant request, which keeps them
-    // off the fast path.
+    // Inlined so that for a constant request the compiler resolves the branches at compile time and
+    // keeps them off the fast path.
     #[inline(always)]
     pub(super) fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
         let Request {
@@ -86,7 +86,7 @@ impl<M: Machine> PageAllocator<M> {
         if !ask.unmixed {
             return further.find_map(|zone| zone.alloc(machine, ask));
         }
-        // Ask the node's other zones first, still unmixed. Then ask all zones again in order and
+        // Try the node's other zones first, still unmixed. Then try all zones again in order and
         // allow mixing: a block of another type is better than another node's memory.
         let first = self.first_zone(machine, request)?;
         let on_node = further.take_while(|zone| zone.node == first.node);
@@ -100,8 +100,8 @@ impl<M: Machine> PageAllocator<M> {
             .find_map(|(zone, ask)| zone.alloc(machine, ask))
     }
 
-    /// Allocates after every zone has refused at its low watermark: tries the min watermark, then
-    /// drains, then reclaims.
+    /// Allocates after every zone has refused at its low watermark: tries again at the min
+    /// watermark, then drains, then reclaims.
     #[cold]
     fn alloc_slow(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let zones = count_of(self.zonelist(machine, request).count());
@@ -120,7 +120,7 @@ impl<M: Machine> PageAllocator<M> {
             return Err(AllocError::OutOfMemory(tried));
         }
         if !request.urgency.waits() {
-            // The request must wait neither for another CPU's lists nor for a reclaimer.
+            // The request must not wait, neither for another CPU's lists nor for a reclaimer.
             return self.give_up(machine, request, tried);
         }
         machine.emit(Event::Begin(Phase::Stall));
@@ -129,7 +129,7 @@ impl<M: Machine> PageAllocator<M> {
         outcome
     }
 
-    /// Drains, reclaims and asks the last resort, until there is a block or the last resort gives
+    /// Drains, reclaims and asks the last resort, until it gets a block or the last resort gives
     /// up.
     fn alloc_waiting(
         &self,
@@ -154,8 +154,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Fails, after one last look at the zones if the last resort found nobody left to kill: the
-    /// last process that could be killed may have died and returned its memory in the meantime.
+    /// Fails, but tries the zones once more if the last resort found no process left to kill: the
+    /// last process that could be killed may have exited and freed its memory in the meantime.
     fn alloc_at_last(
         &self,
         machine: &M,
@@ -171,8 +171,9 @@ impl<M: Machine> PageAllocator<M> {
         self.give_up(machine, request, tried)
     }
 
-    /// Drains all lists, then asks the reclaimers in at most [`RECLAIM_ROUNDS_MAX`] rounds. A round
-    /// in which they free nothing is the last one, unless a kept block could be given up instead.
+    /// Drains all lists, then asks the reclaimers in up to [`RECLAIM_ROUNDS_MAX`] rounds. Stops
+    /// after a round in which they free nothing, unless a block kept for atomic requests could be
+    /// unreserved instead.
     fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
         let attempt = || self.try_zones(machine, request, Mark::Min);
         tried.drained += self.drain_all(machine);
@@ -208,7 +209,7 @@ impl<M: Machine> PageAllocator<M> {
         Err(AllocError::OutOfMemory(tried))
     }
 
-    /// Asks every reclaimer once and returns how many pages they freed in all.
+    /// Asks every reclaimer once and returns the total number of pages they freed.
     fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
         let wanted = Pages(order.pages().0.max(32)); // Linux: SWAP_CLUSTER_MAX.
         let mut got = Pages::ZERO;
@@ -223,7 +224,7 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Takes a block from this CPU's list or from the zone.
+    /// Allocates a block from this CPU's list or from the zone.
     #[inline(always)]
     pub(super) fn alloc(&self, machine: &M, ask: ZoneRequest) -> Option<Pfn> {
         let ask = ZoneRequest {
@@ -264,11 +265,12 @@ impl<M: Machine> Zone<M> {
                     .set(page, tag::handed_out(ask.order, ask.mobility));
                 Some(page)
             }
-            // The zone could not refill the list. At most blocks kept for atomic requests are left,
-            // and this request may not use them.
+            // The zone could not refill the list. If any blocks are left, they are kept for atomic
+            // requests, and this request may not use them.
             Some(None) if !self.types.on() || !ask.may_use_kept() => None,
             Some(None) => self.alloc_direct(machine, ask),
-            // Another CPU is draining these lists, and the owner never waits for its pcp lock.
+            // Another CPU is draining these lists, and an allocation never waits for its own CPU's
+            // pcp lock.
             None => self.alloc_direct(machine, ask),
         }
     }
@@ -288,15 +290,15 @@ impl<M: Machine> Zone<M> {
         pcp.pop(list, ask.order)
     }
 
-    /// Moves blocks from the zone to an empty list, in one or more holds as the policy limits each
-    /// hold (Linux: `rmqueue_bulk`).
+    /// Moves blocks from the zone to an empty list. The policy limits the size of a hold, so this
+    /// may take several holds (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
         let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
         let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
-            let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);
+            let moved = self.take_hold(machine, pcp, list, part, ask.wanted(), wanted);
             part = part.after(moved.pages);
             if moved.blocks == 0 {
                 break; // The zone is empty.
@@ -306,7 +308,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Takes a block from the zone without using the lists (Linux: `rmqueue_buddy`).
+    /// Allocates a block from the zone, bypassing the lists (Linux: `rmqueue_buddy`).
     #[cold]
     fn alloc_direct(&self, machine: &M, ask: ZoneRequest) -> Option<u32> {
         if !self.allows(machine, ask) {
@@ -316,7 +318,7 @@ impl<M: Machine> Zone<M> {
         let page = self.locked(machine, Site::AllocDirect, |buddy| {
             let page = self.take_direct(buddy, ask)?;
             // The tag is set under the lock: otherwise a CPU that frees this block's buddy could
-            // see a free tag and merge with a block that was handed out.
+            // see a free tag and merge with a block that is already allocated.
             self.tags
                 .set(page, tag::handed_out(ask.order, ask.mobility));
             machine.emit(Event::ZoneLocked {
@@ -333,9 +335,9 @@ impl<M: Machine> Zone<M> {
         Some(page)
     }
 
-    /// Takes a block for `ask` under the zone lock. An atomic request of several pages looks in the
-    /// blocks kept for such requests first. Any request then takes from the other blocks, and a
-    /// request that may use reserves tries the kept blocks last.
+    /// Takes a block for `ask` under the zone lock. An atomic request of several pages first tries
+    /// the blocks kept for such requests. Every request then tries the other blocks. A request that
+    /// may use reserves tries the kept blocks last.
     fn take_direct(&self, buddy: &mut Buddy, ask: ZoneRequest) -> Option<u32> {
         let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
         if ask.keeps_block()

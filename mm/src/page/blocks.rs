@@ -1,17 +1,17 @@
-//! Up to 64 blocks on their way between a page list and the zone.
+//! Up to 64 blocks in transit between a page list and the zone.
 //!
 //! Pages that were neighbours in the zone tend to be freed together. They are joined before the
-//! zone lock is taken, or split after it is released, so that they cost one operation under the
-//! lock instead of one each. The resulting free lists are the same.
+//! zone lock is taken, or split after it is released. Such a block then costs one operation under
+//! the lock instead of one per page. The resulting free lists are the same.
 //!
-//! Locks: none; the code that has the blocks owns their pages.
+//! Locks: none; the code that holds the blocks owns their pages.
 
 use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, count_of};
 
-/// More than the pages of a batch that [`sizing::batch`](super::sizing::batch) computes, which is
-/// at most 63.
+/// More than the maximum batch that [`sizing::batch`](super::sizing::batch) computes, which is 63
+/// pages.
 const CAPACITY: usize = 64;
 
 /// A fixed-size array of blocks.
@@ -41,20 +41,20 @@ impl Blocks {
         self.items[..self.len].iter().copied()
     }
 
-    /// The number of blocks.
+    /// The number of blocks in the array.
     pub(super) fn len(&self) -> u32 {
         count_of(self.len)
     }
 
-    /// Joins buddies that are both here, as far as possible. A page that is no longer the first of
-    /// a block is tagged as a tail.
+    /// Joins buddies that are both in the array, as far as possible. A page that is no longer the
+    /// first of a block is tagged as a tail.
     pub(super) fn join(&mut self, tags: &impl Tags) {
         self.items[..self.len].sort_unstable();
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
-            // The blocks ascend, so a lower buddy was handled just before this block, and an upper
-            // buddy comes later and is joined then.
+            // The blocks are in ascending order. So a lower buddy was handled just before this
+            // block, and an upper buddy comes later and is joined then.
             while let Some(up) = order.up()
                 && joined > 0
                 && self.items[joined - 1] == (page ^ order.pages().0, order)

@@ -14,11 +14,11 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// Tags of a small zone. Fresh tags read as [`Tags`] demands.
+/// Tags of a small zone. Fresh tags have the values that [`Tags`] requires.
 pub(super) struct TestTags(Vec<Cell<u8>>);
 
 impl TestTags {
-    /// Fresh tags for a zone of `pages` pages.
+    /// Creates fresh tags for a zone of `pages` pages.
     pub(super) fn new(pages: u32) -> Self {
         let head = |page: u32| {
             if page.is_multiple_of(1024) {
@@ -48,7 +48,7 @@ impl Tags for TestTags {
     }
 }
 
-/// The tags and types that the free lists of a small zone use.
+/// The tags and the page block types of a small zone.
 pub(super) struct Known {
     pub(super) tags: TestTags,
     pub(super) types: BlockTypes<TestTags>,
@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-/// Makes a zone of `pages` free pages.
+/// Creates a zone of `pages` free pages.
 pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
     let known = Known {
         tags: TestTags::new(pages),
@@ -85,7 +85,7 @@ fn zone(pages: u32, metadata: Metadata) -> (Buddy, Known) {
     grouped(pages, metadata, Grouping::Off)
 }
 
-/// The type of every page block if pages are not grouped.
+/// The type of every page block when pages are not grouped.
 const ANY: Mobility = Mobility::Unmovable;
 
 /// The number of free blocks of each order if all free pages are merged as far as possible.
@@ -169,10 +169,11 @@ fn a_block_that_will_soon_merge_goes_to_the_tail() {
     pages
         .iter()
         .for_each(|&page| known.tags.set(page, tag::allocated(Order::ZERO)));
-    // Pages 4 and 5 would form a pair whose buddy, pages 6 and 7, is taken, so page 5 goes to the
-    // head.
+    // Pages 4 and 5 would form a pair whose buddy, pages 6 and 7, is allocated. So page 5 goes to
+    // the head.
     buddy.give(known.frames(), 5, Order::ZERO);
-    // Pages 0 and 1 merge. Then page 2 is likely to merge with them soon, so it goes to the tail.
+    // Pages 0 and 1 merge. Page 2 is then likely to become part of a larger block soon, so it goes
+    // to the tail.
     buddy.give(known.frames(), 0, Order::ZERO);
     buddy.give(known.frames(), 1, Order::ZERO);
     buddy.give(known.frames(), 2, Order::ZERO);

@@ -2,7 +2,7 @@
 //!
 //! Linux uses this for kernel stacks, `vmalloc` and receive buffers.
 //!
-//! Locks: the pcp lock over the whole request, and the zone lock inside it for each refill.
+//! Locks: the pcp lock during the whole request, and the zone lock inside it for each refill.
 
 use super::mobility::Mobility;
 use super::pcp::list_of;
@@ -15,14 +15,16 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Hands out up to as many single pages as `pfns` has room for, in its first entries, and
-    /// returns how many (Linux: `alloc_pages_bulk`). The order of the request is ignored.
+    /// Allocates up to `pfns.len()` single pages, writes them to the first entries of `pfns`, and
+    /// returns their number (Linux: `alloc_pages_bulk`). The order of the request is ignored.
     ///
     /// The pages come from one zone of the first node in the zonelist. Whatever the urgency, this
-    /// zone must still be above its low watermark after all of them are taken. One page is handed
-    /// out as by [`PageAllocator::alloc`] if no zone qualifies, if only one page is wanted, or if
-    /// another CPU is draining this CPU's lists. Zero means that this allocation failed too. Unlike
-    /// a single allocation, a bulk allocation does not halve the count of pages freed in a row.
+    /// zone must still be above its low watermark after all of them are taken.
+    ///
+    /// A single page is allocated as by [`PageAllocator::alloc`] if no zone qualifies, if only one
+    /// page is wanted, or if another CPU is draining this CPU's lists. The result is zero if that
+    /// allocation fails too. Unlike a single allocation, a bulk allocation does not halve the count
+    /// of pages freed in a row.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         let request = Request {
             order: Order::ZERO,
@@ -56,7 +58,8 @@ impl<M: Machine> PageAllocator<M> {
         let Some(first) = self.zonelist(machine, request).next() else {
             return 0;
         };
-        let count = Pages(u32::try_from(pfns.len()).unwrap_or(u32::MAX));
+        // If `at_most` reduces the count, no zone has that many pages to give anyway.
+        let count = Pages::at_most(pfns.len() as u64);
         let ask = ZoneRequest {
             order: Order::ZERO,
             class: first.kind,

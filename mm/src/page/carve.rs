@@ -1,8 +1,8 @@
-//! Finding places for free blocks of given orders and types in an empty zone.
+//! Planning where to place free blocks of given orders and types in an empty zone.
 //!
-//! Free blocks must not be buddies of each other, because the allocator would have merged them. So
-//! at most one of two buddies is free, and the other is at least partly in use. Its remaining pages
-//! may be smaller free blocks; the plan packs these as densely as possible.
+//! Two free blocks must not be buddies of each other, because the allocator would have merged them.
+//! So of two buddies at most one is free, and the other is at least partly in use. Its remaining
+//! pages may be smaller free blocks; the plan packs these as densely as possible.
 //!
 //! Locks: none; the caller owns all pages of the zone.
 
@@ -12,8 +12,7 @@ use core::array;
 use super::mobility::Mobility;
 use crate::units::Order;
 
-/// The number of free blocks of each order in page blocks of each type, indexed by type, then by
-/// order.
+/// The number of free blocks, indexed by the type of the page block around them, then by order.
 pub type FreeBlocks = [[u32; Order::COUNT]; Mobility::COUNT];
 
 /// A free or used block of a plan.
@@ -31,20 +30,20 @@ pub(super) struct Plan {
     pub(super) in_use: Vec<Piece>,
 }
 
-/// Memory that is neither planned as free nor as in use yet.
+/// Memory that is not planned yet, neither as free nor as in use.
 struct Uncut {
-    /// The order of a page block, which has one type.
+    /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// Untouched blocks of the largest order, that with the lowest address last.
+    /// Unused blocks of the largest order, in descending order of address.
     whole: Vec<u32>,
-    /// Page blocks that have no type yet; at least a part of each must stay in use.
+    /// Page blocks without a type yet. At least a part of each must stay in use.
     halves: Vec<u32>,
-    /// Blocks by type and order; at least a part of each must stay in use.
+    /// Blocks by type and order. At least a part of each must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
-/// Cuts `whole`, blocks of the largest order at ascending pages, so that the blocks of `wanted` are
-/// free. Returns `None` if they do not fit.
+/// Plans `whole`, which are blocks of the largest order in ascending order, so that the blocks of
+/// `wanted` are free. Returns `None` if they do not fit.
 pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<Plan> {
     let mut uncut = Uncut {
         block,
@@ -70,7 +69,7 @@ pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<P
 }
 
 impl Uncut {
-    /// Cuts out a block that is to be free, and returns its first page.
+    /// Cuts out a block that will be free, and returns its first page.
     fn cut(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
         if order == Order::MAX {
             return self.whole.pop();
@@ -94,7 +93,8 @@ impl Uncut {
         Some(page)
     }
 
-    /// Takes a page block of which at least a part must stay in use.
+    /// Takes a page block for free blocks smaller than a page block. At least a part of it must
+    /// stay in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);
@@ -106,7 +106,7 @@ impl Uncut {
         Some(page)
     }
 
-    /// Adds all remaining blocks to those in use.
+    /// Plans all remaining blocks as in use.
     fn keep(self, in_use: &mut Vec<Piece>) {
         let piece = |page, order, mobility| Piece {
             page,
@@ -140,14 +140,18 @@ mod tests {
             }
         }
         assert_eq!(pages.len(), whole.len() * 1024, "no page is lost");
-        let free: BTreeSet<_> = plan.free.iter().map(|it| (it.page, it.order)).collect();
+        let free: BTreeSet<_> = plan
+            .free
+            .iter()
+            .map(|piece| (piece.page, piece.order))
+            .collect();
         for &(page, order) in &free {
             let buddy = (page ^ order.pages().0, order);
             assert!(order == Order::MAX || !free.contains(&buddy), "no buddies");
         }
         for mobility in Mobility::ALL {
             for order in Order::all() {
-                let is = |it: &&Piece| it.order == order && it.mobility == mobility;
+                let is = |piece: &&Piece| piece.order == order && piece.mobility == mobility;
                 let count = plan.free.iter().filter(is).count();
                 assert_eq!(count, wanted[mobility.index()][order.index()] as usize);
             }
@@ -169,8 +173,8 @@ mod tests {
         ) {
             let block = if huge { Order::HUGE } else { Order::MAX };
             let whole: Vec<u32> = (0..64).map(|at| at * 1024).collect();
-            // Four types times three of each order take at most 4 * 3 * 2 whole blocks, and a few
-            // more are only opened.
+            // Four types with three blocks of each order need at most 4 * 3 * 2 whole blocks. A few
+            // more blocks are only partly in use.
             let plan = plan(&whole, block, &counts).expect("64 blocks are enough");
             check(&whole, block, &counts, &plan);
         }
@@ -178,7 +182,8 @@ mod tests {
 
     #[test]
     fn small_blocks_lie_in_the_other_half_of_larger_ones() {
-        // One block of each order from 0 to 9 and one page in use make up exactly one whole block.
+        // One block of each order from 0 to 9, and one page in use, make up exactly one whole
+        // block.
         let mut wanted = [[0; Order::COUNT]; Mobility::COUNT];
         wanted[0][..10].fill(1);
         let plan = plan(&[0], Order::MAX, &wanted).expect("they fit");

@@ -1,10 +1,9 @@
-//! Giving pages on the lists back to their zones: the periodic decay, lists for remote nodes, the
-//! lists of one CPU, and those of all CPUs.
+//! Returning pages from the page lists to their zones: the periodic decay, lists for remote nodes,
+//! the lists of one CPU, and those of all CPUs.
 //!
 //! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
-//! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock; the
-//! owning CPU never waits on its allocation and free paths, where it uses the zone directly
-//! instead.
+//! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU
+//! that owns the lists never waits for it when it allocates or frees: it uses the zone directly.
 
 use super::free::Excess;
 use super::hold::Part;
@@ -14,11 +13,11 @@ use super::zone::Zone;
 use super::{PageAllocator, SeedError};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Pages};
+use crate::units::{CpuId, Pages, count_in};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives every CPU's lists back, all from the calling CPU (Linux: `drain_all_pages`). Returns
-    /// the number of pages given back. Returns zero at once if another CPU is already draining all
+    /// Drains every CPU's lists into their zones, from the calling CPU (Linux: `drain_all_pages`).
+    /// Returns the number of pages moved, or zero at once if another CPU is already draining all
     /// lists.
     pub fn drain_all(&self, machine: &M) -> Pages {
         self.draining
@@ -26,16 +25,16 @@ impl<M: Machine> PageAllocator<M> {
             .unwrap_or_default()
     }
 
-    /// Gives every CPU's lists back as [`PageAllocator::drain_all`] does, but waits for a drain in
-    /// progress and then drains again. Every page that was on a list at the call is back in its
-    /// zone when this returns.
+    /// Drains every CPU's lists as [`PageAllocator::drain_all`] does, but waits for a drain in
+    /// progress and then drains again. Every page that was on a list at the time of the call is in
+    /// its zone when this returns.
     pub fn drain_all_sync(&self, machine: &M) -> Pages {
         self.draining
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
-    /// Drains all lists once more, for an allocation that has no later chance. If another CPU is
-    /// already draining them, the policy says whether this CPU drains as well.
+    /// Drains all lists once more, for an allocation that has found no block so far. If another CPU
+    /// is already draining them, the policy says whether this CPU drains as well.
     pub(super) fn drain_again(&self, machine: &M) -> Pages {
         let meets = self.zones.first().map(|zone| zone.holds.meets_drain());
         match meets.unwrap_or(MeetsDrain::LeavesIt) {
@@ -44,7 +43,7 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Gives every CPU's lists back, whether or not another CPU is draining.
+    /// Drains every CPU's lists, whether or not another CPU is draining.
     fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
@@ -53,7 +52,7 @@ impl<M: Machine> PageAllocator<M> {
         total
     }
 
-    /// Gives `cpu`'s lists in all zones back and returns the number of pages (Linux:
+    /// Drains `cpu`'s lists in all zones and returns the number of pages moved (Linux:
     /// `drain_pages`).
     pub fn drain_cpu(&self, machine: &M, cpu: CpuId) -> Pages {
         machine.spend(Work::ScanCpu, 1);
@@ -64,7 +63,7 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives `cpu`'s lists in one zone back and returns the number of pages (Linux:
+    /// Drains `cpu`'s lists in one zone and returns the number of pages moved (Linux:
     /// `drain_pages_zone`).
     ///
     /// # Errors
@@ -73,8 +72,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(self.zone_at(zone)?.drain(machine, cpu))
     }
 
-    /// Lowers `high` of `cpu`'s lists in one zone and gives back the pages above it, as vmstat work
-    /// does in all zones (Linux: `decay_pcp_high`). Returns the number of pages given back.
+    /// Lowers `high` of `cpu`'s lists in one zone and moves the pages above it to the zone, as
+    /// vmstat work does in all zones (Linux: `decay_pcp_high`). Returns the number of pages moved.
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -84,21 +83,21 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Gives `cpu`'s lists back, hold by hold, until one hold empties them (Linux:
-    /// `drain_pages_zone`). The CPU may use its lists between two holds, so a page that was there
+    /// Drains `cpu`'s lists, one hold after another, until a hold leaves them empty (Linux:
+    /// `drain_pages_zone`). The CPU may use its lists between two holds, so a page that was on them
     /// at the start need not stay among the coldest. Therefore each hold counts the pages anew,
     /// under the lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // The drain gives back all pages, including those that a spill still owed.
+        // The drain returns all pages to the zone, including those that a spill still owed.
         slot.owed.take(machine);
         if slot.count.read(machine) == 0 {
             return Pages::ZERO;
         }
         let mut given = 0;
         let mut list = 0;
-        // The loop ends: each hold takes at least one block, typically a batch, and to prolong the
-        // loop the CPU would have to refill its lists as fast as the drain empties them.
+        // The loop ends: each hold takes at least one block, typically a batch. To prolong the
+        // loop, the CPU would have to refill its lists as fast as the drain empties them.
         loop {
             let mut left = 0;
             let excess = self.hold_on(machine, cpu, Site::Drain, |pcp| {
@@ -115,8 +114,8 @@ impl<M: Machine> Zone<M> {
                 break;
             }
         }
-        // A spill that this drain interrupted may have recorded what it owed. The drain gave those
-        // pages back in its place, so they are subtracted.
+        // A spill that this drain interrupted may have recorded the pages it owed. The drain has
+        // returned those pages instead, so they are subtracted.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -124,11 +123,11 @@ impl<M: Machine> Zone<M> {
         Pages(given)
     }
 
-    /// Lowers `cpu`'s `high` and gives back the pages above it, and those owed (Linux:
-    /// `decay_pcp_high`).
+    /// Lowers `high` of `cpu`'s lists and moves the pages above it to the zone, and those that an
+    /// interrupted spill owes (Linux: `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
-        let owed = u32::try_from(self.slot(cpu).owed.take(machine)).unwrap_or(0);
+        let owed = count_in(self.slot(cpu).owed.take(machine));
         let mood = self.mood(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
             let (excess, again) = pcp.decay(&mood);
@@ -138,7 +137,7 @@ impl<M: Machine> Zone<M> {
                 ..Excess::default()
             })
         });
-        // The loop ends: each turn gives back at least one block of the excess found at the start.
+        // The loop ends: each turn returns at least one block of the excess found at the start.
         while left.pages > 0 {
             left = self.hold_on(machine, cpu, Site::Decay, |_| Some(left));
         }
@@ -148,8 +147,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Gives one batch back from `cpu`'s lists of a remote node's zone once they were unused for
-    /// three intervals (Linux: `drain_zone_pages`).
+    /// Moves one batch from `cpu`'s lists of a remote node's zone to that zone if the lists have
+    /// been unused for three intervals (Linux: `drain_zone_pages`).
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {
@@ -169,13 +168,13 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more pages on its lists than `high_min`. Reads without a lock.
+    /// Returns whether `cpu` has more than `high_min` pages on its lists. Reads without a lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
     }
 
-    /// Takes `cpu`'s pcp lock and gives back, up to the limit of one hold, the excess that `decide`
-    /// returns. Returns what is left.
+    /// Takes `cpu`'s pcp lock and moves the excess that `decide` finds to the zone, up to the limit
+    /// of one hold. Returns the excess that remains.
     fn hold_on(
         &self,
         machine: &M,
@@ -197,6 +196,6 @@ impl<M: Machine> Zone<M> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decayed {
     pub(crate) pages: Pages,
-    /// True if the next interval may find more to give back.
+    /// True if the next interval may find more pages to return.
     pub(crate) more: bool,
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::units::{Order, Pages, Pfn};
 
-/// Why an allocation failed.
+/// The reason why an allocation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocError {
     /// No zone that the request may use can give a block of this order, and no more memory could be
@@ -17,23 +17,22 @@ pub enum AllocError {
 /// The steps an allocation took before it failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// The number of zones asked, each at the low and the min watermark.
+    /// The number of zones tried, each at the low and the min watermark.
     pub zones: u32,
-    /// The number of these zones that still have a large enough block, which a watermark or a
-    /// reserve keeps back.
+    /// The number of these zones that have a large enough free block, but a watermark or a reserve
+    /// forbids its use.
     pub kept_back: u32,
-    /// The number of pages that drains of all CPUs' lists gave back.
+    /// The number of pages that drains of all CPUs' lists returned to the zones.
     pub drained: Pages,
-    /// The number of reclaimers asked in each round.
+    /// The number of reclaimers called in each round.
     pub reclaimers: u32,
     /// The number of pages that the reclaimers reported as freed, over all rounds.
     pub reclaimed: Pages,
-    /// The reason why no process was killed for the allocation, or why none was killed for it
-    /// again.
+    /// The reason why no process, or no further process, was killed for the allocation.
     pub no_kill: NoKill,
 }
 
-/// The reason why no process was killed for an allocation, or why none was killed for it again.
+/// The reason why no process, or no further process, was killed for an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoKill {
     /// There is no [`LastResort`](super::LastResort), or the request must not wait for one.
@@ -41,13 +40,14 @@ pub enum NoKill {
     NotAsked,
     /// The block is too large to kill a process for (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
     Costly,
-    /// The request wants memory of a kind that few processes have (Linux: `lowmem`).
+    /// The request needs memory of a kind that few processes have (Linux: `lowmem`).
     LowZone,
-    /// The allocating task is itself dying, and the reserves it may use have no block either.
+    /// The allocating task is itself dying, and the reserves it may use have no block for it
+    /// either.
     Dying,
-    /// There is no process left that may be killed and whose memory would help.
+    /// No process is left that may be killed and whose memory would help.
     NobodyLeft,
-    /// No victim could be selected, because counters of processes contradict themselves.
+    /// No victim could be selected, because the counters of the processes contradict each other.
     NotSelected,
 }
 
@@ -94,21 +94,21 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// The reason why a block was not freed or split. Nothing was changed.
+/// The reason why a block was not freed or split. Nothing changes in that case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {
     /// The frame is in no zone.
     OutsideZones(Pfn),
-    /// The frame is not the first of an allocated block: it was freed already, or lies inside a
+    /// The frame is not the first one of an allocated block: it is already free, or lies inside a
     /// block.
     NotAllocated(Pfn),
     /// The block was allocated with another order.
     WrongOrder {
         /// The block's first frame.
         pfn: Pfn,
-        /// The order with which it was allocated.
+        /// The order with which the block was allocated.
         allocated: Order,
-        /// The order with which it was freed or split.
+        /// The order with which the caller tried to free or split it.
         freed: Order,
     },
 }

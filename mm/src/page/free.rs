@@ -1,9 +1,9 @@
-//! Taking blocks back. A freed block goes onto this CPU's list, and once the lists exceed `high`,
-//! the coldest pages go on to the zone. Also splits an allocated block into single pages that are
-//! then freed one by one.
+//! Freeing of blocks. A freed block goes onto this CPU's list. When the lists reach `high`, the
+//! coldest pages are returned to the zone. This file also splits an allocated block into single
+//! pages that are then freed one by one.
 //!
-//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped so that
-//! other CPUs get in; the next hold then takes more from the same CPU's lists.
+//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped to let
+//! other CPUs in; the next hold then takes more pages from the same CPU's lists.
 //!
 //! Locks: `spill_hold` takes the zone lock inside the pcp lock; `free_direct` takes the zone lock
 //! alone.
@@ -17,13 +17,14 @@ use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn, count_of};
+use crate::units::{CpuId, Order, Pfn, count_in, count_of};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes back a block (Linux: `__free_pages`).
+    /// Frees a block (Linux: `__free_pages`).
     ///
     /// # Errors
-    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that
+    /// case.
     #[inline]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
@@ -33,13 +34,13 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Takes back a block as [`PageAllocator::free`] does, but puts it on this CPU's list of
-    /// `mobility`, whatever the type of the page block around it. For replays of another allocator,
-    /// whose blocks were at other addresses. Without grouping by mobility the type makes no
-    /// difference.
+    /// Frees a block as [`PageAllocator::free`] does, but puts it on this CPU's list of `mobility`,
+    /// whatever the type of the page block around it. For replays of another allocator, whose
+    /// blocks had other addresses. Without grouping by mobility, `mobility` makes no difference.
     ///
     /// # Errors
-    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that
+    /// case.
     pub fn free_as(
         &self,
         machine: &M,
@@ -54,12 +55,12 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Takes back single pages, holding the page lists over runs of the same zone (Linux:
-    /// `free_unref_folios`).
+    /// Frees single pages, several under one hold of the pcp lock if they are in the same zone
+    /// (Linux: `free_unref_folios`).
     ///
     /// # Errors
-    /// Stops at the first page that was not handed out as a single page: the pages before it are
-    /// taken back, that page and those after it are not.
+    /// Stops at the first page that was not allocated as a single page: the pages before it are
+    /// freed, that page and those after it are not.
     pub fn free_pages(&self, machine: &M, pfns: &[Pfn]) -> Result<(), FreeError> {
         let mut run = [0; FREE_BATCH];
         let mut rest = pfns;
@@ -80,7 +81,7 @@ impl<M: Machine> PageAllocator<M> {
                 run[len] = page;
                 len += 1;
             }
-            zone.free_listed(machine, &run[..len], (Order::ZERO, None));
+            zone.free_listed(machine, &run[..len], Order::ZERO, None);
             if let Some(error) = refused {
                 return Err(error);
             }
@@ -89,22 +90,24 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Splits a block handed out with `order` into single pages (Linux: `split_page`). The caller
+    /// Splits a block allocated with `order` into single pages (Linux: `split_page`). The caller
     /// owns all of them and frees each one separately, in any order.
     ///
     /// # Errors
-    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that
+    /// case.
     pub fn split(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.split_to(machine, pfn, order, Order::ZERO)?;
         machine.emit(Event::PageSplit { pfn, order });
         Ok(())
     }
 
-    /// Splits a block handed out with `order` into blocks of order `to`, each of which the caller
+    /// Splits a block allocated with `order` into blocks of order `to`, each of which the caller
     /// frees separately. Emits no event. Nothing changes if `to` is not less than `order`.
     ///
     /// # Errors
-    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that
+    /// case.
     pub fn split_to(
         &self,
         _machine: &M,
@@ -128,8 +131,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// The state of a spill, decay or drain: the pages still to be given back, the list to continue
-/// with, and the pages given back so far.
+/// The progress of a spill, decay or drain: the number of pages still to be returned to the zone,
+/// the list to continue with, and the number of pages returned so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excess {
     pub(super) pages: u32,
@@ -147,7 +150,7 @@ impl<M: Machine> Zone<M> {
         self.retag(page, order, tag::listed(order))
     }
 
-    /// Sets the tag of a block's first page to `new`, provided the block was handed out with
+    /// Sets the tag of a block's first page to `new`, provided the block was allocated with
     /// `order`.
     #[inline]
     fn retag(&self, page: u32, order: Order, new: u8) -> Result<(), FreeError> {
@@ -169,19 +172,19 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Takes back a block that is tagged as listed. It goes onto the list of the type `forced`, if
-    /// given, or else of the type of the page block around it.
+    /// Frees a block that is tagged as listed. It goes onto the list of the type `forced`, if
+    /// given, or otherwise onto that of the type of the page block around it.
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
-            Some(_) => self.free_listed(machine, &[page], (order, forced)),
+            Some(_) => self.free_listed(machine, &[page], order, forced),
             None => self.free_direct(machine, page, order),
         }
     }
 
     /// The index of the list that a freed block goes to.
     #[inline]
-    fn list_for(&self, page: u32, (order, forced): (Order, Option<Mobility>)) -> usize {
+    fn list_for(&self, page: u32, order: Order, forced: Option<Mobility>) -> usize {
         let mobility = match forced {
             Some(mobility) => self.types.served_as(mobility),
             None => self.types.of(page),
@@ -192,7 +195,7 @@ impl<M: Machine> Zone<M> {
     /// Puts blocks of one order, given by their first `pages`, on this CPU's lists and spills the
     /// excess.
     #[inline]
-    fn free_listed(&self, machine: &M, pages: &[u32], (order, forced): (Order, Option<Mobility>)) {
+    fn free_listed(&self, machine: &M, pages: &[u32], order: Order, forced: Option<Mobility>) {
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let cpu = machine.this_cpu();
@@ -200,9 +203,9 @@ impl<M: Machine> Zone<M> {
             let mut pushed = 0;
             let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
                 let mood = self.mood(machine);
-                let excess = self.push_run(pcp, rest, (order, forced), &mood, &mut pushed);
+                let excess = self.push_run(pcp, rest, order, forced, &mood, &mut pushed);
                 let left = excess.map(|(pages, list)| {
-                    let owed = u32::try_from(slot.owed.take(machine)).unwrap_or(0);
+                    let owed = count_in(slot.owed.take(machine));
                     let excess = Excess {
                         pages: pages + owed,
                         list,
@@ -224,8 +227,8 @@ impl<M: Machine> Zone<M> {
                 Some(None) => {}
                 Some(Some(left)) => self.spill_rest(machine, cpu, left),
                 None => {
-                    // Another CPU is draining these lists, and the owner never waits for its pcp
-                    // lock.
+                    // Another CPU is draining these lists, and a free never waits for its own CPU's
+                    // pcp lock.
                     self.free_direct(machine, first, order);
                     rest = &rest[1..];
                 }
@@ -233,7 +236,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Runs the holds of a spill after the first one; each takes both locks anew.
+    /// Runs the remaining holds of a spill after the first one; each takes both locks again.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -257,8 +260,8 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Handles the rest of a spill whose lists became unavailable between two holds: another CPU
-    /// drains them, or the caller has migrated.
+    /// Handles the rest of a spill whose lists became unavailable between two holds, because
+    /// another CPU is draining them or the caller has migrated.
     #[cold]
     fn leave(&self, machine: &M, slot: &Slot<M>, left: Excess) {
         match self.holds.leftover() {
@@ -269,8 +272,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Gives the coldest pages back to the zone in one hold (Linux: `free_pcppages_bulk`). Returns
-    /// what is left to give back; that is nothing once the lists are empty.
+    /// Moves the coldest pages to the zone in one hold (Linux: `free_pcppages_bulk`). Returns the
+    /// excess that remains, which is 0 pages if the lists are now empty.
     pub(super) fn spill_hold(
         &self,
         machine: &M,
@@ -304,7 +307,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Gives a block to the zone without using the lists (Linux: `free_one_page`).
+    /// Frees a block to the zone, bypassing the lists (Linux: `free_one_page`).
     #[cold]
     fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
@@ -317,15 +320,16 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes blocks until one makes the lists too long. Returns how many pages to spill and the
-    /// list of that last block, or `None` if nothing is to be spilled or a list had no room.
-    /// `pushed` counts the blocks pushed.
+    /// Pushes blocks until one makes the lists too long. Returns the number of pages to spill and
+    /// the list of that last block, or `None` if there is nothing to spill or a list has no room.
+    /// Adds the number of blocks pushed to `pushed`.
     #[inline]
     fn push_run(
         &self,
         pcp: &mut Pcp,
         pages: &[u32],
-        (order, forced): (Order, Option<Mobility>),
+        order: Order,
+        forced: Option<Mobility>,
         mood: &TuningInput,
         pushed: &mut u32,
     ) -> Option<(u32, usize)> {
@@ -338,7 +342,7 @@ impl<M: Machine> Zone<M> {
             }
         }
         for &page in pages {
-            let list = self.list_for(page, (order, forced));
+            let list = self.list_for(page, order, forced);
             if !pcp.push(list, order, page) {
                 return None;
             }

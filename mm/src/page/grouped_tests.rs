@@ -1,4 +1,4 @@
-//! Tests the free lists by mobility against a model that looks at every page.
+//! Tests the free lists with grouping by mobility against a model that checks every page.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,8 +16,8 @@ use crate::units::{Order, Pages};
 /// The number of free blocks by order and type.
 type Counts = BTreeMap<(Order, Mobility), u32>;
 
-/// Free lists, with the model's view of the same zone beside them: the free pages and the blocks
-/// held.
+/// Free lists together with a model of the same zone: its free pages and the blocks that the test
+/// holds.
 struct World {
     buddy: Buddy,
     known: Known,
@@ -45,8 +45,8 @@ impl World {
         blocks.map(|page| self.known.types.of(page)).collect()
     }
 
-    /// The free blocks as they must be: merged as far as possible, each with the type of its first
-    /// page's block.
+    /// The expected free blocks: merged as far as possible, each with the type of the page block
+    /// around its first page.
     fn expected(&self) -> Counts {
         let mut left = self.free.clone();
         let mut counts = Counts::new();
@@ -106,7 +106,7 @@ impl World {
         self.free.extend(page..page + order.pages().0);
     }
 
-    /// Takes every page of the zone as single pages of `mobility`.
+    /// Allocates all pages of the zone as single pages of `mobility`.
     fn fill(&mut self, mobility: Mobility) {
         while self.take(0, mobility, &mut Stage::default()).is_some() {}
     }
@@ -127,7 +127,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(prop_oneof![3 => take, 2 => give], 1..120)
 }
 
-/// Checks the outcome of a take against the rules, given the free blocks and types before it.
+/// Checks the result of an allocation against the rules, given the free blocks and types before it.
 fn check_take(
     before: &Counts,
     types: &[Mobility],
@@ -207,8 +207,8 @@ const UNMOVABLE: Mobility = Mobility::Unmovable;
 const MOVABLE: Mobility = Mobility::Movable;
 const RECLAIMABLE: Mobility = Mobility::Reclaimable;
 
-/// Makes a zone of one block of 1024 pages. Its `free` lowest pages are free, and the others are
-/// held as single movable pages.
+/// Creates a zone of one block of 1024 pages. Its `free` lowest pages are free, and the others are
+/// allocated as single movable pages.
 fn one_block(free: u32) -> World {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(MOVABLE);
@@ -221,7 +221,7 @@ fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
     let mut world = World::new(2048, Grouping::Huge);
     let stage = &mut Stage::default();
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
-    // The whole free block of order 10 is claimed, so both of its halves change their type.
+    // The whole free block of order 10 is claimed, so both of its page blocks change their type.
     assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE, MOVABLE, MOVABLE]);
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(1));
     assert_eq!(*stage, Stage::Normal, "a claim forgets the stages");
@@ -249,13 +249,13 @@ fn a_block_is_claimed_from_half_of_its_pages_on() {
 #[test]
 fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
     let mut world = one_block(64);
-    // The other pages are tagged as handed out to requests that are not movable.
+    // The other pages are tagged as allocated for requests that are not movable.
     for &(page, order) in &world.held {
         world.known.tags.set(page, tag::allocated(order));
     }
     assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
-    // Now the block is reclaimable, so its other pages do not count as compatible with an unmovable
+    // The block is reclaimable now, so its other pages do not count as compatible with an unmovable
     // request.
     assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
@@ -265,8 +265,8 @@ fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
 fn movable_pages_are_alike_for_a_movable_request() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
-    // 32 pages are free in one piece, whose order is half that of the block; of the others, first
-    // 479 and then 480 are made movable.
+    // The lowest 32 pages form one free block of order 5, half the order of the page block. Of the
+    // other pages, first 479 and then 480 are tagged as movable.
     (0..32).for_each(|page| world.give(page));
     let movable = |world: &World, count: u32| {
         (32..1024).for_each(|page| {
@@ -295,7 +295,7 @@ fn movable_pages_are_alike_for_a_movable_request() {
 fn for_a_movable_request_only_large_pieces_are_claimed() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
-    // Every other piece of 16 pages is free. That is half of the block, but each piece is below
+    // Every second run of 16 pages is free. That is half of the page block, but each run is below
     // order 5.
     let free = |page: &u32| page & 16 == 0;
     (0..1024).filter(free).for_each(|page| world.give(page));
@@ -351,16 +351,17 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     let page = world.buddy.take(frames, order, MOVABLE).expect("free");
     world.known.tags.set(page, tag::allocated(order));
     let most = order.pages().max(Order::HUGE.pages());
-    world.buddy.keep(frames, (page, order), most);
+    world.buddy.keep(frames, page, order, most);
     assert_eq!(world.known.types.of(page), kept);
     assert_eq!(world.buddy.free_kept().0, 510);
-    // No second block is kept, and the freed block does not merge with the block beside it.
-    world.buddy.keep(frames, (512, order), most);
+    // No second block is kept, and a freed block does not merge with a block beside it that is not
+    // kept.
+    world.buddy.keep(frames, 512, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     world.buddy.give(frames, page, order);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, kept), 1);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, MOVABLE), 1);
-    // The last kept block stays unless all may be given up.
+    // The last kept block stays kept unless the caller allows all to be unreserved.
     assert!(!world.buddy.unkeep(frames, RECLAIMABLE, false));
     assert!(world.buddy.unkeep(frames, RECLAIMABLE, true));
     assert_eq!(world.buddy.free_kept().0, 0);
@@ -376,11 +377,11 @@ fn a_kept_block_that_serves_again_is_counted_once() {
     let most = Pages(2048);
     let page = world.buddy.take(frames, order, MOVABLE).expect("free");
     world.known.tags.set(page, tag::allocated(order));
-    world.buddy.keep(frames, (page, order), most);
+    world.buddy.keep(frames, page, order, most);
     let kept = Mobility::HighAtomic;
     let again = world.buddy.take(frames, order, kept).expect("kept pages");
     world.known.tags.set(again, tag::allocated(order));
-    world.buddy.keep(frames, (again, order), most);
+    world.buddy.keep(frames, again, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     assert_eq!(world.buddy.free_kept().0, 508);
 }

@@ -1,8 +1,8 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
 //! The policy limits how much one hold may move; a [`Gauge`] keeps the hold within that limit and
-//! charges for its work. The free-page counter is changed after the lock is released, because a
-//! counter that folds would lengthen the hold by the transfer of a cache line.
+//! charges for its work. The free-page counter is changed after the lock is released: a fold would
+//! otherwise lengthen the hold by the transfer of a cache line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
@@ -17,11 +17,11 @@ use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Nanos, Order, Pages};
+use crate::units::{CpuId, Nanos, Order, Pages, total_in};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
-    /// Runs `f` with the zone lock held, and updates the word that counts free pages in kept
+    /// Runs `f` with the zone lock held, and then updates the word that counts free pages in kept
     /// blocks.
     #[inline]
     pub(super) fn locked<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Buddy) -> R) -> R {
@@ -34,17 +34,19 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Moves up to `wanted` blocks of `what` to the cold end of a list, in one hold.
+    /// Moves up to `wanted` blocks that `what` describes from the zone to the cold end of a list,
+    /// in one hold.
     pub(super) fn take_hold(
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, part): (usize, Part),
+        list: usize,
+        part: Part,
         what: Wanted,
         wanted: u32,
     ) -> Moved {
         // Only a refill of single pages may take larger blocks and split them after the hold,
-        // because it then takes the very pages that single pages would have used up.
+        // because it takes the same pages that a page-by-page refill would have used up.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -111,7 +113,7 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
-        // The split costs the same per page as under the lock, but no CPU waits for it here.
+        // Splitting costs the same per page as under the lock, but here no CPU waits for it.
         machine.spend(Work::BuddyAlloc, gauge.moved.pages - gauge.moved.blocks);
         for (first, order) in blocks.iter() {
             for page in first..first + order.pages().0 {
@@ -122,9 +124,9 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves the coldest blocks to the zone until `wanted` pages have gone or the policy's limit is
-    /// reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to the list to continue
-    /// with.
+    /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the policy's
+    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to the list to
+    /// continue with.
     pub(super) fn give_hold(
         &self,
         machine: &M,
@@ -192,7 +194,7 @@ impl<M: Machine> Zone<M> {
         }
         let before = blocks.len();
         blocks.join(&self.tags);
-        // Joining costs the same per page as merging under the lock, but no CPU waits for it here.
+        // Joining costs the same per page as merging under the lock, but here no CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
         // The loop ends: each hold gives at least one block.
@@ -213,22 +215,22 @@ impl<M: Machine> Zone<M> {
         planned.moved
     }
 
-    /// Emits the event for a block that goes from the zone to a page list.
+    /// Emits the event for a block that moves from the zone to a page list.
     #[inline]
     fn note_taken(&self, machine: &M, page: u32, order: Order) {
         let (pfn, listed) = (self.pfn(page), true);
         machine.emit(Event::ZoneLocked { pfn, order, listed });
     }
 
-    /// Emits the event for a block that goes from a page list to the zone.
+    /// Emits the event for a block that moves from a page list to the zone.
     #[inline]
     fn note_given(&self, machine: &M, page: u32, order: Order) {
         let pfn = self.pfn(page);
         machine.emit(Event::PcpuDrain { pfn, order });
     }
 
-    /// Changes the counter of free pages by what the hold `moved`, and emits the event for the
-    /// hold.
+    /// Adds what one hold `moved` to the counter of free pages, or subtracts it, and emits the
+    /// event for the hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;
@@ -250,11 +252,10 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Makes a gauge for one hold at `site`; the caller starts it once the lock is held.
+    /// Creates a gauge for one hold at `site`; the caller starts it when it holds the lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
-        let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
-        let hold_time = Nanos(u64::try_from(hold_time).unwrap_or(0));
+        let hold_time = Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)));
         let work = match site {
             Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
             _ => Work::BuddyFree,
@@ -276,12 +277,12 @@ pub(super) struct Part {
     site: Site,
     /// The CPU whose page lists the hold fills or empties.
     cpu: CpuId,
-    /// True if the same operation already had a hold before this one.
+    /// True if this operation already had a hold before this one.
     further: bool,
 }
 
 impl Part {
-    /// The first hold of an operation, or its only one.
+    /// The first or only hold of an operation.
     pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
         Self {
             site,
@@ -326,7 +327,7 @@ pub(super) struct Gauge {
 const CLOCK_EVERY: u32 = 8;
 
 impl Gauge {
-    /// Notes that the lock is held from now on.
+    /// Records that the lock is held from now on.
     pub(super) fn start(&mut self, machine: &impl Machine) {
         if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
             self.started = machine.now();
@@ -340,7 +341,7 @@ impl Gauge {
         self.fits(order) && self.has_time(machine)
     }
 
-    /// Notes that a block of `order` was moved.
+    /// Records that a block of `order` was moved.
     #[inline]
     pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
         self.moved.pages += order.pages().0;
@@ -351,14 +352,14 @@ impl Gauge {
         }
     }
 
-    /// Charges for the work that was not charged yet.
+    /// Charges for work that has not been charged yet.
     #[inline]
     pub(super) fn stop(&mut self, machine: &impl Machine) {
         machine.spend(self.work, self.unspent);
         self.unspent = 0;
     }
 
-    /// The number of pages the hold may still move.
+    /// The number of pages that the hold may still move.
     fn room(&self, machine: &impl Machine) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
@@ -379,13 +380,13 @@ impl Gauge {
         }
     }
 
-    /// Notes a block that will be moved later, without charging for it.
+    /// Records a block that will be moved later, without charging for it.
     fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;
     }
 
-    /// Returns whether the hold may go on in terms of time. Always true for the first block.
+    /// Returns whether the hold is still within its time limit. Always true for the first block.
     #[inline]
     fn has_time(&self, machine: &impl Machine) -> bool {
         !matches!(self.limit, Limit::Strict(_))

@@ -1,8 +1,8 @@
-//! Keeping page blocks for atomic requests of several pages, and giving them up again when memory
-//! is out (Linux: the `MIGRATE_HIGHATOMIC` reserve). Blocks are kept only if pages are grouped by
+//! Keeping page blocks for atomic requests of several pages, and unreserving them when memory runs
+//! out (Linux: the `MIGRATE_HIGHATOMIC` reserve). Blocks are kept only if pages are grouped by
 //! mobility.
 //!
-//! Locks: zone lock.
+//! Locks: the zone lock, around each change.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,26 +11,26 @@ use super::zone::{Mark, Zone, ZoneRequest};
 use super::{PageAllocator, Request};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::units::{Order, Pages};
+use crate::units::{Order, Pages, count_in};
 
-/// The kept blocks that may be given up for a request.
+/// Which kept blocks may be unreserved for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// All kept blocks of a zone but the last one.
+    /// Any kept block of a zone except its last one.
     Few,
-    /// All kept blocks.
+    /// Any kept block.
     All,
 }
 
 impl ZoneRequest {
-    /// Returns whether the page block that serves this request is kept for later ones of its kind
-    /// (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
+    /// Returns whether the page block that serves this request is kept for later requests of this
+    /// kind (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
     #[inline]
     pub(super) fn keeps_block(&self) -> bool {
         self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
     }
 
-    /// Returns whether this request may take pages of kept blocks once no others are left, so that
+    /// Returns whether this request may take pages of kept blocks when no others are left, so that
     /// those pages count as free for it.
     pub(super) fn may_use_kept(&self) -> bool {
         self.mark == Mark::Min && self.urgency != Urgency::Normal
@@ -38,8 +38,8 @@ impl ZoneRequest {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives up one kept block of a zone that could serve `request`. Returns whether there was one
-    /// to give up (Linux: `unreserve_highatomic_pageblock`).
+    /// Unreserves one kept block of a zone that could serve `request`. Returns whether there was
+    /// one (Linux: `unreserve_highatomic_pageblock`).
     pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
         let gives = |zone: &Zone<M>| {
             zone.types.on()
@@ -52,8 +52,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Keeps the page block from which `page` was handed out. Kept blocks have about one percent of
-    /// the zone's pages at most.
+    /// Keeps the page block that contains the allocated `page`. Kept blocks have at most about one
+    /// percent of the zone's pages.
     #[cold]
     pub(super) fn keep_block(&self, machine: &M, page: u32, order: Order) {
         let block = self.types.block().pages();
@@ -63,12 +63,12 @@ impl<M: Machine> Zone<M> {
         }
         let most = Pages(share.0.next_multiple_of(block.0));
         self.locked(machine, Site::Control, |buddy| {
-            buddy.keep(self.frames(), (page, order), most);
+            buddy.keep(self.frames(), page, order, most);
         });
     }
 
     /// Stores the number of free pages in kept blocks, for watermark tests that do not take the
-    /// lock. The caller holds the zone lock.
+    /// zone lock. The caller holds that lock.
     pub(super) fn note_kept(&self, machine: &M, free: Pages) {
         let word = &self.settings.free_kept;
         let free = i64::from(free.0);
@@ -82,6 +82,6 @@ impl<M: Machine> Zone<M> {
         if !self.types.on() || ask.may_use_kept() {
             return 0;
         }
-        u64::try_from(self.settings.free_kept.load(machine, Relaxed)).unwrap_or(0)
+        u64::from(count_in(self.settings.free_kept.load(machine, Relaxed)))
     }
 }

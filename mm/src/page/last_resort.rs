@@ -1,10 +1,10 @@
-//! The last step of an allocation, when nothing more can be reclaimed (Linux:
+//! The last step of an allocation, when reclaimers cannot free any more memory (Linux:
 //! `__alloc_pages_may_oom`).
 //!
-//! The page allocator kills no process itself: it calls the [`LastResort`] that was registered and
-//! does what that returns. It does not call it for every request. A large block is not worth
-//! killing a process, which would hardly free such a block; and a request that may already use the
-//! reserves could get nothing better from a kill.
+//! The page allocator kills no process itself: it calls the registered [`LastResort`] and acts on
+//! the result. It does not do so for every request. Killing a process would hardly free a large
+//! block, so a large request is not worth it. A request that may already use the reserves could get
+//! nothing better from a kill.
 //!
 //! Locks: none are taken here.
 
@@ -18,33 +18,33 @@ use crate::units::Pfn;
 /// The largest order for which a process may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
 const ORDER_MAX: usize = 3;
 
-/// Gets memory back by drastic means once reclaimers free nothing more: the OOM killer.
+/// Frees memory by drastic means when reclaimers free nothing more: the OOM killer.
 pub trait LastResort<M: Machine>: Send + Sync {
-    /// Called when an allocation from `pages` that may wait has found no block: makes room, waits
-    /// for room, or gives up. May be called on any CPU and on several at once, and must not
-    /// allocate.
+    /// Called when an allocation from `pages` that may wait has found no block. Frees memory, waits
+    /// until memory is freed, or gives up. May be called on any CPU and on several at once. Must
+    /// not allocate.
     ///
-    /// The allocation calls this again as long as it fails and the result is [`Relief::Retry`], so
-    /// an implementation that always returns `Retry` may block the caller for ever.
+    /// While the allocation fails and the result is [`Relief::Retry`], the allocation calls this
+    /// again. An implementation that always returns `Retry` may therefore block the caller forever.
     fn out_of_memory(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief;
 }
 
-/// The next step of an allocation that asked its [`LastResort`].
+/// What an allocation does after it has called its [`LastResort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
-    /// Try everything again: memory has come back or will come back soon.
+    /// Try everything again: memory has been freed or will be freed soon.
     Retry,
     /// Try everything again with [`Urgency::Victim`], because the allocating task is itself dying.
     Reserves,
     /// Return this block.
     Allocated(Pfn),
-    /// Fail, for this reason.
+    /// Fail for this reason.
     GiveUp(NoKill),
 }
 
 impl<M: Machine> PageAllocator<M> {
     /// Allocates a block from a zone that stays above its high watermark, for a last resort that
-    /// looks once more before it kills. Drains every CPU's lists first, asks no reclaimer, and
+    /// tries once more before it kills. Drains every CPU's lists first, calls no reclaimer, and
     /// emits no event on failure.
     pub fn alloc_if_plenty(&self, machine: &M, request: Request) -> Option<Pfn> {
         self.drain_again(machine);
@@ -61,7 +61,7 @@ impl<M: Machine> PageAllocator<M> {
         zones.map(|zone| u64::from(zone.managed.0)).sum()
     }
 
-    /// Asks the last resort, if there is one and `request` may lead to a kill.
+    /// Calls the last resort, if there is one and `request` may lead to a kill.
     pub(super) fn last_resort(&self, machine: &M, request: Request) -> Relief {
         let Some(last_resort) = &self.last_resort else {
             return Relief::GiveUp(NoKill::NotAsked);

@@ -1,4 +1,5 @@
-//! The layout of memory: nodes, zones and holes; and the check that a layout can be managed.
+//! The layout of memory: nodes, zones and holes; and a check whether the allocator can manage a
+//! layout.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,17 +9,18 @@ use super::links::Metadata;
 use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
-/// The most pages a zone may span. The buddy of any block in such a zone has a page number, even if
-/// that buddy is outside the zone.
+/// The maximum number of pages a zone may span. In a zone of this size, every block's buddy has a
+/// valid page number, even if the buddy is outside the zone.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
 
-/// The kind of a zone, lowest first. A request may be served from its own kind or a lower one.
+/// The kind of a zone, from lowest to highest. A request may be served from its own kind or a lower
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ZoneKind {
-    /// The first 16 MiB, for old devices.
+    /// The first 16 MiB, for devices with 24-bit addresses.
     Dma,
-    /// Below 4 GiB, for 32-bit devices.
+    /// Memory below 4 GiB, for devices with 32-bit addresses.
     Dma32,
     /// All other memory.
     Normal,
@@ -27,10 +29,10 @@ pub enum ZoneKind {
 }
 
 impl ZoneKind {
-    /// Every kind, lowest first.
+    /// All kinds, from lowest to highest.
     pub const ALL: [Self; 4] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];
 
-    /// The name in `/proc/zoneinfo`.
+    /// The name of the kind in `/proc/zoneinfo`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,24 +44,24 @@ impl ZoneKind {
     }
 }
 
-/// One zone to be managed.
+/// The place and size of one zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneLayout {
     /// The kind of the zone.
     pub kind: ZoneKind,
-    /// The node whose memory the zone is.
+    /// The node that this zone belongs to.
     pub node: NodeId,
-    /// The first frame, a multiple of 1024.
+    /// The first frame, a multiple of 1024 pages.
     pub start: Pfn,
     /// The number of pages, holes included.
     pub spanned: Pages,
-    /// The ranges of frame numbers that are not memory, ascending and not overlapping.
+    /// The ranges of frame numbers without memory, in ascending order and not overlapping.
     pub holes: Vec<Range<u32>>,
 }
 
 impl ZoneLayout {
-    /// The number of pages that are memory. Not meaningful for a zone that [`Layout::check`]
-    /// refuses.
+    /// The number of pages of memory, without holes. Meaningless for a zone that [`Layout::check`]
+    /// rejects.
     #[must_use]
     pub fn managed(&self) -> Pages {
         let pages = |hole: &Range<u32>| hole.end.saturating_sub(hole.start);
@@ -67,24 +69,24 @@ impl ZoneLayout {
         self.spanned.saturating_sub(Pages(holes))
     }
 
-    /// The frame numbers the zone spans.
+    /// The frame numbers that the zone spans.
     #[must_use]
     pub fn span(&self) -> Range<u32> {
         self.start.0..self.start.0.saturating_add(self.spanned.0)
     }
 }
 
-/// All memory of a machine.
+/// The layout of all memory of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Every zone.
+    /// The zones of the machine, in any order.
     pub zones: Vec<ZoneLayout>,
-    /// The time at which the records of pages are allocated.
+    /// When the link records of pages are allocated.
     pub metadata: Metadata,
 }
 
 impl Layout {
-    /// One zone of `pages` pages from frame 0, for an embedder with an arena.
+    /// Returns one zone of `pages` pages from frame 0, for an embedder with an arena.
     #[must_use]
     pub fn arena(pages: Pages) -> Self {
         Self::of([ZoneLayout {
@@ -96,7 +98,7 @@ impl Layout {
         }])
     }
 
-    /// A layout of these zones, with all page records allocated at once.
+    /// Returns a layout of these zones, with all link records allocated in advance.
     #[must_use]
     pub fn of(zones: impl IntoIterator<Item = ZoneLayout>) -> Self {
         Self {
@@ -105,9 +107,9 @@ impl Layout {
         }
     }
 
-    /// One node per entry of `bytes`, laid out one after the other as on x86-64: the first 16 MiB
-    /// are DMA, the rest below 4 GiB DMA32, everything above Normal. Memory past frame 2^32 (16
-    /// TiB) is left out.
+    /// Returns a layout with one node per entry of `bytes`, one after the other. Zones are divided
+    /// as on x86-64: the first 16 MiB are DMA, the rest below 4 GiB DMA32, everything above Normal.
+    /// Memory past frame 2^32 (16 TiB) is left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;
@@ -143,25 +145,25 @@ impl Layout {
         }
     }
 
-    /// Changes the layout so that page records are allocated when a block is first split.
+    /// Changes the layout to allocate link records when a block is first split.
     #[must_use]
     pub fn lazily(mut self) -> Self {
         self.metadata = Metadata::WhenSplit;
         self
     }
 
-    /// Returns whether requests go to lower memory of the same node rather than mix types in
-    /// `zone`'s page blocks (Linux: `alloc_flags_nofragment`). That is so for normal memory of a
-    /// node that also has DMA32.
+    /// Returns whether a request uses lower memory of the same node rather than mix types in
+    /// `zone`'s page blocks (Linux: `alloc_flags_nofragment`). True for normal memory of a node
+    /// that also has DMA32.
     pub(super) fn stays_unmixed(&self, zone: &ZoneLayout) -> bool {
-        let below = |it: &ZoneLayout| it.kind == ZoneKind::Dma32 && it.node == zone.node;
+        let below = |other: &ZoneLayout| other.kind == ZoneKind::Dma32 && other.node == zone.node;
         zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
     }
 
-    /// Checks that the layout can be managed.
+    /// Checks that the page allocator can manage this layout.
     ///
     /// # Errors
-    /// The first zone that cannot be managed, and the reason.
+    /// Returns the reason why the first zone with a fault cannot be managed.
     pub fn check(&self) -> Result<(), LayoutError> {
         if self.zones.is_empty() {
             return Err(LayoutError::NoZone);
@@ -206,17 +208,17 @@ impl Layout {
 /// The reason why a layout cannot be managed. The number in a variant is the zone's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// There is no zone.
+    /// The layout has no zone.
     NoZone,
-    /// A zone has no pages, or ends past the last frame number.
+    /// A zone has no pages of memory, or ends past the last frame number.
     NoPages(usize),
     /// A zone spans more pages than [`ZONE_PAGES_MAX`].
     TooLarge(usize),
-    /// A zone is on a node whose number is not below [`NODES_MAX`].
+    /// A zone is on a node whose number is not less than [`NODES_MAX`].
     NoSuchNode(usize),
     /// A zone does not start at a multiple of 1024 pages.
     Unaligned(usize),
-    /// A hole is empty, outside its zone, or not in ascending order.
+    /// A hole is empty, outside its zone, or starts before the end of the previous hole.
     BadHole(usize),
     /// A zone shares pages with an earlier one.
     Overlap(usize),

@@ -1,8 +1,8 @@
-//! The links of the free lists, 4 bytes per page.
+//! The links of the free lists, at 4 bytes per page.
 //!
-//! Two buddies are never both free at order 0, because they would have been merged. So at most one
-//! page of each pair is the first of a free block, and one link record serves the pair. Blocks of
-//! the largest order have records of their own, so that memory that was never split needs no
+//! Two buddies are never both free at order 0, because they would have been merged. So of each pair
+//! of pages at most one is the first page of a free block, and one link record serves the pair.
+//! Blocks of the largest order have records of their own, so memory that was never split needs no
 //! records for pairs.
 
 use alloc::boxed::Box;
@@ -11,19 +11,23 @@ use alloc::vec::Vec;
 
 use crate::units::{Order, Pages};
 
-/// Stands for no page.
+/// The value that stands for no page.
 pub(super) const NONE: u32 = u32::MAX;
 
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
-/// The time at which the link records of a block are allocated.
+/// When the link records of a block are allocated.
+///
+/// Each managed page takes 5 bytes of records: a tag of one byte, and 4 bytes as its half of the
+/// links of a pair. In addition, each 1024 pages take 16 bytes for the links of the 4 MiB block and
+/// the pointer to the links inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
-    /// All at once when the zone is made, so that no memory is allocated later.
+    /// All at once when the zone is created, so that no memory is allocated later.
     #[default]
     Eager,
-    /// When a block is first split, for machines with more simulated than real memory.
+    /// When a block is first split. For simulated machines with more memory than the host.
     WhenSplit,
 }
 
@@ -60,7 +64,7 @@ impl Links {
         }
     }
 
-    /// The record of the free block of `order` at `page`.
+    /// The link record of the free block of `order` at `page`.
     #[inline]
     pub(super) fn of(&mut self, page: u32, order: Order) -> &mut Link {
         let block = (page / BLOCK_PAGES) as usize;

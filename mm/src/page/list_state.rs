@@ -1,4 +1,4 @@
-//! The state of one CPU's page lists, in the form in which callers read and set it.
+//! The state of one CPU's page lists, in the form in which callers read it and set it.
 
 use alloc::vec::Vec;
 
@@ -12,23 +12,23 @@ pub struct TypedBlock {
     pub pfn: Pfn,
     /// The block's order.
     pub order: Order,
-    /// The type of the page block around it, or of the list it is on.
+    /// The type of the page block around this block, or of the list that it is on.
     pub mobility: Mobility,
 }
 
 /// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListState {
-    /// The number of pages at which frees spill, as tuned so far.
+    /// The current number of pages at which frees spill, as tuned so far.
     pub high: Pages,
-    /// The next refill of single pages doubles the batch this many times.
+    /// How many times the next refill of single pages doubles the batch.
     pub alloc_factor: u32,
-    /// The number of pages freed in a row, halved by each allocation.
+    /// The number of pages freed in a row; each allocation halves it.
     pub free_count: Pages,
     /// True if the last free was of order 1 to 3.
     pub freed_high_order: bool,
-    /// The blocks on the lists, list by list. Each list goes from the coldest block, which is given
-    /// back first, to the hottest, which is handed out first.
+    /// The blocks on the lists, list by list. Each list starts with its coldest block, which is
+    /// returned to the zone first, and ends with its hottest, which is allocated first.
     pub blocks: Vec<TypedBlock>,
 }
 

@@ -1,12 +1,12 @@
-//! Migrate types, which say which allocations may share a block of pages.
+//! Migrate types: which allocations may share a block of pages.
 //!
 //! Pages that can be moved are kept apart from those that cannot, so that whole blocks can become
-//! free again. Each block of 512 or 1024 pages (Linux: a pageblock) has a type; free lists and
-//! page lists are kept by type.
+//! free again. Each block of 512 or 1024 pages (Linux: a pageblock) has a type. There are separate
+//! free lists and page lists for each type.
 //!
-//! Locks: a block's type changes under the zone lock only and is read without it. A CPU that reads
-//! a stale type puts a page on the wrong page list, which costs grouping, never correctness: the
-//! type is read again under the zone lock when the page goes back to the zone.
+//! Locks: a block's type is changed only under the zone lock and is read without it. A CPU that
+//! reads a stale type puts a page on the wrong page list. That makes grouping worse but is never
+//! incorrect: the type is read again under the zone lock when the page returns to the zone.
 
 use crate::machine::{Machine, Tags};
 use crate::units::{Order, Pages};
@@ -23,19 +23,18 @@ pub enum Mobility {
     Unmovable = 0,
     /// The pages can be moved: user memory and page cache (Linux: `__GFP_MOVABLE`).
     Movable = 1,
-    /// The pages cannot be moved but can be freed: caches of the kernel (Linux:
-    /// `__GFP_RECLAIMABLE`).
+    /// The pages cannot be moved but can be freed: kernel caches (Linux: `__GFP_RECLAIMABLE`).
     Reclaimable = 2,
-    /// A block kept for atomic requests of several pages (Linux: `MIGRATE_HIGHATOMIC`). Blocks have
-    /// this type, requests do not.
+    /// A block kept for atomic requests of several pages (Linux: `MIGRATE_HIGHATOMIC`). Only blocks
+    /// have this type, never requests.
     HighAtomic = 3,
 }
 
 impl Mobility {
-    /// The number of types.
+    /// The number of mobility types.
     pub const COUNT: usize = 4;
 
-    /// Every type, in the order of Linux's numbers.
+    /// All types, in the order of Linux's numbers.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Unmovable,
         Self::Movable,
@@ -43,10 +42,11 @@ impl Mobility {
         Self::HighAtomic,
     ];
 
-    /// The types a request may have; there are page lists for these (Linux: `MIGRATE_PCPTYPES`).
-    pub const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
+    /// The types that a request may have. There are page lists only for these (Linux:
+    /// `MIGRATE_PCPTYPES`).
+    pub(super) const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
-    /// The type that has the number `index` in Linux, or `None` if there is none.
+    /// Returns the type with the number `index` in Linux, or `None` if there is none.
     #[must_use]
     pub const fn new(index: u8) -> Option<Self> {
         match index {
@@ -58,14 +58,14 @@ impl Mobility {
         }
     }
 
-    /// The type's number, as an index.
+    /// The type's number in Linux, for use as an index.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The type whose page list takes freed pages of a block of this type.
+    /// The type of the page list onto which pages of a block of this type are freed.
     #[inline]
     #[must_use]
     pub const fn listed(self) -> Self {
@@ -81,8 +81,8 @@ impl Mobility {
         !matches!(self, Self::HighAtomic)
     }
 
-    /// The types from which a request of this type takes blocks when its own lists are empty, best
-    /// first (Linux: `fallbacks`).
+    /// The types from which a request of this type takes blocks when its own lists are empty, in
+    /// order of preference (Linux: `fallbacks`).
     pub(super) const fn fallbacks(self) -> [Self; 2] {
         match self {
             Self::Unmovable | Self::HighAtomic => [Self::Reclaimable, Self::Movable],
@@ -92,7 +92,7 @@ impl Mobility {
     }
 }
 
-/// Whether pages are grouped by mobility, and the size of the page blocks that have a type.
+/// Whether pages are grouped by mobility, and the size of a page block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Grouping {
     /// Pages are not grouped: one list per order (Linux: `page_group_by_mobility_disabled`).
@@ -116,7 +116,7 @@ impl Grouping {
     }
 }
 
-/// The type of each block of a zone.
+/// The types of a zone's page blocks.
 #[derive(Debug)]
 pub(super) struct BlockTypes<T> {
     /// One tag per page block, or `None` if pages are not grouped.
@@ -125,7 +125,8 @@ pub(super) struct BlockTypes<T> {
 }
 
 impl<T: Tags> BlockTypes<T> {
-    /// The types for a zone of `spanned` pages: all are movable, as when Linux has just booted.
+    /// Creates the types for a zone of `spanned` pages. All blocks are movable, as in Linux after
+    /// boot.
     pub(super) fn new<M: Machine<Tags = T>>(
         machine: &M,
         spanned: Pages,
@@ -134,8 +135,8 @@ impl<T: Tags> BlockTypes<T> {
         Self::with(grouping, spanned, |blocks| machine.tags(blocks))
     }
 
-    /// The types as made by [`BlockTypes::new`], with a function that makes the given number of
-    /// tags.
+    /// Creates the types as [`BlockTypes::new`] does, with a function `tags` that allocates the
+    /// given number of tags.
     pub(super) fn with(grouping: Grouping, spanned: Pages, tags: impl FnOnce(Pages) -> T) -> Self {
         let block = grouping.block().unwrap_or(Order::MAX);
         let map = grouping.block().map(|block| {
@@ -147,20 +148,21 @@ impl<T: Tags> BlockTypes<T> {
         Self { map, block }
     }
 
-    /// Returns whether pages are grouped.
+    /// Returns whether pages are grouped by mobility.
     #[inline]
     pub(super) fn on(&self) -> bool {
         self.map.is_some()
     }
 
-    /// The order of a page block. If pages are not grouped it is the largest order, so that no free
-    /// block is larger.
+    /// The order of a page block. If pages are not grouped, this is the largest order, so that no
+    /// free block is larger than a page block.
     #[inline]
     pub(super) fn block(&self) -> Order {
         self.block
     }
 
-    /// The type that counts for a request of `mobility`: always unmovable if pages are not grouped.
+    /// The type as which a request of `mobility` is served: always unmovable if pages are not
+    /// grouped.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {
@@ -179,8 +181,8 @@ impl<T: Tags> BlockTypes<T> {
         }
     }
 
-    /// Gives `mobility` to all page blocks within the `1 << order` pages from `page` on, or to the
-    /// one around them. The caller holds the zone lock.
+    /// Sets the type of all page blocks within the `1 << order` pages that start at `page`, or of
+    /// the page block around them if it is larger. The caller holds the zone lock.
     pub(super) fn set(&self, page: u32, order: Order, mobility: Mobility) {
         if let Some(map) = &self.map {
             let first = page >> self.block.get();

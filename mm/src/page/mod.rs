@@ -6,11 +6,11 @@
 //! no zone has a block ──> drain ──> reclaimers ──> last resort
 //! ```
 //!
-//! `buddy`, `links`, `tag` and `mobility` are the free lists. `pcp`, `sizing` and `watermark` make
-//! decisions and take no locks. `zone` is one zone; `supply` decides whether it may give a block.
-//! `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and `drain` are
-//! the three ways in which pages move. `last_resort` is asked when no block is left. `holds` has
-//! the variants of the hold policy.
+//! `buddy`, `links`, `tag` and `mobility` implement the free lists. `pcp`, `sizing` and `watermark`
+//! make decisions and take no locks. `zone` holds one zone and lists which file implements which of
+//! its methods. `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and
+//! `drain` allocate, free and drain pages. `last_resort` is called when no zone can give a block.
+//! `holds` has the variants of the hold policy.
 
 mod alloc;
 mod blocks;
@@ -40,6 +40,7 @@ mod setup;
 pub mod sizing;
 mod supply;
 mod tag;
+mod view;
 pub mod watermark;
 mod zone;
 
@@ -58,34 +59,28 @@ pub use self::mobility::{Grouping, Mobility};
 pub(crate) use self::pcp::FREE_BATCH;
 pub use self::seed::SeedError;
 pub use self::setup::Config;
-use self::sizing::Sizes;
-use self::watermark::{Urgency, Watermarks};
+pub use self::view::ZoneView;
+use self::watermark::Urgency;
 pub(crate) use self::zone::Zone;
 pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
-use crate::machine::{LocalWord, Lock, Machine, Word};
-use crate::site::Site;
+use crate::machine::{LocalWord, Machine, Word};
 pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, signed, total_in};
 use crate::vmstat::counters::ZoneItem;
-
-/// Bytes of records per managed page: a tag of one byte, and half of the 8 bytes of links that a
-/// pair of pages shares. Not included are the links of 4 MiB blocks and the pointers to the links
-/// inside them, 16 bytes per 1024 pages.
-pub const METADATA_BYTES_PER_PAGE: usize = 5;
 
 /// All physical memory of a machine.
 pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
-    /// For each node and kind, the indices of the zones to ask, best first.
+    /// For each node and kind of zone, the indices of the zones to try, in order of preference.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
-    /// For each zone, its own index. The entry at a zone's index is the zonelist of a request for
-    /// that zone alone.
+    /// The indices of all zones. The entry at a zone's index is that index, so a slice of one entry
+    /// is the zonelist of a request for that zone alone.
     alone: Vec<u32>,
-    /// The index of every zone, the zone with the lowest frame first.
+    /// The indices of all zones, in ascending order of their first frames.
     ascending: Box<[u32]>,
-    /// For each CPU and kind, the index of the zone to ask first, or `NO_ZONE`.
+    /// For each CPU and kind of zone, the index of the zone to try first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
     last_resort: Option<Box<dyn LastResort<M>>>,
@@ -98,35 +93,34 @@ pub struct PageAllocator<M: Machine> {
 /// A request for a block of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// log₂ of the number of pages wanted.
+    /// log₂ of the number of pages in the block.
     pub order: Order,
     /// The highest kind of zone that may serve the request.
     pub class: ZoneKind,
-    /// How far below a watermark the request may go.
+    /// How far below a watermark the request may take the zone.
     pub urgency: Urgency,
-    /// The type of page block that its pages belong in, if zones group pages by mobility.
+    /// The type of page block that the pages belong in, if zones group pages by mobility.
     pub mobility: Mobility,
     /// The node to start from, or `LOCAL`, or `ONLY_ZONE` plus a zone's index. This is a plain
     /// number so that a request fits in one register.
     node: u32,
 }
 
-/// Stands for the node of the CPU that allocates.
+/// The value of [`Request::node`] that stands for the node of the allocating CPU.
 const LOCAL: u32 = u32::MAX;
 
-/// The mark of a request for one zone alone, added to the zone's index. Larger than any node's
-/// number.
+/// Marks a request for a single zone; the zone's index is added to it. Larger than any node number.
 const ONLY_ZONE: u32 = 1 << 31;
 
-/// Up to this many zones, a linear search is faster than a binary search.
+/// The largest number of zones that is searched linearly. For more zones a binary search is faster.
 const ZONES_LOOKED_THROUGH: usize = 8;
 
-/// Stands for no zone; larger than any zone's index.
+/// The value that stands for no zone; larger than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
 
 impl Request {
-    /// A request for a block of `order` from any zone except movable memory, starting from this
-    /// CPU's node.
+    /// Returns a request for an unmovable block of `order` that starts from the allocating CPU's
+    /// node and may use any zone except those for movable memory.
     #[must_use]
     pub const fn new(order: Order) -> Self {
         Self {
@@ -138,13 +132,13 @@ impl Request {
         }
     }
 
-    /// Changes the request to ask only the zone of this index in the layout; its `class` then
-    /// matters for the reserve only. The allocation fails with [`AllocError::NoSuchZone`] if there
-    /// is no such zone.
+    /// Restricts the request to the zone with this index in the layout. Its `class` then affects
+    /// only which reserve applies. The allocation fails with [`AllocError::NoSuchZone`] if there is
+    /// no such zone.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
-        // No layout has a zone of index `last`, so a larger index becomes `last`; otherwise the sum
-        // could equal `LOCAL`.
+        // No layout has a zone of index `last`, so larger indices are clamped to it; otherwise the
+        // sum could equal `LOCAL`.
         let last = ONLY_ZONE - 2;
         let zone = if zone < last { zone } else { last };
         Self {
@@ -154,7 +148,7 @@ impl Request {
     }
 
     /// Changes the mobility of the request (Linux: `gfp_migratetype`). [`Mobility::HighAtomic`] is
-    /// a type of blocks only and means [`Mobility::Unmovable`] here.
+    /// a type only of blocks, never of requests, and means [`Mobility::Unmovable`] here.
     #[must_use]
     pub const fn of_mobility(self, mobility: Mobility) -> Self {
         let mobility = match mobility {
@@ -164,10 +158,11 @@ impl Request {
         Self { mobility, ..self }
     }
 
-    /// Changes the request to start from `node`. A node past the last one means the last one.
+    /// Changes the request to start from `node`. A number past the last node means the last node.
     #[must_use]
     pub const fn from_node(self, node: NodeId) -> Self {
-        // Larger numbers have other meanings in this field, and no layout has such a node.
+        // Numbers above `NODES_MAX` have other meanings in this field, and no layout has such a
+        // node.
         let node = if node.0 < NODES_MAX {
             node.0
         } else {
@@ -176,53 +171,28 @@ impl Request {
         Self { node, ..self }
     }
 
-    /// Changes the request to take zones of `class` or lower.
+    /// Changes the request to use only zones of kind `class` or lower.
     #[must_use]
     pub const fn of_class(self, class: ZoneKind) -> Self {
         Self { class, ..self }
     }
 
-    /// Changes the urgency of the request, which says how far it may go below a watermark.
+    /// Changes the urgency of the request: how far below a watermark it may take a zone.
     #[must_use]
     pub const fn urgent(self, urgency: Urgency) -> Self {
         Self { urgency, ..self }
     }
 }
 
-/// Gets memory back when zones run low: a page cache, a buffer pool, a garbage collector.
+/// Frees memory when zones run low. Examples are a page cache, a buffer pool and a garbage
+/// collector.
 pub trait Reclaimer<M: Machine>: Send + Sync {
-    /// The name in an out-of-memory report.
+    /// The reclaimer's name, for out-of-memory reports.
     fn name(&self) -> &'static str;
 
-    /// Frees about `wanted` pages through `pages`, and returns how many it freed. May be called on
-    /// any CPU and on several at once, and must not allocate.
+    /// Frees about `wanted` pages by handing them to `pages`, and returns how many it freed. May be
+    /// called on any CPU, and on several at once. Must not allocate.
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, wanted: Pages) -> Pages;
-}
-
-/// A snapshot of a zone for reports. Exact when no operation is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneView {
-    /// The kind of the zone.
-    pub kind: ZoneKind,
-    /// The node whose memory the zone is.
-    pub node: NodeId,
-    /// The number of pages that are memory, holes not included.
-    pub managed: Pages,
-    /// The number of pages on the free lists.
-    pub free: Pages,
-    /// The number of free blocks of each order.
-    pub blocks: [u32; Order::COUNT],
-    /// The number of free blocks by the type of the page block they are in, then by order. All
-    /// count as unmovable if pages are not grouped by mobility.
-    pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
-    /// The number of pages on all CPUs' lists.
-    pub listed: Pages,
-    /// The value of the counter of free pages, differentials included.
-    pub counted_free: u64,
-    /// The watermarks.
-    pub watermarks: Watermarks,
-    /// The sizes of each CPU's lists.
-    pub sizes: Sizes,
 }
 
 impl<M: Machine> fmt::Debug for PageAllocator<M> {
@@ -234,7 +204,7 @@ impl<M: Machine> fmt::Debug for PageAllocator<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// The online CPUs.
+    /// The set of online CPUs.
     pub fn cpus(&self) -> &Cpus<M> {
         &self.cpus
     }
@@ -243,11 +213,11 @@ impl<M: Machine> PageAllocator<M> {
         &self.zones
     }
 
-    /// The interval of periodic work. Read without a lock, because a stale interval shifts a single
-    /// firing only.
+    /// The interval of periodic work. It is read without a lock: a stale value only mistimes one
+    /// firing.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
-        Nanos::from_ms(u64::try_from(ms).unwrap_or(1))
+        Nanos::from_ms(total_in(ms))
     }
 
     /// A snapshot of every zone, in the order of the layout (Linux: `/proc/zoneinfo`,
@@ -258,12 +228,12 @@ impl<M: Machine> PageAllocator<M> {
 
     /// The number of pages on `cpu`'s lists in all zones, read without a lock.
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
-        let of = |zone: &Zone<M>| u32::try_from(zone.slot(cpu).count.read(machine)).unwrap_or(0);
+        let of = |zone: &Zone<M>| count_in(zone.slot(cpu).count.read(machine));
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// Tells the zones of `node` up to the kind `highest` whether reclaim is active, in which case
-    /// page lists are kept short (Linux: `set_reclaim_active`, `clear_reclaim_active`).
+    /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While it is,
+    /// their page lists are kept short (Linux: `set_reclaim_active`, `clear_reclaim_active`).
     pub fn set_reclaiming(
         &self,
         machine: &M,
@@ -277,9 +247,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tells the zones of `node` whether kswapd is awake. While it is, differentials are folded at
-    /// a lower threshold in each zone where those of all CPUs together could hide the min watermark
-    /// (Linux: `set_pgdat_percpu_threshold`).
+    /// Tells the zones of `node` whether kswapd is awake. While it is, counters fold at a lower
+    /// threshold in each zone where the differentials of all CPUs together could hide the min
+    /// watermark (Linux: `set_pgdat_percpu_threshold`).
     pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
         let online = self.cpus.online(machine);
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
@@ -287,10 +257,12 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tests the high watermarks of the zones that `request` would ask, up to the first zone that
-    /// may give a block, and notes which zones are below, as Linux does at each allocation.
-    /// [`PageAllocator::alloc`] tests them only when a block has to come from the zone itself, so a
-    /// replay of another allocator may call this before each of its allocations.
+    /// Tests the high watermarks of the zones that `request` would try, up to the first one that
+    /// may give a block, and marks those that are below.
+    ///
+    /// Linux does this at each allocation, but [`PageAllocator::alloc`] only when a block has to
+    /// come from the zone itself. A replay of another allocator may therefore call this before each
+    /// of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
         let ask = zone::ZoneRequest {
             order: request.order,
@@ -304,9 +276,9 @@ impl<M: Machine> PageAllocator<M> {
         zones.find(|zone| zone.allows(machine, ask));
     }
 
-    /// Notes that a zone is below its high watermark, as an allocation that finds it so does. For
-    /// replays of another allocator, which also notes this for a zone without a free block of the
-    /// requested size.
+    /// Marks a zone as below its high watermark, as an allocation does when it finds the zone
+    /// there. For replays of another allocator that also marks a zone when it has no free block of
+    /// the requested size.
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -315,15 +287,15 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// The node whose memory `pfn` is, or `None` for a frame in no zone (Linux: `page_to_nid`).
+    /// The node that `pfn` belongs to, or `None` for a frame in no zone (Linux: `page_to_nid`).
     #[inline]
     pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
         let (zone, _) = self.locate(pfn)?;
         Some(zone.node())
     }
 
-    /// Adds `delta` pages to an item's counter in the zone of `pfn`, on this CPU. Nothing happens
-    /// for a frame in no zone.
+    /// Adds `delta` pages to `item` in the zone that contains `pfn`, through the calling CPU's
+    /// differential. Does nothing for a frame in no zone.
     #[inline]
     pub fn count(&self, machine: &M, pfn: Pfn, item: ZoneItem, delta: i64) {
         if let Some((zone, _)) = self.locate(pfn) {
@@ -331,24 +303,23 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// For each of `pfns`, adds `each` to an item's counter in the zone of that frame, on this CPU.
-    /// Frames in no zone are skipped.
-    pub fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
+    /// For each of `pfns`, adds `each` to `item` in the zone that contains that frame, through the
+    /// calling CPU's differential. Skips frames in no zone.
+    pub(crate) fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
             let mut run = 1;
             if let Some((zone, _)) = self.locate(first) {
                 let here = |pfn: &&Pfn| zone.page(**pfn).is_some();
                 run = rest.iter().take_while(here).count();
-                let pages = i64::try_from(run).unwrap_or(i64::MAX);
-                let delta = each.saturating_mul(pages);
+                let delta = each.saturating_mul(signed(run as u64));
                 zone.counters.add(machine, item as usize, delta);
             }
             rest = &rest[run..];
         }
     }
 
-    /// The sum of an item over all zones, differentials included.
+    /// The total of `item` over all zones, differentials included.
     pub fn counted(&self, machine: &M, item: ZoneItem) -> u64 {
         self.zones
             .iter()
@@ -361,7 +332,7 @@ impl<M: Machine> PageAllocator<M> {
         if self.zones.len() > ZONES_LOOKED_THROUGH {
             return self.locate_among_many(pfn);
         }
-        // The highest zone comes first, because most memory is there.
+        // Start with the highest zone, because most memory is there.
         self.zones
             .iter()
             .rev()
@@ -377,7 +348,7 @@ impl<M: Machine> PageAllocator<M> {
         Some((zone, zone.page(pfn)?))
     }
 
-    /// The zone to ask first, which nearly always is the only one to be asked.
+    /// The zone to try first. It is nearly always the only one that is tried.
     #[inline(always)]
     fn first_zone(&self, machine: &M, request: Request) -> Option<&Zone<M>> {
         if request.node != LOCAL {
@@ -405,36 +376,5 @@ impl<M: Machine> PageAllocator<M> {
             node => from(NodeId(node)),
         };
         list.iter().map(|&zone| &self.zones[zone as usize])
-    }
-}
-
-impl<M: Machine> Zone<M> {
-    fn view(&self, machine: &M) -> ZoneView {
-        let (free, blocks, blocks_by_mobility) = self.buddy.with(machine, Site::Control, |buddy| {
-            let mut blocks = [0; Order::COUNT];
-            Order::all().for_each(|order| blocks[order.index()] = buddy.blocks(order));
-            let of = |mobility| {
-                let mut blocks = [0; Order::COUNT];
-                Order::all()
-                    .for_each(|order| blocks[order.index()] = buddy.blocks_of(order, mobility));
-                blocks
-            };
-            (buddy.free(), blocks, Mobility::ALL.map(of))
-        });
-        let listed: i64 = self.slots.iter().map(|slot| slot.count.read(machine)).sum();
-        ZoneView {
-            kind: self.kind,
-            node: self.node,
-            managed: self.managed,
-            free,
-            blocks,
-            blocks_by_mobility,
-            listed: Pages(u32::try_from(listed).unwrap_or(0)),
-            counted_free: self
-                .counters
-                .snapshot(machine, ZoneItem::FreePages as usize),
-            watermarks: self.watermarks(machine),
-            sizes: self.sizes(machine),
-        }
     }
 }

@@ -1,15 +1,16 @@
 //! Per-CPU page lists of one zone: the fast path of most allocations (Linux: `per_cpu_pages`).
 //!
 //! This file holds the state of the lists and the decisions about them; `alloc`, `free` and `drain`
-//! take the locks and move the pages. A list is a flat stack of page numbers with the hot end at
-//! the back, because links through cold page descriptors would cost a cache miss per page.
+//! take the locks and move the pages. A list is a flat stack of page numbers, with the most
+//! recently freed at the end. A list linked through page descriptors would cost a cache miss for
+//! each cold page.
 //!
-//! Memory for the lists is allocated when their sizes are set, with no lock held, so that
-//! allocating or freeing a block never allocates memory for a list. If a list has no room, a refill
-//! leaves blocks in the zone, and a freed block goes to the zone. Lists grow on use only with
+//! Memory for the lists is allocated when their sizes are set, with no lock held, so allocating or
+//! freeing a block never allocates memory for a list. When a list is full, a refill leaves blocks
+//! in the zone, and a freed block goes to the zone. Lists grow on use only with
 //! [`Metadata::WhenSplit`].
 //!
-//! Locks: code that has a `&mut Pcp` runs under its pcp lock.
+//! Locks: a `&mut Pcp` exists only while its pcp lock is held.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -20,15 +21,15 @@ use super::links::Metadata;
 use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
 use super::sizing::Sizes;
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
-/// The number of lists a CPU has in a zone: one for each of orders 0 to 3 and three mobilities, and
-/// two for huge pages, movable and not. Without grouping by mobility only the lists of unmovable
-/// pages are used.
+/// The number of lists that a CPU has in a zone: one for each combination of order 0 to 3 and three
+/// mobilities, and two for huge pages, movable and unmovable. Without grouping by mobility, only
+/// the lists of unmovable pages are used.
 pub(super) const LISTS: usize = 14;
 
-/// The most pages that [`PageAllocator::free_pages`](super::PageAllocator::free_pages) puts on a
-/// list under one hold of the pcp lock (Linux: the size of a folio batch).
+/// The maximum number of pages that [`PageAllocator::free_pages`](super::PageAllocator::free_pages)
+/// puts on a list under one hold of the pcp lock (Linux: the size of a folio batch).
 pub(crate) const FREE_BATCH: usize = 31;
 
 const HUGE_UNMOVABLE: usize = 12;
@@ -57,7 +58,7 @@ pub(super) fn order_of(list: usize) -> Order {
     Order::new(order).expect("lists are of small orders")
 }
 
-/// The mobility of the blocks on a list. For huge pages it is movable or unmovable only.
+/// The mobility of the blocks on a list. For huge pages this is either movable or unmovable.
 fn mobility_of(list: usize) -> Mobility {
     match list {
         HUGE_UNMOVABLE => Mobility::Unmovable,
@@ -66,21 +67,22 @@ fn mobility_of(list: usize) -> Mobility {
     }
 }
 
-/// The inputs of a decision besides the lists themselves: the sizes and the present state of the
+/// The inputs of a decision other than the lists themselves: the sizes and the current state of the
 /// zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TuningInput {
     pub(super) sizes: Sizes,
-    /// log₂ of the most batches that one refill or spill may move (the knob `BatchScaleMax`).
+    /// log₂ of the maximum number of batches in one refill or spill (the knob `BatchScaleMax`).
     pub(super) scale_max: u32,
-    /// The zone was seen below its high watermark, so `high` does not grow and frees spill early.
+    /// True if the zone was found below its high watermark; `high` then does not grow, and frees
+    /// spill early.
     pub(super) below_high: bool,
-    /// Reclaim is active in this zone, so lists are kept short.
+    /// True while reclaim is active in this zone; lists are then kept short.
     pub(super) reclaiming: bool,
-    /// The CPU's slice of data cache holds more than three batches.
+    /// True if the CPU's share of the data cache holds more than three batches.
     pub(super) large_cache: bool,
-    /// The rule for how many pages must be freed in a row before frees of several pages empty the
-    /// lists.
+    /// The rule for how many pages must have been freed in a row before frees of order 1 to 3 empty
+    /// the lists.
     pub(super) flush_from: FlushFrom,
 }
 
@@ -97,27 +99,27 @@ impl TuningInput {
     }
 }
 
-/// One CPU's lists in one zone. The order of the fields puts everything that single pages need in
+/// One CPU's lists in one zone. The fields are ordered so that the ones used for single pages share
 /// one cache line.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Pcp {
-    /// Pages on all lists.
+    /// The number of pages on all lists.
     count: u32,
-    /// Frees spill once the lists have this many pages. Tuned between the zone's `high_min` and
-    /// `high_max`.
+    /// Frees spill when the lists have at least this many pages. Tuned between the zone's
+    /// `high_min` and `high_max`.
     high: u32,
-    /// The next refill of single pages doubles the batch this many times; consecutive refills raise
-    /// it.
+    /// How many times the next refill of single pages doubles the batch. Consecutive refills raise
+    /// it, frees lower it.
     alloc_factor: u32,
-    /// Pages freed in a row, halved by each allocation.
+    /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
     /// True if the last free was of order 1 to 3.
     freed_high_order: bool,
-    /// The number of vmstat intervals left until a batch of a remote node's lists is given back; 0
-    /// if the countdown is not running.
+    /// The number of vmstat intervals until a batch of a remote node's lists is returned to the
+    /// zone, or 0 if the countdown is not running.
     expire: u8,
-    /// The time at which memory for the lists is allocated: beforehand, or as they grow.
+    /// When memory for the lists is allocated: in advance, or as the lists grow.
     metadata: Metadata,
     lists: Lists,
 }
@@ -125,9 +127,9 @@ pub(crate) struct Pcp {
 /// The lists of page numbers, in the order of [`list_of`].
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
-/// Makes empty lists for a zone of `managed` pages, with room for the most blocks that they hold if
-/// they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get room. To be
-/// called with no lock held.
+/// Creates empty lists for a zone of `managed` pages, with room for the most blocks that they can
+/// hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get
+/// room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
     // A refill may leave up to a batch more than `high` on the lists, and a free one block more.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
@@ -135,24 +137,25 @@ pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool
         let mut blocks = VecDeque::new();
         if grouped || mobility_of(list) == Mobility::Unmovable {
             let room = (pages >> order_of(list).get()) + 2;
-            // If memory is short, the list stays without room and the zone serves instead.
+            // If memory is short, the list gets no room and the zone serves its requests instead.
             let _kept = blocks.try_reserve_exact(room as usize);
         }
         blocks
     })
 }
 
-/// Makes room for 64 more blocks in a full list if lists grow on use. Returns whether it did.
+/// Makes room for 64 more blocks in a full list if lists grow on use. Returns whether there is room
+/// now.
 #[cold]
 #[inline(never)]
 fn has_grown(stack: &mut VecDeque<u32>, metadata: Metadata) -> bool {
-    // A single call may push [`FREE_BATCH`] blocks, so 64 must be enough for that.
+    // A single call may push [`FREE_BATCH`] blocks, and 64 must be enough for them.
     const { assert!(FREE_BATCH <= 64) };
     metadata == Metadata::WhenSplit && stack.try_reserve(64).is_ok()
 }
 
 impl Pcp {
-    /// Empty lists without room; `metadata` says whether they grow on use.
+    /// Creates empty lists without room; `metadata` says whether they grow on use.
     pub(super) fn new(metadata: Metadata) -> Self {
         Self {
             metadata,
@@ -160,8 +163,8 @@ impl Pcp {
         }
     }
 
-    /// Replaces each list by that of `longer` if the latter has more room, and keeps its blocks.
-    /// The caller drops what is then in `longer` with no lock held.
+    /// Replaces each list by the corresponding one of `longer` if that has more room, and keeps the
+    /// blocks. The caller drops the old lists, now in `longer`, with no lock held.
     pub(super) fn replace(&mut self, longer: &mut Lists) {
         for (list, longer) in self.lists.iter_mut().zip(longer) {
             if list.capacity() < longer.capacity() {
@@ -171,19 +174,20 @@ impl Pcp {
         }
     }
 
-    /// Pages on all lists.
+    /// The number of pages on all lists.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The number of pages from which on frees spill.
+    /// The number of pages at which frees start to spill.
     #[cfg(test)]
     pub(super) fn high(&self) -> u32 {
         self.high
     }
 
-    /// The state of the lists, with frame numbers given by `pfn`. The blocks are written to `room`,
-    /// which is taken. If `room` is too small, returns the number of blocks it must hold.
+    /// The state of the lists, with page numbers converted to frames by `pfn`. The blocks are
+    /// written into `room`, whose memory becomes part of the result. If `room` is too small,
+    /// returns the number of blocks it must hold.
     pub(super) fn state(
         &self,
         pfn: impl Fn(u32) -> Pfn,
@@ -210,7 +214,7 @@ impl Pcp {
         })
     }
 
-    /// Copies everything but the blocks from `state`.
+    /// Sets everything except the blocks from `state`.
     pub(super) fn set_state(&mut self, state: &ListState) {
         self.high = state.high.0;
         self.alloc_factor = state.alloc_factor;
@@ -218,7 +222,7 @@ impl Pcp {
         self.freed_high_order = state.freed_high_order;
     }
 
-    /// Takes the hottest block off a list.
+    /// Removes the hottest block from a list.
     #[inline]
     pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<u32> {
         let page = self.lists[list].pop_back()?;
@@ -226,13 +230,13 @@ impl Pcp {
         Some(page)
     }
 
-    /// Notes an allocation, which halves the count of pages freed in a row.
+    /// Records an allocation, which halves the count of pages freed in a row.
     #[inline]
     pub(super) fn note_alloc(&mut self) {
         self.free_count >>= 1;
     }
 
-    /// Puts a block at the hot end. Returns `false` if the list has no room.
+    /// Puts a block at the hot end of a list. Returns `false` if the list has no room.
     #[inline]
     pub(super) fn push(&mut self, list: usize, order: Order, page: u32) -> bool {
         let stack = &mut self.lists[list];
@@ -244,7 +248,8 @@ impl Pcp {
         true
     }
 
-    /// Puts a block at the cold end, so that refilled blocks are handed out in the order they came.
+    /// Puts a block at the cold end, so that refilled blocks are allocated in the order of their
+    /// arrival.
     pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
         self.lists[list].push_front(page);
         self.count += order.pages().0;
@@ -256,12 +261,12 @@ impl Pcp {
         let room = stack.capacity() - stack.len();
         match self.metadata {
             Metadata::WhenSplit if stack.try_reserve(blocks as usize).is_ok() => blocks,
-            _ => u32::try_from(room).unwrap_or(u32::MAX).min(blocks),
+            _ => count_of(room.min(blocks as usize)),
         }
     }
 
-    /// The number of blocks to refill an empty list with; tunes `high` and the factor (Linux:
-    /// `nr_pcp_alloc`).
+    /// Returns the number of blocks to refill an empty list with, and tunes `high` and
+    /// `alloc_factor` (Linux: `nr_pcp_alloc`).
     pub(super) fn refill_blocks(&mut self, order: Order, mood: &TuningInput) -> u32 {
         let Sizes {
             batch,
@@ -274,7 +279,7 @@ impl Pcp {
             return 1;
         }
         let mut batch = if order == Order::ZERO {
-            // The knob may have been lowered since the factor grew.
+            // The knob may have been lowered since the factor was raised.
             base << self.alloc_factor.min(mood.scale_max)
         } else {
             base
@@ -300,7 +305,7 @@ impl Pcp {
         }
     }
 
-    /// Notes that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
+    /// Records that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
     /// the first half of `free_frozen_page_commit`).
     #[inline]
     pub(super) fn note_free(&mut self, order: Order, mood: &TuningInput) -> u32 {
@@ -336,14 +341,12 @@ impl Pcp {
         high.saturating_sub(self.count + 1)
     }
 
-    /// Pushes single pages onto the unmovable list, with the result that [`Pcp::push`] and
-    /// [`Pcp::note_free`] would have one by one. There must be at most [`Pcp::quiet_frees`] of
-    /// them. Returns `false`, and changes nothing, if the list has no room.
+    /// Pushes single pages onto the unmovable list, with the same result as calling [`Pcp::push`]
+    /// and [`Pcp::note_free`] for each page. There must be at most [`Pcp::quiet_frees`] of them. If
+    /// the list has no room, returns `false` and changes nothing.
     #[inline]
     pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &TuningInput) -> bool {
-        let Ok(count) = u32::try_from(pages.len()) else {
-            return false;
-        };
+        let count = count_of(pages.len());
         let stack = &mut self.lists[0];
         if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
             return false;
@@ -359,7 +362,8 @@ impl Pcp {
         true
     }
 
-    /// The number of pages from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
+    /// Returns the number of pages at which frees start to spill, and tunes `high` (Linux:
+    /// `nr_pcp_high`).
     #[inline]
     fn spill_threshold(&mut self, flush: bool, mood: &TuningInput) -> u32 {
         let Sizes {
@@ -396,7 +400,7 @@ impl Pcp {
         high
     }
 
-    /// The number of pages that a spill gives back (Linux: `nr_pcp_free`).
+    /// The number of pages that a spill returns to the zone (Linux: `nr_pcp_free`).
     fn spill_pages(&self, flush: bool, high: u32, mood: &TuningInput) -> u32 {
         let batch = mood.sizes.batch.0;
         if flush {
@@ -408,9 +412,9 @@ impl Pcp {
         }
     }
 
-    /// Sets `high` to seven eighths of itself, or to the pages that one drain would leave if that
-    /// is more, but not below `high_min`. Returns the number of pages to give back now, and whether
-    /// the next interval may find more (Linux: `decay_pcp_high`).
+    /// Lowers `high` by an eighth, or to the number of pages that one drain would leave if that is
+    /// more, but not below `high_min`. Returns the number of pages to return to the zone now, and
+    /// whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, mood: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
         let mut more = false;
@@ -423,8 +427,9 @@ impl Pcp {
         (excess, more || excess > 0)
     }
 
-    /// Counts an interval towards giving back pages of a remote node, and says whether a batch is
-    /// due. An interval in which the zone's counters were `used` starts the count again.
+    /// Advances the countdown to returning a batch of a remote node's pages, and says whether a
+    /// batch is due. The countdown restarts in each interval in which the zone's counters were
+    /// `used`.
     pub(super) fn expires(&mut self, used: bool) -> Expiry {
         const INTERVALS: u8 = 3;
         if used {
@@ -441,8 +446,8 @@ impl Pcp {
         }
     }
 
-    /// The coldest block of the list at `cursor`, which first moves on to the next list that is not
-    /// empty.
+    /// Returns the coldest block of the list at `cursor`. If that list is empty, first moves
+    /// `cursor` on to the next one that is not.
     #[inline]
     pub(super) fn coldest(&mut self, cursor: &mut usize) -> Option<Coldest<'_>> {
         let list = (0..LISTS).map(|step| (*cursor + step) % LISTS);
@@ -458,18 +463,19 @@ impl Pcp {
     }
 }
 
-/// The time at which a batch from the lists of a remote node is due to be given back.
+/// Whether, and when, a batch from the lists of a remote node's zone is due to be returned to the
+/// zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// The lists are empty or the countdown is not running.
+    /// No batch is due: the lists are empty, or the countdown is not running.
     Never,
-    /// The countdown is running.
+    /// A batch is due in a later interval: the countdown is running.
     Later,
-    /// A batch is to be given back in this interval.
+    /// A batch must be returned to the zone in this interval.
     Now,
 }
 
-/// A block that may be given back next.
+/// The block that a spill may return to the zone next, still on its list.
 pub(super) struct Coldest<'a> {
     pcp: &'a mut Pcp,
     list: usize,
@@ -478,7 +484,7 @@ pub(super) struct Coldest<'a> {
 }
 
 impl Coldest<'_> {
-    /// Takes the block off its list and returns its page number.
+    /// Removes the block from its list and returns its page number.
     #[inline]
     pub(super) fn take(self) -> u32 {
         self.pcp.count -= self.order.pages().0;

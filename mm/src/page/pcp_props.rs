@@ -1,5 +1,5 @@
-//! Property tests of page lists: whatever operations occur, `high` stays within its bounds, and the
-//! sizes of refills and spills make sense.
+//! Property tests of page lists: after any sequence of operations, `high` is within its bounds, and
+//! refills and spills have valid sizes.
 
 use proptest::prelude::*;
 
@@ -13,17 +13,18 @@ use crate::units::{Order, Pages};
 /// One operation of a CPU.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Allocate a block of this order, refilling an empty list with the number of blocks it wants.
+    /// Allocate a block of this order. If the list is empty, first refill it with `refill_blocks`
+    /// blocks.
     Alloc(u8),
-    /// Free a block of this order, and spill the number of pages that the lists ask for.
+    /// Free a block of this order, and spill the number of pages that `note_free` returns.
     Free(u8),
     Decay,
-    /// Change the zone's state: below its high watermark, with reclaim, or with another number of
-    /// CPUs.
+    /// Change the zone's state: whether it is below its high watermark, whether reclaim is active,
+    /// and its list sizes.
     TuningInput(TuningInput),
 }
 
-/// The orders that have a list.
+/// The orders for which there are lists.
 const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
 
 fn mood() -> impl Strategy<Value = TuningInput> {
@@ -56,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Gives back the coldest blocks until at least `pages` pages were given back.
+/// Removes the coldest blocks until at least `pages` pages have been removed.
 fn give(pcp: &mut Pcp, pages: u32) {
     let (mut cursor, before) = (0, pcp.count());
     while before - pcp.count() < pages {
@@ -109,13 +110,13 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..300),
     ) {
         let (mut pcp, mut mood) = (Pcp::new(Metadata::WhenSplit), first);
-        // An earlier `high` may be outside the present bounds until it is tuned again.
+        // A `high` from earlier bounds may be outside the current ones until it is tuned again.
         let mut highest = mood.sizes.high_max.0;
         for op in ops {
             if matches!(op, Op::Decay) {
-                // As in Linux, a decay may raise `high` to the pages that one drain would leave,
-                // for example a block of 512 pages on lists whose `high_max` is 292. The next free
-                // corrects that.
+                // As in Linux, a decay may raise `high` to the number of pages that one drain would
+                // leave: for example, if the lists have a block of 512 pages but a `high_max` of
+                // 292. The next free corrects that.
                 highest = highest.max(pcp.count());
             }
             step(&mut pcp, op, &mut mood)?;

@@ -1,4 +1,4 @@
-//! Tests each decision of page lists with the numbers of Linux.
+//! Tests each decision about page lists with Linux's numbers.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn fill(pcp: &mut Pcp, blocks: u32, mood: &TuningInput) -> u32 {
 fn refills_double_until_a_free_halves_them() {
     let mut pcp = Pcp::new(Metadata::WhenSplit);
     let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &mood());
-    // `high` grows with each refill, so there is room for the next.
+    // `high` grows with each refill, so there is room for the next one.
     let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
     assert_eq!(sizes, [63, 126, 252, 504, 1008, 2016, 2016]);
     assert!(pcp.push(0, Order::ZERO, 1));
@@ -72,7 +72,8 @@ fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
     assert_eq!(fill(&mut pcp, 674, &mood()), 0);
     let first = fill(&mut pcp, 1, &mood());
     assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
-    // No page is allocated here, so `high` follows the frees in a row up to their cap.
+    // No page is allocated here, so `high` follows the number of pages freed in a row up to its
+    // cap.
     fill(&mut pcp, 5000, &mood());
     assert_eq!(pcp.high, (63 << 5) + 63);
     assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
@@ -130,8 +131,8 @@ fn high_order_frees_in_a_row_flush() {
             pcp.note_free(order, &mood())
         })
         .collect();
-    // Frees flush from 63 + 675 / 2 = 400 pages in a row on. That takes 50 blocks; each further one
-    // flushes.
+    // A free flushes if at least 63 + 675 / 2 = 400 pages were freed in a row before it. The first
+    // 50 blocks are those 400 pages, so the next one flushes.
     assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
     assert_eq!(frees[50], 51 * 8);
 }
@@ -154,7 +155,7 @@ fn linux_6_12_flushes_after_a_batch_in_a_row() {
             pcp.note_free(order, &mood)
         })
         .collect();
-    // After eight blocks, 64 pages were freed in a row, so the next block flushes.
+    // After eight blocks, 64 pages have been freed in a row, so the next block flushes.
     assert_eq!(frees, [0, 0, 0, 0, 0, 0, 0, 0, 72]);
 }
 
@@ -196,7 +197,7 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&mood()), (0, false));
 }
 
-/// The mood of lists whose `high` is fixed.
+/// The inputs for lists whose `high` is fixed.
 fn fixed(high: u32) -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
@@ -220,7 +221,7 @@ fn a_refill_leaves_room_for_a_batch_below_high() {
             ..Pcp::new(Metadata::WhenSplit)
         };
         assert_eq!(pcp.refill_blocks(Order::ZERO, &fixed(high)), blocks);
-        // The factor grows only if the refill was not cut to the room there was.
+        // The factor grows only if the refill was not limited by the room below `high`.
         assert_eq!(pcp.alloc_factor, if blocks == 252 { 3 } else { 2 });
     }
     let mut just_fits = Pcp::new(Metadata::WhenSplit);
@@ -357,8 +358,7 @@ fn lists_that_were_set_aside_are_full_at_some_point_and_keep_what_they_have() {
     let pushed = (0..1000).take_while(|&page| pcp.push(0, Order::ZERO, page));
     assert_eq!(pushed.count(), 228);
     assert!(!pcp.push_quietly(&[1], &mood()));
-    // Shorter lists do not replace the present ones. Longer lists do, with the blocks that are
-    // there.
+    // Shorter lists do not replace the current ones. Longer lists do, and the blocks are kept.
     pcp.replace(&mut longest(50));
     assert_eq!(pcp.room(0, 1000), 0);
     pcp.replace(&mut longest(300));

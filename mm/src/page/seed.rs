@@ -1,9 +1,10 @@
-//! Starting from the state of another allocator: its free blocks and the contents of CPUs' lists.
+//! Starting from the state of another allocator: its free blocks and the contents of its CPUs'
+//! lists.
 //!
 //! When a recording of a real machine begins, memory is already in use. The functions here set the
 //! known parts of that state before the recording is replayed.
 //!
-//! Locks: the zone lock for free blocks, a pcp lock for lists; never both.
+//! Locks: the zone lock for free blocks and a pcp lock for lists, but never both at once.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,25 +24,25 @@ use crate::units::{CpuId, Nanos, Order, Pfn};
 use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
-/// The reason why a state cannot be set. Nothing was changed unless the variant says so.
+/// The reason why a state cannot be set. Nothing changes unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
-    /// There is no zone of that index.
+    /// There is no zone with this index.
     NoSuchZone(u32),
-    /// Some pages of the zone were already handed out or are on a CPU's list.
+    /// Some pages of the zone are allocated or on a CPU's list.
     NotFresh(u32),
     /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// No list holds blocks of that order. The numbers of the state were set, and the blocks before
-    /// this one are on the lists.
+    /// No list holds blocks of this order. The tuning values of the state have been set, and the
+    /// blocks before this one are on the lists.
     NotListed(Order),
-    /// The list for blocks of that order has no room for this one. The numbers of the state were
-    /// set, and the blocks before this one are on the lists.
+    /// The list for blocks of this order has no room for another one. The tuning values of the
+    /// state have been set, and the blocks before this one are on the lists.
     NoRoom(Order),
-    /// A block for a list was not handed out with its order. The numbers of the state were set, and
-    /// the blocks before this one are on the lists.
+    /// A block was not allocated with the order given for it. The tuning values of the state have
+    /// been set, and the blocks before this one are on the lists.
     Block(FreeError),
-    /// Lists cannot have these sizes: see [`Sizes::is_possible`].
+    /// No lists can have these sizes: see [`Sizes::is_possible`].
     Sizes(Sizes),
 }
 
@@ -86,13 +87,13 @@ impl fmt::Display for SeedError {
 impl core::error::Error for SeedError {}
 
 impl<M: Machine> PageAllocator<M> {
-    /// Cuts a fresh zone so that its free lists hold exactly the blocks of `free`, and returns the
-    /// rest as blocks handed out, which the caller may free, [split](PageAllocator::split_to) or
-    /// keep. The places of the blocks are not defined.
+    /// Cuts up a fresh zone so that its free lists hold exactly the blocks of `free`. Returns the
+    /// rest as allocated blocks, which the caller may free, [split](PageAllocator::split_to) or
+    /// keep. The addresses of the blocks are unspecified.
     ///
     /// # Errors
     /// When there is no such zone, when it is not entirely free, or when it is too small. Two free
-    /// blocks of an order must not be buddies, so each needs pages in use beside it.
+    /// blocks of the same order must not be buddies, so each needs pages in use beside it.
     pub fn seed_free(
         &self,
         machine: &M,
@@ -102,12 +103,13 @@ impl<M: Machine> PageAllocator<M> {
         self.zone_at(zone)?.seed_free(machine, free)
     }
 
-    /// Sets the state of `cpu`'s lists in a zone. The blocks must have been handed out with their
-    /// orders, and the caller gives them up. They go to the hot ends of the lists, after the blocks
-    /// that are already there.
+    /// Sets the state of `cpu`'s lists in a zone. The caller must have allocated each block with
+    /// its order, and gives up ownership of it. The blocks go to the hot ends of the lists, after
+    /// the blocks already there.
     ///
     /// # Errors
-    /// When there is no such zone, no list for an order, or a block that was not handed out.
+    /// When there is no such zone, when no list holds blocks of an order, when a list is full, or
+    /// when a block was not allocated.
     pub fn seed_lists(
         &self,
         machine: &M,
@@ -119,10 +121,10 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets a zone's watermarks and list sizes to those of another machine instead of the computed
-    /// ones. They stay until a knob or the number of online CPUs changes.
+    /// ones. They apply until a knob or the number of online CPUs changes.
     ///
     /// # Errors
-    /// When there is no such zone, or lists cannot have these sizes.
+    /// When there is no such zone, or no lists can have these sizes.
     pub fn seed_sizes(
         &self,
         machine: &M,
@@ -151,8 +153,8 @@ impl<M: Machine> PageAllocator<M> {
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
-        // The room for the blocks is allocated without the lock. The loop ends once the lists have
-        // not become longer in the meantime.
+        // Room for the blocks is allocated without the lock. The loop ends when the lists have not
+        // become longer in the meantime.
         let mut room = Vec::new();
         loop {
             let state = slot.pcp.with(machine, Site::Control, |pcp| {
@@ -193,8 +195,8 @@ impl<M: Machine> Zone<M> {
                     if order == Order::MAX {
                         whole.push(page);
                     } else {
-                        // The block is smaller than the largest order, because a hole is next to
-                        // it. It counts as in use.
+                        // The block is smaller than the largest order because it is next to a hole.
+                        // It is planned as in use.
                         rest.push(Piece {
                             page,
                             order,
@@ -208,7 +210,7 @@ impl<M: Machine> Zone<M> {
                     .iter()
                     .for_each(|&at| buddy.give(frames, at, Order::MAX));
                 rest.iter()
-                    .for_each(|it| buddy.give(frames, it.page, it.order));
+                    .for_each(|piece| buddy.give(frames, piece.page, piece.order));
                 return Err(SeedError::TooSmall(self.index));
             };
             plan.in_use.append(&mut rest);
@@ -219,7 +221,7 @@ impl<M: Machine> Zone<M> {
         let used: i64 = plan
             .in_use
             .iter()
-            .map(|it| i64::from(it.order.pages().0))
+            .map(|piece| i64::from(piece.order.pages().0))
             .sum();
         self.counters
             .add(machine, ZoneItem::FreePages as usize, -used);
@@ -264,7 +266,7 @@ impl<M: Machine> Zone<M> {
         self.reclaim_tag(page, block.order)
             .map_err(SeedError::Block)?;
         if !pcp.push(list, block.order, page) {
-            // The list has no room, so the block stays the caller's.
+            // The list has no room, so the caller keeps the block.
             self.tags.set(page, tag::allocated(block.order));
             return Err(SeedError::NoRoom(block.order));
         }

@@ -1,9 +1,9 @@
-//! Making a page allocator, and recomputing its settings when a knob or the set of CPUs changes.
+//! Creating a page allocator, and recomputing its settings when a knob or the set of CPUs changes.
 //!
 //! Watermarks, list sizes, thresholds and reserves depend on each other, so they are always
 //! recomputed together.
 //!
-//! Locks: the sizing lock (Linux: `pcp_batch_high_lock`) around each change.
+//! Locks: the sizing lock (Linux: `pcp_batch_high_lock`) is held during each change.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,10 +21,10 @@ use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 use crate::tunables::{Knob, TunableError, Tunables};
-use crate::units::{CpuId, Nanos, Pages};
+use crate::units::{CpuId, Nanos, Pages, narrow, signed};
 use crate::vmstat::threshold;
 
-/// The inputs from which a page allocator is made.
+/// The inputs for creating a page allocator.
 pub struct Config<M: Machine> {
     /// The zones of the machine.
     pub layout: Layout,
@@ -32,21 +32,21 @@ pub struct Config<M: Machine> {
     pub design: Design,
     /// The initial values of the knobs.
     pub tunables: Tunables,
-    /// The reclaimers, in the order in which they are asked.
+    /// The reclaimers, in the order in which allocations call them.
     pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
-    /// The function that an allocation calls when the reclaimers free nothing more. Without one,
-    /// the allocation fails.
+    /// The function that an allocation calls when the reclaimers cannot free any more memory. If
+    /// there is none, the allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If it exceeds
-    /// three batches, frees of several pages in a row empty the lists only once these have at least
-    /// a batch of pages.
+    /// three batches, a run of frees of order 1 to 3 empties the lists only if they have at least a
+    /// batch of pages.
     pub cache_slice: Pages,
-    /// Whether pages are grouped by mobility, and the size of the blocks they are grouped in.
+    /// Whether pages are grouped by mobility, and the size of a page block.
     pub grouping: Grouping,
 }
 
 impl<M: Machine> Config<M> {
-    /// A configuration for the memory of `layout`, with the default of everything else.
+    /// Returns a configuration for the memory of `layout`, with defaults for everything else.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl<M: Machine> fmt::Debug for Config<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Makes an allocator in which all memory of `config` is free.
+    /// Creates an allocator in which all memory of `config` is free.
     ///
     /// # Errors
     /// When the layout cannot be managed.
@@ -129,7 +129,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(pages)
     }
 
-    /// The value of a knob.
+    /// The current value of a knob.
     pub fn tunable(&self, machine: &M, knob: Knob) -> u64 {
         self.tunables
             .with(machine, Site::Control, |tunables| tunables.get(knob))
@@ -138,7 +138,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Sets a knob and recomputes all settings that depend on it.
     ///
     /// # Errors
-    /// When the value is out of bounds; nothing is changed.
+    /// When the value is out of bounds; nothing changes in that case.
     pub fn set_tunable(&self, machine: &M, knob: Knob, value: u64) -> Result<(), TunableError> {
         self.tunables.with(machine, Site::Control, |tunables| {
             tunables.set(knob, value)?;
@@ -149,7 +149,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Notes that a CPU went online or offline, and recomputes all settings that depend on the
+    /// Records that a CPU went online or offline, and recomputes all settings that depend on the
     /// number of CPUs.
     pub(crate) fn hotplug(&self, machine: &M, cpu: CpuId, state: Hotplug) {
         self.tunables.with(machine, Site::Control, |tunables| {
@@ -159,8 +159,8 @@ impl<M: Machine> PageAllocator<M> {
         self.provide_lists(machine);
     }
 
-    /// Sets memory aside for page lists that may now become longer than before. If memory is short,
-    /// the lists stay shorter and the zones serve instead.
+    /// Allocates memory for page lists that may become longer than before. If memory is short, the
+    /// lists stay shorter and the zones serve requests instead.
     pub(super) fn provide_lists(&self, machine: &M) {
         for zone in &self.zones {
             for cpu in self.cpus.iter(machine) {
@@ -170,7 +170,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     fn recompute(&self, machine: &M, tunables: &Tunables) {
-        let interval_ms = i64::try_from(tunables.get(Knob::StatInterval)).unwrap_or(i64::MAX);
+        let interval_ms = signed(tunables.get(Knob::StatInterval));
         self.stat_interval_ms.store(machine, interval_ms, Relaxed);
         let is_lowmem = |zone: &&Zone<M>| zone.kind != ZoneKind::Movable;
         let lowmem = self
@@ -182,9 +182,9 @@ impl<M: Machine> PageAllocator<M> {
             0 => watermark::min_free_kib(u64::from(lowmem.0) * 4),
             set => set,
         };
-        let min_free = Pages(u32::try_from(min_free_kib / 4).unwrap_or(u32::MAX));
+        let min_free = Pages(narrow(min_free_kib / 4));
         for zone in &self.zones {
-            self.recompute_zone(machine, tunables, zone, (lowmem, min_free));
+            self.recompute_zone(machine, tunables, zone, lowmem, min_free);
         }
     }
 
@@ -193,7 +193,8 @@ impl<M: Machine> PageAllocator<M> {
         machine: &M,
         tunables: &Tunables,
         zone: &Zone<M>,
-        (lowmem, min_free): (Pages, Pages),
+        lowmem: Pages,
+        min_free: Pages,
     ) {
         let share = if zone.kind == ZoneKind::Movable {
             Share::Movable
@@ -209,7 +210,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
 
-        // A node without CPUs of its own is shared by all CPUs.
+        // A node without CPUs of its own is used by all CPUs.
         let sharing = match self.cpus.online_on(machine, zone.node) {
             0 => online,
             cpus => cpus,
@@ -223,8 +224,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// The number of pages that `zone` keeps from requests of `class`, which higher zones of its
-    /// node could serve (Linux: `lowmem_reserve`).
+    /// The number of pages that `zone` keeps free from requests of `class`, because higher zones of
+    /// the node could serve them (Linux: `lowmem_reserve`).
     fn reserve(&self, tunables: &Tunables, zone: &Zone<M>, class: ZoneKind) -> Pages {
         let ratio = tunables.get(match zone.kind {
             ZoneKind::Dma => Knob::ReserveRatioDma,
@@ -241,12 +242,13 @@ impl<M: Machine> PageAllocator<M> {
             .filter(above)
             .map(|other| u64::from(other.managed.0))
             .sum();
-        Pages(u32::try_from(pages.checked_div(ratio).unwrap_or(0)).unwrap_or(u32::MAX))
+        // Zones do not overlap, so all of them together have fewer than 2³² pages.
+        Pages(narrow(pages.checked_div(ratio).unwrap_or(0)))
     }
 }
 
-/// For each node and kind, the indices of the node's zones from that kind downwards, then those of
-/// the next nodes.
+/// For each node and kind, the indices of the node's zones from that kind downwards, followed by
+/// those of the next nodes.
 fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
     let nodes = zones
         .iter()

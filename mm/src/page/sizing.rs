@@ -1,18 +1,18 @@
-//! The sizes of per-CPU page lists.
+//! The sizes of per-CPU page lists: the batch, and the bounds of `high`.
 //!
-//! Pure arithmetic after Linux (`zone_batchsize`, `zone_highsize`). The three sizes are packed into
-//! one shared word, so a reader never sees half of a change.
+//! Pure arithmetic that follows Linux (`zone_batchsize`, `zone_highsize`). The three sizes are
+//! packed into one shared word, so a reader never sees half of a change.
 
-use crate::units::Pages;
+use crate::units::{Pages, narrow};
 
-/// The sizes of one zone's page lists, which are the same for each CPU.
+/// The sizes of a zone's page lists, which are the same for all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The number of pages moved per refill or spill.
+    /// The base number of pages for one refill or spill, which tuning may multiply.
     pub batch: Pages,
-    /// The lowest value that tuning gives `high`.
+    /// The lower bound of `high`, in pages.
     pub high_min: Pages,
-    /// The highest value that tuning gives `high`; equal to `high_min` when tuning is off.
+    /// The upper bound of `high`, in pages. It equals `high_min` when tuning is off.
     pub high_max: Pages,
 }
 
@@ -21,7 +21,7 @@ const HIGH_BITS: u32 = 27;
 const HIGH_MASK: u64 = (1 << HIGH_BITS) - 1;
 
 impl Sizes {
-    /// The sizes before a zone's size is known: every free goes straight to the zone (Linux:
+    /// The sizes before the zone's size is known: every free goes directly to the zone (Linux:
     /// `boot_pageset`).
     pub const BOOT: Self = Self {
         batch: Pages(1),
@@ -29,7 +29,7 @@ impl Sizes {
         high_max: Pages(0),
     };
 
-    /// The largest batch: ten bits of the word are left for it beside `high_min` and `high_max`.
+    /// The largest batch: the word has ten bits for it beside `high_min` and `high_max`.
     pub const BATCH_MAX: Pages = Pages(1023);
 
     /// The largest value of `high`, in pages.
@@ -45,18 +45,15 @@ impl Sizes {
             && self.high_max <= Self::HIGH_MAX
     }
 
-    /// The sizes for a zone of `managed` pages whose low watermark is `low`, shared by `cpus` CPUs.
-    /// If `high_fraction` is not 0, the lists of all CPUs together are fixed at the zone's pages
-    /// divided by it.
+    /// Computes the sizes for a zone of `managed` pages with low watermark `low`, used by `cpus`
+    /// CPUs. If `high_fraction` is not 0, tuning is off, and the lists of all CPUs together may
+    /// have the zone's pages divided by `high_fraction`.
     #[must_use]
     pub fn of(managed: Pages, low: Pages, cpus: u32, high_fraction: u64) -> Self {
         let batch = batch(managed);
-        let (total_min, total_max) = match u32::try_from(high_fraction) {
-            Ok(0) => (low.0, managed.0 / 8),
-            fraction => {
-                let fixed = managed.0 / fraction.unwrap_or(u32::MAX);
-                (fixed, fixed)
-            }
+        let (total_min, total_max) = match u64::from(managed.0).checked_div(high_fraction) {
+            None => (low.0, managed.0 / 8),
+            Some(fixed) => (narrow(fixed), narrow(fixed)),
         };
         let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(Self::HIGH_MAX.0));
         let high_max = high(total_max);
@@ -78,7 +75,7 @@ impl Sizes {
         word.cast_signed()
     }
 
-    /// Unpacks the sizes from a word made by [`Sizes::pack`].
+    /// Unpacks the sizes from a word that [`Sizes::pack`] returned.
     #[must_use]
     pub const fn unpack(word: i64) -> Self {
         let word = word.cast_unsigned();
@@ -95,8 +92,8 @@ const fn low_bits(word: u64, bits: u32) -> u32 {
     (word & ((1 << bits) - 1)) as u32
 }
 
-/// The batch of a zone of `managed` pages: about a 4096th of them, 1 to 63, and one less than a
-/// power of two so that batches do not fall on the same cache sets.
+/// The batch of a zone of `managed` pages: about a 4096th of them, from 1 to 63. It is one less
+/// than a power of two so that successive batches do not fall on the same cache sets.
 #[must_use]
 pub fn batch(managed: Pages) -> Pages {
     let base = ((managed.0 >> 10).min(256) / 4).max(1);
@@ -121,7 +118,7 @@ mod tests {
         assert_eq!(sizes(2_228_224, 15_660), [63, 7830, 139_264]);
     }
 
-    /// Large machines with one node: `high_min` follows from the low watermark, `high_max` from the
+    /// Large machines with one node. `high_min` follows from the low watermark, `high_max` from the
     /// size of memory.
     #[test]
     fn sizes_of_large_machines_are_as_published() {

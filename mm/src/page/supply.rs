@@ -1,7 +1,7 @@
 //! Deciding whether a zone may give a block, and whether it counts as below its high watermark.
 //!
-//! Being below the high watermark is a hint to page lists (Linux: `ZONE_BELOW_HIGH`): an allocation
-//! that finds the zone below sets it, and a spill that finds the zone above clears it.
+//! The hint "below the high watermark" (Linux: `ZONE_BELOW_HIGH`) tunes the page lists. An
+//! allocation that finds the zone below sets it; a spill that finds the zone above clears it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,18 +12,18 @@ use super::zone::{Mark, Settings, Zone, ZoneRequest};
 use crate::machine::{Machine, Word};
 use crate::units::{Order, Pages};
 
-/// The position of a zone's free pages relative to its high watermark.
+/// Whether a zone's free pages are above its high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
     /// Above the high watermark.
     Plenty,
-    /// Below it, or found below it since the last spill that cleared the hint.
+    /// Below the high watermark, or found below it since a spill last cleared the hint.
     Short,
 }
 
 impl<M: Machine> Zone<M> {
-    /// Returns whether the zone may give a block and stay above the watermark that `ask` names.
-    /// Also notes if the zone is below its high watermark, which makes frees spill early.
+    /// Returns whether the zone may give a block and stay above the watermark that `ask` names. If
+    /// the zone is below its high watermark, also sets the hint that makes frees spill early.
     pub(super) fn allows(&self, machine: &M, ask: ZoneRequest) -> bool {
         let free = self.free_for(machine, ask);
         if self.notice_shortage(machine, ask, free) == Supply::Plenty {
@@ -35,8 +35,8 @@ impl<M: Machine> Zone<M> {
             Mark::Low => marks.low,
             Mark::High => marks.high,
         };
-        // For `Reserve` the free lists alone decide, because the counter lacks the differentials
-        // that CPUs have not folded and may be too low.
+        // For `Reserve` the free lists alone decide: the counter lacks the differentials that CPUs
+        // have not folded, so it may be too low.
         ask.lowers_marks_as() == Urgency::Reserve || self.stays_above(machine, mark, ask, free)
     }
 
@@ -44,8 +44,8 @@ impl<M: Machine> Zone<M> {
         self.settings.below_high.store(machine, 1, Relaxed);
     }
 
-    /// Tests the high watermark, and sets the hint if the zone is below. The hint then stays set
-    /// until a spill finds the zone above again.
+    /// Tests the high watermark, and sets the hint if the zone is below it. The hint then stays set
+    /// until a spill finds the zone above the watermark again.
     fn notice_shortage(&self, machine: &M, ask: ZoneRequest, free: u64) -> Supply {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) != 0 {
@@ -59,7 +59,7 @@ impl<M: Machine> Zone<M> {
         Supply::Short
     }
 
-    /// The number of free pages that the request may take.
+    /// The number of free pages that `ask` may use.
     fn free_for(&self, machine: &M, ask: ZoneRequest) -> u64 {
         let free = self.free_pages(machine);
         free.saturating_sub(self.out_of_bounds(machine, ask))
@@ -77,7 +77,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Returns whether the zone may give `count` single pages at once and stay above its low
-    /// watermark. Does not set the hint for the high watermark.
+    /// watermark. Does not set the hint "below the high watermark".
     pub(super) fn spares(&self, machine: &M, ask: ZoneRequest, count: Pages) -> bool {
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let low = self.watermarks(machine).low;
@@ -87,9 +87,10 @@ impl<M: Machine> Zone<M> {
         watermark::allows(free, Pages(1), mark, reserve, ask.lowers_marks_as())
     }
 
-    /// Clears the hint once free pages exceed the high watermark plus the zone's reserve against
-    /// movable requests, the largest there is. Without the reserve, a request that fits in any zone
-    /// could find the zone below again at once (Linux: the end of `free_unref_page_commit`).
+    /// Clears the hint when free pages exceed the high watermark plus the zone's reserve against
+    /// movable requests, which is its largest reserve. Without the reserve, a request that any zone
+    /// may serve could find the zone below the watermark again at once (Linux: the end of
+    /// `free_unref_page_commit`).
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

@@ -1,46 +1,47 @@
-//! The state of a page frame, in one byte.
+//! Tags: the state of a page frame, in one byte.
 //!
 //! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
-//! place: on a free list, on a pcp list, allocated, or a hole. Because of the tag, a double or
-//! misplaced free returns an error value instead of corrupting the lists.
+//! place: on a free list, on a pcp list, allocated, or in a hole. The tag lets a double or
+//! misplaced free return an error instead of corrupting the lists.
 
 use super::mobility::Mobility;
 use crate::machine::Tags;
 use crate::units::Order;
 
-/// A page inside a block that is not its first.
+/// A page inside a block that is not the block's first page.
 pub(crate) const TAIL: u8 = 0;
-/// A page that is not memory, so the zone does not manage it.
+/// A page without memory, which the zone does not manage.
 pub(crate) const HOLE: u8 = 0x40;
 
 const FREE: u8 = 0x10;
 const LISTED: u8 = 0x20;
 const ALLOCATED: u8 = 0x30;
-/// Handed out to a request whose pages can be moved. Used only if pages are grouped by mobility.
+/// Allocated for a request whose pages can be moved. Used only if pages are grouped by mobility.
 const MOVABLE: u8 = 0x50;
 const STATE: u8 = 0xf0;
 
-/// The first page of a block on the free list of `order`.
+/// The tag of the first page of a block on the free list of `order`.
 pub(crate) const fn free(order: Order) -> u8 {
     FREE | order.get()
 }
 
-/// The first page of a block of `order` on a pcp list.
+/// The tag of the first page of a block of `order` on a pcp list.
 pub(crate) const fn listed(order: Order) -> u8 {
     LISTED | order.get()
 }
 
-/// The first page of a block of `order` that was handed out.
+/// The tag of the first page of an allocated block of `order`.
 pub(crate) const fn allocated(order: Order) -> u8 {
     ALLOCATED | order.get()
 }
 
-/// The first page of a block of `order` that was handed out to a request whose pages can be moved.
+/// The tag of the first page of a block of `order` allocated for a request whose pages can be
+/// moved.
 pub(crate) const fn movable(order: Order) -> u8 {
     MOVABLE | order.get()
 }
 
-/// The first page of a block of `order` that was handed out to a request of `mobility`.
+/// The tag of the first page of a block of `order` allocated for a request of `mobility`.
 pub(crate) const fn handed_out(order: Order, mobility: Mobility) -> u8 {
     match mobility {
         Mobility::Movable => movable(order),
@@ -48,7 +49,7 @@ pub(crate) const fn handed_out(order: Order, mobility: Mobility) -> u8 {
     }
 }
 
-/// The order of an allocated block, or `None` if `tag` is not that of one.
+/// The order of the allocated block with this tag, or `None` if `tag` marks no allocated block.
 pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
     match tag & STATE {
         ALLOCATED | MOVABLE => Order::new(tag & !STATE),
@@ -56,13 +57,13 @@ pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
     }
 }
 
-/// The order of a free block, or `None` if `tag` is not that of one.
+/// The order of the free block with this tag, or `None` if `tag` marks no free block.
 pub(crate) fn free_order(tag: u8) -> Option<Order> {
     order_in(FREE, tag)
 }
 
-/// The order of a block handed out to a request whose pages can be moved, or `None` if `tag` is not
-/// that of one.
+/// The order of the block with this tag that was allocated for a request whose pages can be moved,
+/// or `None` if `tag` marks no such block.
 pub(crate) fn movable_order(tag: u8) -> Option<Order> {
     order_in(MOVABLE, tag)
 }
@@ -75,7 +76,7 @@ fn order_in(state: u8, tag: u8) -> Option<Order> {
     }
 }
 
-/// Checks at compile time that a machine's fresh tags read as free blocks of the largest order.
+/// Checks at compile time that the tags of a new zone read as free blocks of the largest order.
 pub(crate) const fn fresh_is_free<T: Tags>() {
     assert!(
         T::FRESH_HEAD == free(Order::MAX),

@@ -1,42 +1,42 @@
-//! Watermarks: below which number of free pages a zone counts as short, and which requests may go
-//! below.
+//! Watermarks: the numbers of free pages below which a zone refuses requests, and which requests
+//! may go below them.
 //!
-//! Pure arithmetic after Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone keeps the
-//! results. Watermark boosts are left out, because a boost ends when kswapd has reclaimed as much,
-//! and there is no kswapd here.
+//! Pure arithmetic that follows Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone
+//! stores the results. Watermark boosts are not modelled: kswapd ends a boost when it has reclaimed
+//! that much memory, and there is no kswapd here.
 
 use crate::units::Pages;
 
-/// Free-page thresholds of a zone.
+/// A zone's min, low and high watermarks: thresholds for its number of free pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below this, only requests of some urgency are served.
+    /// Below this many free pages, only requests of higher urgency are served.
     pub min: Pages,
-    /// Below this, the fast path passes on to the next zone.
+    /// Below this many free pages, the fast path tries the next zone.
     pub low: Pages,
-    /// Above this, the zone has plenty.
+    /// Above this many free pages, the zone has plenty of memory.
     pub high: Pages,
 }
 
 /// The memory to keep free on a machine with `lowmem_kib` KiB of memory, in KiB (Linux:
-/// `calculate_min_free_kbytes`): √(16 × `lowmem_kib`), but 128 KiB to 256 MiB.
+/// `calculate_min_free_kbytes`): √(16 × `lowmem_kib`), clamped to 128 KiB and 256 MiB.
 #[must_use]
-pub fn min_free_kib(lowmem_kib: u64) -> u64 {
+pub(crate) fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
-/// The rule by which a zone's min watermark is computed.
+/// The rule for computing a zone's min watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The zone keeps its share of `min_free_kbytes` free.
+    /// The min watermark is the zone's share of `min_free_kbytes`.
     Lowmem,
-    /// The zone is movable memory, on which no request depends, so it keeps little free.
+    /// The zone is movable memory, which no request depends on, so its min watermark is low.
     Movable,
 }
 
-/// The watermarks of a zone of `managed` pages, on a machine whose zones other than movable ones
-/// have `lowmem` pages and keep `min_free` pages free, both in all. `scale` is the least distance
-/// between two watermarks, in 10,000ths of the zone.
+/// Computes the watermarks of a zone of `managed` pages. All zones of the machine except movable
+/// ones have `lowmem` pages in total and keep `min_free` of them free. `scale` is the minimum
+/// distance between two watermarks, in 10,000ths of the zone.
 #[must_use]
 pub fn marks(
     managed: Pages,
@@ -52,11 +52,12 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    let pages = |count: u64| Pages(u32::try_from(count).unwrap_or(u32::MAX));
+    // If movable memory is many times as large as the rest, its share may exceed 32 bits. The
+    // watermark is then larger than any zone, and no page can be allocated.
     Watermarks {
-        min: pages(min),
-        low: pages(min + distance),
-        high: pages(min + 2 * distance),
+        min: Pages::at_most(min),
+        low: Pages::at_most(min + distance),
+        high: Pages::at_most(min + 2 * distance),
     }
 }
 
@@ -66,7 +67,7 @@ pub enum Urgency {
     /// The request stops at the watermark.
     #[default]
     Normal,
-    /// The request stops at the watermark, and does not wait for lists to be drained or for
+    /// The request stops at the watermark, and waits neither for lists to be drained nor for
     /// reclaimers (Linux: `GFP_NOWAIT`).
     NoWait,
     /// The request may go down to half of the watermark (Linux: `__GFP_HIGH`).
@@ -74,8 +75,8 @@ pub enum Urgency {
     /// The request may go down to three eighths of the watermark, and cannot wait (Linux:
     /// `GFP_ATOMIC`).
     Atomic,
-    /// The request may go down to half of the watermark, because the task is about to give all its
-    /// memory back (Linux: an OOM victim).
+    /// The request may go down to half of the watermark, because the task is about to exit and free
+    /// all its memory (Linux: an OOM victim).
     Victim,
     /// The request ignores watermarks: it may go down to zero (Linux: `PF_MEMALLOC`).
     Reserve,
@@ -89,9 +90,9 @@ impl Urgency {
         !matches!(self, Self::NoWait | Self::Atomic)
     }
 
-    /// The watermark `mark` as lowered for this urgency.
+    /// Returns the watermark `mark`, lowered for this urgency.
     #[must_use]
-    pub const fn lowered(self, mark: Pages) -> Pages {
+    const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
         match self {
             Self::Normal | Self::NoWait => mark,
@@ -102,8 +103,8 @@ impl Urgency {
     }
 }
 
-/// Returns whether a zone with `free` pages may give `block` pages and stay above the lowered
-/// `mark` plus the `reserve` it keeps from requests of this class.
+/// Returns whether a zone with `free` free pages may give `block` pages and stay above the lowered
+/// `mark` plus the `reserve` that it keeps from requests of this class.
 ///
 /// The comparison is strict, as in Linux. With [`Urgency::Reserve`] it is enough that `free` covers
 /// the block.

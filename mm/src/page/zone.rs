@@ -1,7 +1,22 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers
-//! inside this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, or allocated. Page numbers inside
+//! this module are relative to the zone's first page.
+//!
+//! This file has the zone's fields and its settings. Each operation of a zone has a file of its
+//! own, together with the methods of [`PageAllocator`](super::PageAllocator) that call it:
+//!
+//! | file | methods of [`Zone`] |
+//! |---|---|
+//! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
+//! | `bulk.rs` | allocate many single pages |
+//! | `free.rs` | free a block to a page list or the zone; spill a list |
+//! | `drain.rs` | empty the page lists of a CPU; decay them periodically |
+//! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
+//! | `supply.rs` | decide whether the zone may give a block |
+//! | `kept.rs` | keep blocks for atomic requests, and unreserve them |
+//! | `seed.rs` | set the initial state of the lists |
+//! | `view.rs` | report the state |
 //!
 //! Locks: the zone lock is taken inside the pcp lock. Counters are changed after the zone lock is
 //! released.
@@ -20,7 +35,7 @@ use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, narrow, signed};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
 
@@ -38,29 +53,28 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
-    /// True if a request asks lower zones of the node before it takes pages from a block of another
-    /// type here.
+    /// True if a request tries the lower zones of the node before this zone gives it pages from a
+    /// block of another type.
     pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, in cache lines of its own. The words come first. The machine decides
-/// where the lock begins: the lock of `host` is aligned to a pair of cache lines, so there the
-/// words have a pair of their own before it.
+/// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words come
+/// first. The machine decides where the lock begins: `host` aligns it to a pair of cache lines, so
+/// there the words have the pair before it to themselves.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// The number of pages on the lists, for readers that do not take the lock.
     pub(super) count: M::LocalWord,
-    /// The number of pages that an interrupted spill still has to give back.
+    /// The number of pages that an interrupted spill has not returned to the zone yet.
     pub(super) owed: M::LocalWord,
-    /// The length of lists that memory was set aside for, in pages.
+    /// The length of the lists that memory has been allocated for, in pages.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
 
-/// A zone's settings and hints, each in a word of its own so that the fast path reads it without a
-/// lock.
+/// A zone's settings and hints. Each is a separate word, which the fast path reads without a lock.
 pub(super) struct Settings<M: Machine> {
     sizes: M::Word,
     pub(super) scale_max: M::Word,
@@ -70,10 +84,10 @@ pub(super) struct Settings<M: Machine> {
     high: M::Word,
     /// The number of pages kept from requests of each class (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// Below this many free pages, readers of the counter must add every CPU's differential.
+    /// Below this many free pages, readers of the counter must add all CPUs' differentials.
     drift_mark: M::Word,
-    /// Set when an allocation finds the zone below its high watermark; a spill that finds it above
-    /// clears it.
+    /// Set by an allocation that finds the zone below its high watermark; cleared by a spill that
+    /// finds it above.
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
@@ -153,13 +167,14 @@ impl<M: Machine> Zone<M> {
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
-        // The threshold is still zero, so this addition goes straight to the shared word.
+        // The threshold is still zero, so this goes directly into the shared word.
         zone.counters
             .add(machine, ZoneItem::FreePages as usize, free);
         zone
     }
 
-    /// The zone's page number of `pfn`, or `None` if the zone does not span it.
+    /// The page number of `pfn` relative to the zone's start, or `None` if the zone does not span
+    /// it.
     #[inline]
     pub(super) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.start.0);
@@ -172,7 +187,8 @@ impl<M: Machine> Zone<M> {
         self.start.plus(Pages(page))
     }
 
-    /// The tags of its page frames and the types of its blocks, which are read without a lock.
+    /// The tags of the zone's page frames and the types of its page blocks, which are read without
+    /// a lock.
     #[inline]
     pub(super) fn frames(&self) -> Frames<'_, M::Tags> {
         Frames {
@@ -181,17 +197,17 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The node whose memory the zone is.
+    /// The node that this zone belongs to.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The number of pages that are memory, holes not included.
+    /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
         self.managed
     }
 
-    /// The part of the zone that belongs to `cpu`.
+    /// The part of the zone that is `cpu`'s own.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
         match self.slots.get(cpu.index()) {
@@ -200,14 +216,14 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The present inputs of page-list decisions.
+    /// The current inputs of decisions about page lists.
     #[inline]
     pub(super) fn mood(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
         let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
         TuningInput {
             sizes,
-            scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
+            scale_max: count_in(settings.scale_max.load(machine, Relaxed)),
             below_high: settings.below_high.load(machine, Relaxed) != 0,
             reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
             flush_from: self.flush_from,
@@ -215,12 +231,12 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The sizes of each CPU's lists.
+    /// The batch of each CPU's lists and the bounds of their `high`.
     pub(super) fn sizes(&self, machine: &M) -> Sizes {
         Sizes::unpack(self.settings.sizes.load(machine, Relaxed))
     }
 
-    /// The watermarks.
+    /// The zone's current min, low and high watermarks, in pages.
     pub(super) fn watermarks(&self, machine: &M) -> Watermarks {
         let of = |word| Settings::<M>::pages(machine, word);
         let Settings { min, low, high, .. } = &self.settings;
@@ -231,8 +247,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The number of free pages. Reads only the shared word where that is safe; near the watermarks
-    /// it adds every CPU's differential.
+    /// The number of free pages. If the shared word alone shows that the zone is well above its
+    /// watermarks, only that word is read; otherwise every CPU's differential is added.
     pub(super) fn free_pages(&self, machine: &M) -> u64 {
         let item = ZoneItem::FreePages as usize;
         let cheap = self.counters.approximate(machine, item);
@@ -252,8 +268,9 @@ impl<M: Machine> Zone<M> {
         store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
     }
 
-    /// Sets the counters' threshold for a kswapd that is awake or asleep, but only in a zone where
-    /// the differentials of all CPUs together could hide the min watermark.
+    /// Sets the threshold at which the counters fold, which depends on whether kswapd is awake.
+    /// Does so only in a zone where the differentials of all CPUs together could hide the min
+    /// watermark.
     pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
         if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
             return;
@@ -273,13 +290,13 @@ impl<M: Machine> Zone<M> {
     pub(super) fn set_sizes(&self, machine: &M, sizes: Sizes, scale_max: u64, hold: Nanos) {
         let settings = &self.settings;
         settings.sizes.store(machine, sizes.pack(), Relaxed);
-        let word = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        settings.scale_max.store(machine, word(scale_max), Relaxed);
-        settings.hold_time_max.store(machine, word(hold.0), Relaxed);
+        let (scale_max, hold) = (signed(scale_max), signed(hold.0));
+        settings.scale_max.store(machine, scale_max, Relaxed);
+        settings.hold_time_max.store(machine, hold, Relaxed);
     }
 
-    /// Sets memory aside for the longest lists that `cpu` may now have, if that was not done
-    /// before. To be called with no lock held.
+    /// Allocates memory for the longest lists that `cpu` may have at the current sizes, unless that
+    /// has been done. Must be called with no lock held.
     pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
         let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
         let longest = u64::from(sizes.high_max.0);
@@ -287,13 +304,14 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // An eighth is added so that not every CPU that goes offline makes all lists longer.
+        // An eighth more, so that not every CPU that goes offline makes all lists longer.
         let longest = longest + longest / 8;
-        let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
+        let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // If two CPUs do this at once, the longer lists stay, whichever length is noted here.
+        // If two CPUs do this at once, the longer lists are kept, whichever length is recorded
+        // here.
         slot.room.set(longest);
     }
 
@@ -310,7 +328,7 @@ impl<M: Machine> Slot<M> {
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,
-                // The lists grow as they are used.
+                // Without memory allocated in advance, lists grow on use.
                 Metadata::WhenSplit => u64::MAX,
             }),
             count: machine.local_word(cpu, 0),
@@ -319,7 +337,7 @@ impl<M: Machine> Slot<M> {
     }
 }
 
-/// Panics for a CPU that the machine did not have when the allocator was made.
+/// Panics: the machine did not have this CPU when the allocator was created.
 #[cold]
 #[inline(never)]
 pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
@@ -335,12 +353,12 @@ pub(super) struct Policy {
     pub(super) holds: &'static dyn Holds,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
-    /// True if a request asks lower zones of the node before it takes pages from a block of another
-    /// type here.
+    /// True if a request tries the lower zones of the node before this zone gives it pages from a
+    /// block of another type.
     pub(super) stays_unmixed: bool,
 }
 
-/// A request as it is put to a zone.
+/// An allocation request in the form that is passed to a single zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZoneRequest {
     pub(super) order: Order,
@@ -348,13 +366,13 @@ pub(super) struct ZoneRequest {
     pub(super) urgency: Urgency,
     pub(super) mark: Mark,
     pub(super) mobility: Mobility,
-    /// Take no page rather than one inside a block of another type.
+    /// True if the request must fail rather than take a page inside a block of another type.
     pub(super) unmixed: bool,
 }
 
 impl ZoneRequest {
-    /// How far the request may go below its mark. Only the slow path, which tests the min
-    /// watermark, takes the urgency into account.
+    /// How far below its mark the request may take the zone. The urgency counts only on the slow
+    /// path, which tests the min watermark.
     pub(super) fn lowers_marks_as(&self) -> Urgency {
         match self.mark {
             Mark::Min => self.urgency,
@@ -372,7 +390,7 @@ impl ZoneRequest {
     }
 }
 
-/// The watermark that the zone must stay above.
+/// The watermark that the zone must stay above when it serves a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Min,
@@ -389,16 +407,16 @@ pub enum Reclaiming {
     Yes = 1,
 }
 
-/// Whether kswapd of a node sleeps until an allocation wakes it.
+/// Whether the kswapd of a node is asleep or awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kswapd {
-    /// Kswapd sleeps.
+    /// Kswapd sleeps until an allocation wakes it.
     Asleep,
-    /// Kswapd reclaims, or waits a tenth of a second for more work.
+    /// Kswapd reclaims, or waits a tenth of a second for further work.
     Awake,
 }
 
-/// Makes free lists with all memory of `layout` on them.
+/// Creates free lists that contain all memory of `layout`.
 fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
     let block = Order::MAX.pages().0;
     let mut buddy = Buddy::new(layout.spanned, metadata);
@@ -417,7 +435,7 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         }
         let mut at = page;
         while at < end {
-            // Pages and holes both ascend, so each is visited once.
+            // Pages and holes are both in ascending order, so each hole is visited once.
             while holes.next_if(|hole| hole.end - first <= at).is_some() {}
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),

@@ -8,12 +8,12 @@
 //!        └─ tab   used 200 of 200
 //! ```
 //!
-//! A charge is charged to its budget and to every budget above it, or to none of them. There is one
-//! word per level and no lock: a charge adds, looks, and takes back what was too much. So no
-//! accepted charge is ever beyond a limit, but of two charges that come at once both may be refused
-//! although one would fit.
+//! A charge counts against its budget and every budget above it, or against none of them. There is
+//! one word per level and no lock: a charge adds its pages, compares the sum with the limit, and
+//! subtracts them again if the limit is exceeded. So no accepted charge ever exceeds a limit. But
+//! if two charges come at once, both may be refused although one would fit.
 //!
-//! Invariant: when nothing is under way, `used` is the number of pages charged and not uncharged.
+//! Invariant: when no charge is under way, `used` is the number of pages charged and not uncharged.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -21,8 +21,9 @@ use core::iter;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::{Field, Machine, Word};
+use crate::units::{at_least_0, signed};
 
-/// A bound on charges: more pages than any machine has, and so few that their sums cannot wrap.
+/// A bound on charges: more pages than any machine has, but small enough that sums cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
 
 /// A limit of pages, and the number of pages charged against it.
@@ -33,7 +34,7 @@ pub struct Budget<M: Machine> {
     group: Group,
 }
 
-/// The processes that die with a member that is killed for want of memory.
+/// The processes that die together with a member that the OOM killer kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// No other process.
@@ -43,7 +44,7 @@ enum Group {
 }
 
 impl<M: Machine> Budget<M> {
-    /// Makes a budget of at most `limit` pages without a parent; [`u64::MAX`] is no limit.
+    /// Makes a budget of at most `limit` pages without a parent; [`u64::MAX`] means no limit.
     #[must_use]
     pub fn new(machine: &M, limit: u64) -> Self {
         Self {
@@ -54,8 +55,8 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// Makes a budget of at most `limit` pages under `parent`, to which every page is charged as
-    /// well.
+    /// Makes a budget of at most `limit` pages under `parent`. Every page charged to it is also
+    /// charged to `parent`.
     #[must_use]
     pub fn under(machine: &M, limit: u64, parent: Arc<Self>) -> Self {
         Self {
@@ -64,7 +65,7 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// Returns the budget, changed so that all processes under it die together (Linux:
+    /// Returns this budget with all processes under it marked to die together (Linux:
     /// `memory.oom.group`).
     #[must_use]
     pub fn killed_together(self) -> Self {
@@ -76,11 +77,11 @@ impl<M: Machine> Budget<M> {
 
     /// Charges `pages` to this budget and to all above it (Linux: `page_counter_try_charge`).
     ///
-    /// Until a charge that is refused returns, readers of `used` may see its pages.
+    /// While a charge that will be refused is under way, readers of `used` may see its pages.
     ///
     /// # Errors
-    /// [`OverBudget`] names the first budget, from this one upwards, that would be beyond its
-    /// limit. Nothing is charged then. A charge of 0 pages always succeeds.
+    /// [`OverBudget`] names the first budget, from this one upwards, that would exceed its limit.
+    /// Nothing is charged then. A charge of 0 pages always succeeds.
     pub fn charge(&self, machine: &M, pages: u64) -> Result<(), OverBudget> {
         if pages == 0 {
             return Ok(());
@@ -96,29 +97,31 @@ impl<M: Machine> Budget<M> {
         Ok(())
     }
 
-    /// Takes `pages` away from this budget and from all above it (Linux: `page_counter_uncharge`).
+    /// Uncharges `pages` from this budget and from all above it (Linux: `page_counter_uncharge`).
     ///
-    /// To uncharge more than was charged is a mistake of the caller: it panics in a build with
-    /// debug assertions, and otherwise leaves 0.
+    /// Uncharging more than was charged is a mistake of the caller. With debug assertions it
+    /// panics; without them the budget is left at 0.
     pub fn uncharge(&self, machine: &M, pages: u64) {
         self.upwards()
             .for_each(|budget| budget.uncharge_here(machine, pages));
     }
 
-    /// Returns the pages charged to this budget, including those of charges under way.
+    /// Returns the number of pages charged to this budget, including those of charges under way.
     pub fn used(&self, machine: &M) -> u64 {
-        // Relaxed: the number is for information, and no caller orders anything by it.
-        u64::try_from(self.used.load(machine, Relaxed)).unwrap_or(0)
+        // Relaxed: the number is for information, and no caller orders anything by it. It may be
+        // below 0 for a moment, while a caller that uncharged too much corrects that.
+        at_least_0(self.used.load(machine, Relaxed))
     }
 
-    /// Returns the limit in pages; [`u64::MAX`] is no limit.
+    /// Returns the limit in pages; [`u64::MAX`] means no limit.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.get()
     }
 
-    /// Changes the limit. If the new limit is below `used`, no page is taken away, but every charge
-    /// is refused until enough was uncharged. If two CPUs change it at once, either value may last.
+    /// Changes the limit. If the new limit is below `used`, no page is freed, but every charge is
+    /// refused until enough is uncharged. If two CPUs change the limit at once, either value may
+    /// remain.
     pub fn set_limit(&self, limit: u64) {
         self.limit.set(limit);
     }
@@ -129,17 +132,17 @@ impl<M: Machine> Budget<M> {
         self.parent.as_ref()
     }
 
-    /// Returns the budget `level` levels above this one; 0 is this one.
+    /// Returns the budget `level` levels above this one; level 0 is this budget itself.
     #[must_use]
     pub fn above(self: &Arc<Self>, level: u32) -> Option<&Arc<Self>> {
         iter::successors(Some(self), |budget| budget.parent()).nth(level as usize)
     }
 
     /// Returns the budget whose members all die if a member of this one is killed because `domain`
-    /// ran out, or the machine if `domain` is `None`. That is the highest budget that is killed
-    /// together, from this one up to `domain` (Linux: `mem_cgroup_get_oom_group`).
+    /// ran out of pages. A `domain` of `None` means the machine. The result is the highest budget
+    /// marked to die together, from this one up to `domain` (Linux: `mem_cgroup_get_oom_group`).
     ///
-    /// `None` if the member dies alone, or if this budget is not under `domain`.
+    /// Returns `None` if the member dies alone, or if this budget is not under `domain`.
     #[must_use]
     pub fn dies_together(self: &Arc<Self>, domain: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let mut highest = None;
@@ -151,8 +154,8 @@ impl<M: Machine> Budget<M> {
                 return highest.cloned();
             }
         }
-        // The loop has passed the root without meeting `domain`. Every budget is in the machine,
-        // but this one is not in that domain.
+        // The loop has passed the root without finding `domain`. Every budget is under the machine,
+        // but this one is not under the given budget.
         highest.filter(|_| domain.is_none()).cloned()
     }
 
@@ -161,7 +164,8 @@ impl<M: Machine> Budget<M> {
         iter::successors(Some(self), |budget| budget.parent.as_deref())
     }
 
-    /// Charges this level alone. On failure returns how many of its pages are used by others.
+    /// Charges this level only. On failure, returns the number of pages that other charges use
+    /// here.
     fn charge_here(&self, machine: &M, pages: u64) -> Result<(), u64> {
         let limit = self.limit().min(PAGES_MAX);
         let wanted = match i64::try_from(pages) {
@@ -171,22 +175,23 @@ impl<M: Machine> Budget<M> {
         // Acquire pairs with the Release in `uncharge_here`: a charge that succeeds because another
         // CPU has uncharged comes after everything that CPU did before.
         let now = self.used.add(machine, wanted, Acquire);
-        if u64::try_from(now).unwrap_or(0) <= limit {
+        if at_least_0(now) <= limit {
             return Ok(());
         }
         self.uncharge_here(machine, pages);
-        Err(u64::try_from(now - wanted).unwrap_or(0))
+        Err(at_least_0(now - wanted))
     }
 
     fn uncharge_here(&self, machine: &M, pages: u64) {
-        // No caller has charged that much, so the value falls below 0 and the mistake is noticed.
-        let gone = i64::try_from(pages.min(PAGES_MAX)).unwrap_or(i64::MAX);
+        // No caller can have charged more than `PAGES_MAX`, so capping still makes the value
+        // negative, and the mistake is noticed.
+        let gone = signed(pages.min(PAGES_MAX));
         // Release pairs with the Acquire in `charge_here`.
         let now = self.used.add(machine, -gone, Release);
         debug_assert!(now >= 0, "no more is uncharged than was charged");
         if now < 0 {
-            // Adds back this call's own part of what is missing. If several calls err, each of them
-            // does so.
+            // Adds back at most the pages of this call, up to 0. If several calls uncharge too
+            // much, each of them corrects its own part.
             self.used.add(machine, gone.min(-now), Relaxed);
         }
     }
@@ -201,14 +206,14 @@ impl<M: Machine> fmt::Debug for Budget<M> {
     }
 }
 
-/// The budget that had no room. Nothing was charged.
+/// The budget that a charge would exceed. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
     /// The budget's level: 0 is the budget that was charged, 1 its parent, and so on.
     pub level: u32,
     /// The budget's limit in pages.
     pub limit: u64,
-    /// The pages of it that others used when the charge was refused.
+    /// The number of its pages that other charges used when this charge was refused.
     pub used: u64,
 }
 

@@ -10,10 +10,10 @@ use super::vma_tree::Vma;
 use crate::page::AllocError;
 use crate::units::Vpn;
 
-/// The reason why nothing was mapped or unmapped. Nothing has changed.
+/// The reason why nothing was mapped or unmapped. The address space is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// No pages were asked for (Linux: `EINVAL`).
+    /// The request has no pages (Linux: `EINVAL`).
     Empty,
     /// The mapping would end above the highest address (Linux: `ENOMEM`, `EINVAL`).
     TooHigh {
@@ -29,14 +29,14 @@ pub enum MapError {
         /// The alignment, in pages.
         align: u64,
     },
-    /// This mapping is in the way of one at a fixed address (Linux: `EEXIST`).
+    /// This mapping occupies pages that were requested at a fixed address (Linux: `EEXIST`).
     Overlaps(Vma),
-    /// No gap has the given number of pages (Linux: `ENOMEM`).
+    /// No gap has this number of pages (Linux: `ENOMEM`).
     NoRoom(u64),
-    /// There would be more mappings than the given limit (Linux: `vm.max_map_count`, `ENOMEM`).
-    /// Unmapping the middle of a mapping makes two of it.
+    /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
+    /// Unmapping the middle of a mapping splits it into two.
     TooMany(usize),
-    /// A range of frames runs beyond the last one (Linux: `EINVAL`).
+    /// A range of frames, or of an object's indexes, extends beyond the last one (Linux: `EINVAL`).
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
@@ -46,18 +46,18 @@ pub enum MapError {
     Ended,
 }
 
-/// The reason why a page was not mapped. The mappings and the counters are as before.
+/// The reason why a page was not mapped. The mappings and the counters are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// The page is in no mapping (Linux: `SIGSEGV`, `SEGV_MAPERR`).
     NotMapped(Vpn),
-    /// The address space is being reaped: the private pages there may be gone already (Linux:
+    /// The address space is being reaped: its private pages may already be unmapped (Linux:
     /// `MMF_UNSTABLE`, `SIGBUS`).
     Unstable(Vpn),
-    /// The space, or a group that it is in, would use more than its budget (Linux: the memory
+    /// The space, or a group that contains it, would use more than its budget (Linux: the memory
     /// group's OOM).
     OverBudget(OverBudget),
-    /// The machine has no page to give (Linux: `out_of_memory`).
+    /// The machine has no free page for the request (Linux: `out_of_memory`).
     OutOfMemory(AllocError),
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
@@ -76,7 +76,7 @@ impl From<PageError> for FaultError {
     }
 }
 
-/// The reason why an address space does not end.
+/// The reason why an address space cannot be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitError {
     /// An earlier call has ended it.

@@ -1,11 +1,14 @@
 //! The end of an address space (Linux: `exit_mmap`).
 //!
-//! The order is that of Linux. Page tables are emptied as a reader of the mappings, so that the
-//! reaper may help; then the space is marked as not worth reaping; then the lock is taken alone,
-//! after which no reader is inside; then page tables and mappings go.
+//! The order is that of Linux:
 //!
-//! With [`Reaping::MeetInTheMiddle`] the walkers share a frontier instead of passing each other,
-//! and the walker that leaves last finishes; the last user does not wait for helpers.
+//! 1. The last user empties page tables as a reader of the mappings, so that the reaper may help.
+//! 2. It marks the space as no longer worth reaping.
+//! 3. It takes the lock as the writer. After that no reader is inside.
+//! 4. It frees page tables and mappings.
+//!
+//! With [`Reaping::MeetInTheMiddle`], the walkers share a frontier, so no two of them visit the
+//! same table. The walker that leaves last finishes, and the last user does not wait for helpers.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
@@ -26,21 +29,21 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of tables that are claimed together: 128 MiB.
+/// The largest number of tables that a walker claims together: 128 MiB.
 const SHARE_MAX: u64 = 64;
 
-/// The walker that ends an address space.
+/// The walker that completes the exit of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
     /// The last user has ended it: the space is empty.
     Finished,
-    /// Helpers are still at work, and the last of them will end it.
+    /// Helpers are still at work, and the last of them will finish.
     LeftToHelpers,
 }
 
 impl<M: Machine> AddressSpace<M> {
     /// Empties the address space for good. No process may use it any more: no call to map, unmap or
-    /// fault may be under way or follow. Helpers may come at any time.
+    /// fault may be under way or follow. Helpers may join at any time.
     ///
     /// # Errors
     /// [`ExitError::Ended`] if this was called before; nothing has changed.
@@ -73,7 +76,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Empties every mapping, from the lowest on.
+    /// Empties every mapping, in ascending order.
     fn empty_all(&self, memory: Memory<'_, M>) {
         let mut gather = Gather::new(memory, self);
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
@@ -83,7 +86,8 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Empties table after table from the lowest on, as far as no other walker has claimed them.
+    /// Empties one table after another in ascending order, until other walkers have claimed the
+    /// rest.
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         let mut walker = self.frontier.join_last_user(machine);
@@ -112,9 +116,9 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Does the rest of the work on a claim. If the last user has come, forgets the mappings that
-    /// begin in the claimed tables. Gives pages back early when few tables are left, so that no
-    /// walker holds many pages when all tables are claimed.
+    /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin
+    /// in the claimed tables. When few tables are left, frees pages early, so that no walker still
+    /// holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -126,7 +130,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Drops the resources of the mappings that begin in the tables of `range`. The mappings stay
-    /// in the tree, which goes as a whole.
+    /// in the tree, which is freed as a whole.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);
@@ -143,7 +147,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties those of `tables` that were made, whatever is mapped there, and gives them back.
+    /// Empties those of `tables` that exist, whatever is mapped there, and frees them.
     fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
         let mut from = tables.start;
         while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
@@ -152,16 +156,16 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties a table, whatever is mapped there, and gives it back.
+    /// Empties a table, whatever is mapped there, and frees it.
     fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
-        self.unmap_table(gather, spot, 0..ENTRIES, (site, Whose::Mine));
+        self.unmap_table(gather, spot, 0..ENTRIES, site, Whose::Mine);
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {
             gather.add_table_flushing(frame);
         }
     }
 
-    /// Finishes once all tables were visited: empties the tables that helpers had to leave, and
-    /// gives back page tables and mappings.
+    /// Finishes after all tables were visited: empties the tables that helpers had to leave, and
+    /// frees page tables and mappings.
     pub(super) fn finish(&self, memory: Memory<'_, M>, site: Site) {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);
@@ -185,7 +189,7 @@ impl<M: Machine> AddressSpace<M> {
         self.raise(machine, Flag::Ended);
     }
 
-    /// Gives every page table back, and first empties those that are not empty yet.
+    /// Frees every page table, after emptying those that are not empty yet.
     fn free_tables(&self, gather: &mut Gather<'_, M>, site: Site) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::FreeTables));
@@ -211,9 +215,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work: a
-/// quarter of an equal share, because some tables take longer than others and more helpers may
-/// come.
+/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work. That
+/// is a quarter of an equal share, because some tables take longer than others and more helpers may
+/// join.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

@@ -1,17 +1,17 @@
-//! Unmapped pages on their way back to their zones (Linux: `mmu_gather`).
+//! Unmapped pages that wait to be freed (Linux: `mmu_gather`).
 //!
-//! No page may go back to its zone while the translation of some CPU still leads to it. So unmapped
-//! pages are gathered first; then the translations are flushed, once for all of them; then the
-//! pages go back. The more pages are gathered, the fewer flushes are needed. The records of the
-//! pages are kept in the gather itself (8), then in batches that each take a page of memory (510
-//! records; at most 19 batches). If there is no page for a batch, or no batch may be added, the
-//! pages gathered so far have to go first.
+//! No page may be freed while the translation of some CPU still leads to it. So the gather collects
+//! unmapped pages first, then flushes the translations once for all of them, and then frees the
+//! pages. The more pages it collects, the fewer flushes are needed. It keeps its records of pages
+//! in itself at first (8 records), then in batches that each take a page of memory (510 records
+//! each, at most 19 batches). If there is no page for a batch, or no batch may be added, the pages
+//! gathered so far have to be freed first.
 //!
 //! Batches need memory of the global allocator too, because this code cannot write records into a
-//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. Without it, the 8
-//! records of the gather itself have to suffice.
+//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. If it fails, the
+//! gather works with its own 8 records.
 //!
-//! Locks: none but `Mmap` is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one
+//! Locks: pages are freed with no lock held but `Mmap`. Freeing takes `Lru`, `Pcp` and `Zone`, one
 //! after the other.
 
 use alloc::vec::Vec;
@@ -24,33 +24,35 @@ use crate::machine::Machine;
 use crate::page::Request;
 use crate::page::watermark::Urgency;
 use crate::site::Work;
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The number of records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
+/// The number of records that the gather itself holds, without a batch (Linux:
+/// `MMU_GATHER_BUNDLE`).
 const BUNDLE: usize = 8;
-/// The number of records of a batch: as many as a page has pointers, less two.
+/// The number of records of a batch: the number of pointers that fit into a page, less two.
 const BATCH: usize = 510;
-/// The largest number of batches (Linux: 10,000 pages' worth, so that flushing does not take too
-/// long).
+/// The largest number of batches. Linux limits a gather to 10,000 pages, so that freeing them does
+/// not take too long.
 const BATCHES_MAX: usize = 10_000 / BATCH;
-/// The number of pages whose lists and zones are looked up together (Linux: a folio batch).
+/// The number of pages that are freed together, with one look-up of their lists and zones (Linux: a
+/// folio batch).
 const TOGETHER: usize = 31;
 
 /// The gathered pages of one address space; the module's documentation describes it.
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
-    /// The records while there is no batch. There is one more than `BUNDLE`, because a huge page
-    /// and its table are added together.
+    /// The records while there is no batch. There is room for one more than `BUNDLE`, because a
+    /// huge page and its table are added together.
     bundle: [Gathered; BUNDLE + 1],
-    /// All records, once there is a batch.
+    /// All records, as soon as there is a batch.
     batched: Vec<Gathered>,
     /// The number of records.
     len: usize,
-    /// The number of records that there is room for.
+    /// The number of records that the gather has room for.
     room: usize,
-    /// The pages that the batches take.
+    /// The pages that hold the batches.
     batches: [Pfn; BATCHES_MAX],
     /// The number of batches.
     batches_len: usize,
@@ -58,7 +60,7 @@ pub(super) struct Gather<'m, M: Machine> {
     stale: bool,
 }
 
-/// A record: one thing that goes back.
+/// A record: one unmapped page, or one page table.
 #[derive(Clone, Copy)]
 enum Gathered {
     /// A page, or a huge page.
@@ -68,7 +70,7 @@ enum Gathered {
 }
 
 impl<'m, M: Machine> Gather<'m, M> {
-    /// Makes a gather of `space` with nothing gathered.
+    /// Makes an empty gather for `space`.
     pub(super) fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         Self {
             memory,
@@ -85,11 +87,11 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     /// Prepares for up to `more` further pages: asks the global allocator for room for their
     /// records, so that no caller has to ask under a page-table lock. Call with no lock held but
-    /// `Mmap`. Without memory the gather is flushed more often.
+    /// `Mmap`. If there is no memory, the gather is flushed more often.
     #[inline]
     pub(super) fn expect(&mut self, more: u32) {
         let needed = self.len + more as usize;
-        // A batch is begun only if there is room for all of it.
+        // The gather begins a batch only if there is room for all of its records.
         if needed >= BUNDLE && needed + BATCH >= self.batched.capacity() {
             self.expect_slow(needed);
         }
@@ -99,12 +101,12 @@ impl<'m, M: Machine> Gather<'m, M> {
     fn expect_slow(&mut self, needed: usize) {
         let batches = (needed + 1 - BUNDLE).div_ceil(BATCH).min(BATCHES_MAX);
         let more = (BUNDLE + batches * BATCH + 1).saturating_sub(self.batched.len());
-        // If there is no memory, the room stays as it is.
+        // If there is no memory, the capacity stays unchanged.
         let _kept = self.batched.try_reserve(more);
     }
 
-    /// Adds a page that was just unmapped. Returns whether there is room for more; if not, the
-    /// caller has to flush first.
+    /// Adds a page that was just unmapped. Returns whether there is room for more. If there is
+    /// none, the caller has to flush first.
     #[must_use]
     pub(super) fn add(&mut self, page: Page, order: Order) -> bool {
         self.push(Gathered::Page(page, order))
@@ -150,13 +152,13 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.memory
     }
 
-    /// Notes that a page was unmapped that does not go back to a zone.
+    /// Notes that a page was unmapped that is not to be freed.
     pub(super) fn note_stale(&mut self) {
         self.stale = true;
     }
 
-    /// Adds one more batch, if there is memory. The caller may hold the lock of a page table, so
-    /// this does not ask the global allocator.
+    /// Adds one more batch, if there is a free page. The caller may hold the lock of a page table,
+    /// so this does not ask the global allocator.
     #[cold]
     fn has_grown(&mut self) -> bool {
         if self.batches_len == BATCHES_MAX || self.batched.capacity() <= self.room + BATCH {
@@ -192,7 +194,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.stale = false;
     }
 
-    /// Flushes translations, then gives back everything that was gathered (Linux: `tlb_flush_mmu`).
+    /// Flushes translations, then frees everything that was gathered (Linux: `tlb_flush_mmu`).
     pub(super) fn flush(&mut self) {
         self.flush_translations();
         if self.len == 0 {
@@ -208,14 +210,14 @@ impl<'m, M: Machine> Gather<'m, M> {
         machine.emit(Event::End(Phase::FreePages));
     }
 
-    /// Flushes as [`Gather::flush`] does, if at least `many` records were gathered.
+    /// Flushes as [`Gather::flush`] does, if there are at least `many` records.
     pub(super) fn flush_above(&mut self, many: u64) {
         if self.len as u64 >= many {
             self.flush();
         }
     }
 
-    /// Flushes, and gives back the batches too (Linux: `tlb_finish_mmu`).
+    /// Flushes, and frees the pages of the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         self.flush();
         for batch in self.batches[..self.batches_len].chunks(TOGETHER) {
@@ -223,7 +225,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Gives back a run of at most [`TOGETHER`] records.
+    /// Frees the pages of at most [`TOGETHER`] records.
     fn give_back(&self, run: &[Gathered]) {
         let Memory {
             machine,
@@ -263,15 +265,15 @@ impl<'m, M: Machine> Gather<'m, M> {
         if own.is_empty() {
             return;
         }
-        let pages = own.len() as u64;
+        let pages = count_of(own.len());
         manager.pages().count_each(machine, own, ZoneItem::Anon, -1);
         manager.count_each_on_nodes(machine, own, NodeItem::AnonMapped, -1);
-        machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
-        self.uncharge(pages);
+        machine.spend(Work::Release, pages);
+        self.uncharge(u64::from(pages));
         self.memory.give_back(own);
     }
 
-    /// Gives back the huge pages of a run.
+    /// Frees the huge pages of `run`.
     fn give_back_huge(&self, run: &[Gathered]) {
         let Memory {
             machine, manager, ..
@@ -302,7 +304,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 }
 
-/// Frames that go back together.
+/// Frames that are freed together.
 struct Run {
     pfns: [Pfn; TOGETHER],
     len: usize,
@@ -324,9 +326,4 @@ impl Run {
     fn get(&self) -> &[Pfn] {
         &self.pfns[..self.len]
     }
-}
-
-/// Returns a number of pages as a signed difference.
-pub(super) fn signed(pages: u64) -> i64 {
-    i64::try_from(pages).unwrap_or(i64::MAX)
 }

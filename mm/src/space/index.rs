@@ -1,8 +1,8 @@
-//! The index of an object's pages: page frames by their index in the object, in a tree of fan-out
-//! 64 that is as high as its largest index needs (Linux: an `xarray`).
+//! The index of an object's pages. It is a tree of fan-out 64 from an index in the object to a page
+//! frame, only as high as its largest index needs (Linux: an `xarray`).
 //!
-//! Nodes are made with no lock held, as [`Spares`], and put in under the object's lock. So this
-//! code never allocates while other CPUs wait for that lock.
+//! Nodes are allocated with no lock held, as [`Spares`], and inserted under the object's lock. So
+//! this code never allocates while other CPUs wait for that lock.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -13,31 +13,31 @@ use crate::units::Pfn;
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
-/// The value of a place without a frame.
+/// Marks an empty place of a last-level node.
 const NONE: u32 = u32::MAX;
 
 /// Page frames by index; the file's header describes the tree.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     root: Option<Node>,
-    /// The number of bits of the index below those that select a place in the root.
+    /// The number of index bits below those that select a place in the root.
     shift: u32,
     len: u64,
 }
 
-/// A node with 64 places.
+/// A tree node with 64 places.
 #[derive(Debug)]
 enum Node {
     Inner(Vec<Option<Self>>),
     Last(Vec<u32>),
 }
 
-/// Nodes made for an insertion, which takes them from here.
+/// Nodes allocated ahead of one insertion.
 #[derive(Debug, Default)]
 pub(super) struct Spares(Vec<Node>);
 
-/// The nodes that are missing for an insertion: the number of inner ones, and whether the last one,
-/// for the frame itself, is missing too.
+/// The nodes that an insertion needs and the tree lacks: the number of inner nodes, and whether the
+/// last-level node, which holds the frame, is missing too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     inner: u32,
@@ -45,7 +45,7 @@ pub(super) struct Missing {
 }
 
 impl Spares {
-    /// Makes the `missing` nodes. Call with no lock held.
+    /// Allocates the `missing` nodes. Call with no lock held.
     pub(super) fn new(missing: Missing) -> Result<Self, NoMemory> {
         let mut nodes = Vec::new();
         let count = missing.inner as usize + usize::from(missing.last);
@@ -65,14 +65,14 @@ impl Spares {
         Ok(Self(nodes))
     }
 
-    /// Returns whether there are enough nodes for `missing`.
+    /// Returns whether there are enough spare nodes for `missing`.
     fn serve(&self, missing: Missing) -> bool {
         let last = matches!(self.0.first(), Some(Node::Last(_)));
         (last || !missing.last) && self.0.len() - usize::from(last) >= missing.inner as usize
     }
 
-    /// Takes the node for a place with `shift` bits of the index below its own; inner nodes go
-    /// first.
+    /// Takes a spare node for the level that has `shift` index bits below it. The last-level node
+    /// is used last.
     fn take(&mut self, shift: u32) -> Node {
         let node = if shift == 0 {
             self.0.drain(..1).next()
@@ -105,7 +105,7 @@ impl Index {
         }
     }
 
-    /// Returns the nodes that are missing to put a frame at `index`.
+    /// Returns the nodes that the tree lacks for a frame at `index`.
     pub(super) fn missing(&self, index: u64) -> Missing {
         let Some(root) = &self.root else {
             return Missing {
@@ -113,7 +113,7 @@ impl Index {
                 last: true,
             };
         };
-        // Some nodes are missing above the present root, and the others on the way down from the
+        // Some nodes are missing above the current root, and the others on the path down from the
         // new root.
         let raised = height(index).saturating_sub(self.shift) / FAN_BITS;
         if raised > 0 {
@@ -141,10 +141,9 @@ impl Index {
         }
     }
 
-    /// Puts `frame` at `index`, unless there is a frame already. Returns the frame that is there
-    /// now.
+    /// Puts `frame` at `index`, unless there is a frame already. Returns the frame now at `index`.
     ///
-    /// Returns the missing nodes as an error if `spares` are too few; nothing has changed then.
+    /// If `spares` are too few, returns the missing nodes as an error and changes nothing.
     pub(super) fn insert(
         &mut self,
         index: u64,
@@ -192,12 +191,12 @@ impl Index {
         }
     }
 
-    /// Takes all frames out and leaves an empty index.
+    /// Takes all frames out, and leaves this index empty.
     pub(super) fn take(&mut self) -> Self {
         mem::take(self)
     }
 
-    /// Calls `f` with every frame, in the order of their indexes.
+    /// Calls `f` with every frame, in ascending order of index.
     pub(super) fn for_each(&self, mut f: impl FnMut(Pfn)) {
         if let Some(root) = &self.root {
             root.for_each(&mut f);
@@ -218,12 +217,12 @@ impl Node {
     }
 }
 
-/// Returns the place of `index` in a node with `shift` bits of the index below its own.
+/// Returns the place of `index` in a node that has `shift` index bits below its level.
 const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
 }
 
-/// Returns the number of bits below the root's own that a tree with `index` needs.
+/// Returns the number of index bits below the root's level that a tree with `index` needs.
 const fn height(index: u64) -> u32 {
     let bits = u64::BITS - index.leading_zeros();
     if bits == 0 {
@@ -233,7 +232,7 @@ const fn height(index: u64) -> u32 {
     }
 }
 
-/// Returns whether a tree whose root has `shift` bits below its own can hold `index`.
+/// Returns whether a tree whose root has `shift` index bits below it can hold `index`.
 const fn reaches(shift: u32, index: u64) -> bool {
     height(index) <= shift
 }
@@ -247,7 +246,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares the index with a plain map, in random order and with repeated indexes.
+        /// Compares the index with a plain map. Indexes are inserted in random order, some
+        /// repeatedly.
         #[test]
         fn it_is_a_map(bits in prop::collection::vec((0..64_u32, any::<u64>(), 0..1000_u32), 0..60)) {
             let (mut map, mut index) = (BTreeMap::new(), Index::default());

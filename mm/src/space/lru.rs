@@ -1,19 +1,19 @@
-//! The lists by which used pages are aged, reduced to what exiting processes contend for: how many
-//! pages are on the lists of each node, and the lock of those lists (Linux: `lruvec`).
+//! The lists by which used pages are aged, reduced to what exiting processes contend for: the
+//! number of pages on the lists of each node, and the lock of those lists (Linux: `lruvec`).
 //!
 //! ```text
 //! add ──> this CPU's batch ──(31)──> the node's lists ──> remove, up to 31 in a hold
 //! ```
 //!
-//! These lists do not record which pages are on them, because no code here ages pages. A page may
-//! be removed while a batch still counts it, since only the sum has to be right: until that batch
-//! is moved, the lists then count too few, perhaps fewer than none.
+//! These lists do not record which pages are on them, because no code here ages pages. Only the sum
+//! has to be right, so a page may be removed while a batch still counts it. Until that batch is
+//! moved, the lists count too few pages, perhaps fewer than 0.
 //!
-//! Invariant: when nothing is under way, the lists and the batches together count the pages that
+//! Invariant: when no call is under way, the lists and the batches together count the pages that
 //! were added and not removed.
 //!
-//! Locks: the lock of a node, alone. A batch is a word that is taken in one step, so whichever CPU
-//! moves it, no page is counted twice or lost.
+//! Locks: the lock of a node, with no other lock inside. A batch is a word that is emptied in one
+//! atomic step, so whichever CPU moves it, no page is counted twice or lost.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -23,25 +23,27 @@ use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// The number of pages that join or leave the lists in one hold (Linux: folio batch).
+/// The number of pages that are added to or removed from the lists in one hold (Linux: folio
+/// batch).
 const BATCH: u32 = 31;
 
-/// The number of used pages of every node.
+/// The number of used pages, for every node.
 pub struct Lru<M: Machine> {
     /// For each node, the number of pages on its lists.
     nodes: Box<[M::Lock<i64>]>,
-    /// For each CPU, the pages that it has not moved to the lists yet.
+    /// For each CPU, the number of used pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
 }
 
-/// One CPU's fresh pages of each node, in cache lines that no neighbour uses (Linux:
-/// `cpu_fbatches`). Linux has one batch for all nodes and moves it when it holds 31 pages of any.
+/// One CPU's newly used pages of each node, in cache lines that no other CPU's batch uses (Linux:
+/// `cpu_fbatches`). Linux has one batch for all nodes, and moves it when it holds 31 pages in
+/// total.
 #[repr(align(128))]
 struct Batch<M: Machine>(Box<[M::LocalWord]>);
 
 impl<M: Machine> Lru<M> {
-    /// Makes lists without pages for every node that has CPUs of the machine. Memory of any further
-    /// node is on the lists of the last one.
+    /// Makes empty lists for every node that has CPUs of the machine. Memory of any other node is
+    /// counted on the lists of the last node.
     #[must_use]
     pub fn new(machine: &M) -> Self {
         let topology = machine.topology();
@@ -58,8 +60,8 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Notes that a page is used from now on (Linux: `folio_add_lru`). The page joins this CPU's
-    /// batch, which goes to the lists when it has 31 pages of a node. A frame in no zone is
+    /// Counts a page as used from now on (Linux: `folio_add_lru`). The page is added to this CPU's
+    /// batch, which is moved to the lists when it has 31 pages of a node. A frame in no zone is
     /// ignored.
     #[inline]
     pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
@@ -73,9 +75,8 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Notes that pages are no longer used (Linux: the lists' part of `folios_put_refs`). Takes the
-    /// lock of a node once for each run of up to 31 pages of that node. Frames in no zone are
-    /// passed over.
+    /// Counts pages as no longer used (Linux: the lists' part of `folios_put_refs`). Takes the lock
+    /// of a node once for each run of up to 31 pages of that node. Frames in no zone are ignored.
     pub fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
@@ -103,8 +104,7 @@ impl<M: Machine> Lru<M> {
         (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
     }
 
-    /// Returns the number of pages in use, on lists and in batches. Exact when nothing is under
-    /// way.
+    /// Returns the number of used pages, on lists and in batches. Exact when no call is under way.
     pub fn total(&self, machine: &M) -> i64 {
         let listed = |node: &M::Lock<i64>| node.with(machine, Site::Control, |listed| *listed);
         let listed: i64 = self.nodes.iter().map(listed).sum();
@@ -120,8 +120,8 @@ impl<M: Machine> Lru<M> {
 
     /// Moves a CPU's pages of one node to the lists, if it has any.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
-        // The take is one step: a task that has migrated since it asked for its CPU takes what is
-        // left in that CPU's batch, and no more.
+        // The take is one atomic step: a task that has migrated since it looked up its CPU takes
+        // what is left in that CPU's batch, and no more.
         let fresh = batch.0[node].take(machine);
         if fresh != 0 {
             self.nodes[node].with(machine, Site::LruAdd, |listed| *listed += fresh);

@@ -1,9 +1,10 @@
 //! Adding and removing mappings (Linux: `do_mmap`, `do_munmap`).
 //!
-//! Adding holds the lock of the mappings alone. Removing takes the mappings out of the tree alone,
-//! then lets readers in, and empties page tables as one of them. A fault that has looked at the
-//! tree before that looks again under the lock of its page table. So the fault either comes before
-//! the emptying, which then finds its page, or it finds the mapping gone.
+//! Adding a mapping holds the lock of the mappings as the writer. Removing takes the mappings out
+//! of the tree as the writer, then lets readers in, and empties page tables as one of the readers.
+//! A fault may have looked at the tree earlier, but it looks again under the lock of its page
+//! table. So either the fault maps its page before the table is emptied, or it finds that the
+//! mapping no longer exists.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
@@ -21,15 +22,28 @@ use crate::machine::{Field, Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::{Pfn, Vpn};
 
-/// A mapping to be made: its place, its length and its backing.
+/// A request for a new mapping: its place, its length and its backing.
 #[derive(Debug)]
 pub struct MapRequest<M: Machine> {
     /// The place of the mapping.
     pub place: Place,
     /// The number of pages, at least 1.
     pub pages: u64,
-    /// The memory that it maps.
+    /// The memory that is mapped.
     pub backing: Backing<M>,
+}
+
+impl<M: Machine> MapRequest<M> {
+    /// Makes a request for `pages` pages of anonymous memory that uses no huge pages.
+    #[must_use]
+    pub const fn anonymous(place: Place, pages: u64) -> Self {
+        let backing = Backing::Anonymous { huge: false };
+        Self {
+            place,
+            pages,
+            backing,
+        }
+    }
 }
 
 /// The place of a new mapping.
@@ -41,7 +55,7 @@ pub enum Place {
     Highest,
     /// At this page, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
     Fixed(Vpn),
-    /// At this page, in place of the mappings there (Linux: `MAP_FIXED`).
+    /// At this page, replacing the mappings there (Linux: `MAP_FIXED`).
     Replace(Vpn),
 }
 
@@ -53,11 +67,11 @@ const HUGE: u64 = ENTRIES as u64;
 const LOWEST: Vpn = Vpn(16);
 
 impl<M: Machine> AddressSpace<M> {
-    /// Adds a mapping; none of its pages is resident yet. Anonymous memory is joined with adjacent
-    /// mappings of its kind into one.
+    /// Adds a mapping, none of whose pages is resident yet. Anonymous memory is merged with
+    /// adjacent mappings of its kind.
     ///
     /// # Errors
-    /// [`MapError`]; nothing has changed.
+    /// [`MapError`]; the address space is unchanged then.
     pub fn map(&self, memory: Memory<'_, M>, request: MapRequest<M>) -> Result<Vma, MapError> {
         request.check()?;
         let machine = memory.machine;
@@ -69,11 +83,11 @@ impl<M: Machine> AddressSpace<M> {
             .unwrap_or(Err(MapError::Killed))
     }
 
-    /// Unmaps everything that is mapped in the `pages` pages from `start` on, and gives its pages
-    /// back.
+    /// Unmaps everything that is mapped in the `pages` pages from `start`, and frees the pages that
+    /// the space owns.
     ///
     /// # Errors
-    /// [`MapError`]; nothing has changed. A range without mappings is no error.
+    /// [`MapError`]; the address space is unchanged then. A range without mappings is no error.
     pub fn unmap(&self, memory: Memory<'_, M>, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = range(start, pages)?;
         let machine = memory.machine;
@@ -124,7 +138,7 @@ impl<M: Machine> AddressSpace<M> {
         added
     }
 
-    /// Puts `new` in place of other mappings, if there are any, and gives their pages back.
+    /// Puts `new` in place of other mappings, if there are any, and frees their pages.
     fn replace(
         &self,
         memory: Memory<'_, M>,
@@ -135,8 +149,8 @@ impl<M: Machine> AddressSpace<M> {
         let removal = self.removal(memory, mappings, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
         let editor = &mut mappings.editor;
-        // A page that was touched meanwhile would be emptied with the pages of the old mappings:
-        // see `fault::version`.
+        // Emptying the range would also unmap a page that is touched meanwhile, so faults wait: see
+        // `fault::version`.
         self.replacing.set(1);
         let stored = self.tree.store(memory.machine, editor, new, |_| {});
         if stored.is_ok() {
@@ -169,7 +183,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. Joins it with those of its neighbours that are of its kind and have no source.
+    /// Adds `new`. Merges it with those of its neighbours that are of its kind and have no source.
     fn join_or_insert(
         &self,
         machine: &M,
@@ -222,7 +236,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Checks that there may be `more` more mappings.
+    /// Checks that `more` more mappings are allowed.
     fn check_room(&self, mappings: &Mappings<M>, more: i32) -> Result<(), MapError> {
         let max = self.mappings_max;
         if mappings.editor.mappings().saturating_add_signed(more) <= max {
@@ -231,8 +245,7 @@ impl<M: Machine> AddressSpace<M> {
         Err(MapError::TooMany(max as usize))
     }
 
-    /// Returns the effect that removing `pages` will have on mappings and sources. Changes nothing
-    /// yet.
+    /// Returns the effect that removing `pages` will have on mappings and sources. Changes nothing.
     fn removal(
         &self,
         memory: Memory<'_, M>,
@@ -263,8 +276,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(removal)
     }
 
-    /// Empties the page tables of `pages`, which are no longer mapped, and gives back tables that
-    /// no mapping needs.
+    /// Empties the page tables of `pages`, which are no longer mapped, and frees tables that no
+    /// mapping needs.
     fn empty(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) {
         let machine = memory.machine;
         self.table.catch_up(machine);
@@ -276,7 +289,7 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Gives back the tables of `pages` in which no mapping is left (Linux: `free_pgtables`).
+    /// Frees the tables of `pages` in which no mapping is left (Linux: `free_pgtables`).
     fn free_spare_tables(&self, gather: &mut Gather<'_, M>, pages: &Range<Vpn>) {
         let machine = gather.memory().machine;
         let mut index = table_of(pages.start);
@@ -296,9 +309,9 @@ impl<M: Machine> AddressSpace<M> {
 
 /// The effect of removing mappings, or parts of them.
 struct Removal {
-    /// The mappings with a source, and by how many pieces each changes.
+    /// The mappings with a source, each with the change of the number of its pieces.
     pieces: Vec<(Vma, i32)>,
-    /// The change of the number of mappings; negative if there are fewer afterwards.
+    /// The change of the number of mappings; negative if fewer remain.
     more: i32,
 }
 
@@ -319,7 +332,7 @@ impl<M: Machine> MapRequest<M> {
         }
     }
 
-    /// Checks the parts of the request that can be judged without looking at the address space.
+    /// Checks the parts of the request that do not depend on the address space.
     fn check(&self) -> Result<(), MapError> {
         if let Place::Fixed(start) | Place::Replace(start) = self.place {
             range(start, self.pages)?;
@@ -355,7 +368,7 @@ impl<M: Machine> MapRequest<M> {
     }
 }
 
-/// Checks that removing `pages` cuts no huge page of a reserved mapping.
+/// Checks that removing `pages` splits no huge page of a reserved mapping.
 fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
     if super::MappingKind::of(vma) != super::MappingKind::Reserved {
         return Ok(());
@@ -369,7 +382,7 @@ fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Returns the `pages` pages from `start` on, if they end within the address space.
+/// Returns the `pages` pages from `start`, if they end within the address space.
 fn range(start: Vpn, pages: u64) -> Result<Range<Vpn>, MapError> {
     if pages == 0 {
         return Err(MapError::Empty);

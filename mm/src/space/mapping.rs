@@ -1,4 +1,4 @@
-//! The backing of a mapping, and its encoding in the tree of mappings.
+//! The backing of a mapping, and its encoding in the mapping's id.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,12 +7,12 @@ use super::error::NoMemory;
 use super::object::Object;
 use super::vma_tree::{Editor, Vma};
 use crate::machine::Machine;
-use crate::units::{Pfn, Vpn};
+use crate::units::{Pfn, Vpn, count_of};
 
-/// The memory that a mapping maps.
+/// The source of the pages of a mapping.
 #[derive(Debug)]
 pub enum Backing<M: Machine> {
-    /// Fresh memory of the address space's own (Linux: `MAP_ANONYMOUS | MAP_PRIVATE`).
+    /// Fresh memory that belongs to the address space (Linux: `MAP_ANONYMOUS | MAP_PRIVATE`).
     Anonymous {
         /// True if huge pages may be used (Linux: `MADV_HUGEPAGE`).
         huge: bool,
@@ -21,21 +21,21 @@ pub enum Backing<M: Machine> {
     PrivateFile {
         /// The file.
         file: Arc<Object<M>>,
-        /// The index in the file of the page that the mapping begins with.
+        /// The index in the file of the mapping's first page.
         offset: u64,
     },
     /// Memory or a file that other address spaces may share (Linux: `MAP_SHARED`).
     Shared {
         /// The object that owns the shared pages.
         object: Arc<Object<M>>,
-        /// The index in the object of the page that the mapping begins with.
+        /// The index in the object of the mapping's first page.
         offset: u64,
     },
     /// Huge pages that are not swapped, aged or counted as resident (Linux: `MAP_HUGETLB`).
     Reserved,
     /// Frames that no zone manages, such as those of a device (Linux: `VM_PFNMAP`).
     Frames {
-        /// The frame that the mapping begins with.
+        /// The first frame of the mapping.
         first: Pfn,
     },
 }
@@ -43,13 +43,13 @@ pub enum Backing<M: Machine> {
 /// The kind of a mapping's pages, without their source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MappingKind {
-    /// Fresh memory of the address space's own.
+    /// Fresh memory that belongs to the address space.
     Anonymous,
     /// Pages of a file, or private copies of them.
     PrivateFile,
     /// Pages that other address spaces may share.
     Shared,
-    /// Huge pages of a reserved kind, see [`Backing::Reserved`].
+    /// Reserved huge pages, see [`Backing::Reserved`].
     Reserved,
     /// Frames that no zone manages.
     Frames,
@@ -75,16 +75,16 @@ impl MappingKind {
         }
     }
 
-    /// Returns whether the mapping may be emptied while its owner still runs: only a process that
-    /// is to die can miss its pages (Linux: the rule of `__oom_reap_task_mm`).
+    /// Returns whether the mapping may be emptied while its owner still runs. It may if no process
+    /// but the dying owner can miss its pages (Linux: the rule of `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
         matches!(self, Self::Anonymous | Self::PrivateFile)
     }
 }
 
-// The id of a mapping in the tree: its kind, whether huge pages may be used, and the number of its
-// source plus one, or 0 if it has none.
+// The id of a mapping in the tree holds its kind, whether huge pages may be used, and the number of
+// its source plus one, or 0 if it has no source.
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
@@ -114,7 +114,8 @@ pub(super) struct Mappings<M: Machine> {
 pub(super) struct Source<M: Machine> {
     /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
-    /// The number to add to a virtual page to get the index in the object, or the frame. Wraps.
+    /// The number to add to a virtual page number to get the index in the object, or the frame.
+    /// Wraps.
     base: u64,
     /// The number of mappings that have this source.
     pieces: u32,
@@ -141,7 +142,7 @@ impl<M: Machine> Mappings<M> {
         self.sources.get(source_of(vma)?)?.as_ref()
     }
 
-    /// Returns the id for a mapping of `backing` from `start` on, and stores its source.
+    /// Returns the id for a mapping of `backing` that begins at `start`, and stores its source.
     pub(super) fn adopt(&mut self, backing: Backing<M>, start: Vpn) -> Result<u32, NoMemory> {
         let (kind, object, first) = match backing {
             Backing::Anonymous { huge } => {
@@ -174,11 +175,11 @@ impl<M: Machine> Mappings<M> {
         // Reserve room for every number now, so that dropping a source needs no memory.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
         self.sources.push(Some(source));
-        u32::try_from(number).map_err(|_| NoMemory)
+        Ok(count_of(number))
     }
 
-    /// Notes that a mapping with the source of `vma` has become `pieces` more mappings, or fewer if
-    /// `pieces` is negative. Drops the source with the last one.
+    /// Records that the mappings with the source of `vma` have become `pieces` more, or fewer if
+    /// `pieces` is negative. Drops the source with the last mapping.
     pub(super) fn count_pieces(&mut self, vma: &Vma, pieces: i32) {
         let Some(number) = source_of(vma) else { return };
         let Some(source) = &mut self.sources[number] else {
@@ -187,7 +188,7 @@ impl<M: Machine> Mappings<M> {
         source.pieces = source.pieces.saturating_add_signed(pieces);
         if source.pieces == 0 {
             self.sources[number] = None;
-            self.free.push(u32::try_from(number).unwrap_or(u32::MAX));
+            self.free.push(count_of(number));
         }
     }
 

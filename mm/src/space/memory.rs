@@ -11,14 +11,17 @@ use super::swap::SwapArea;
 use crate::counter::{Batch, Counting, InitError, Plan};
 use crate::design::Design;
 use crate::machine::Machine;
+use crate::manager::Manager;
 use crate::page::{AllocError, Request};
 use crate::units::{Order, Pfn};
-use crate::vmstat::Manager;
 use crate::vmstat::counters::NodeItem;
 
-/// The parts that all address spaces of a machine share, apart from its memory: swap, the lists by
-/// which pages are aged, the plan by which resident pages are counted, and the way in which a dying
-/// address space is emptied.
+/// The parts that all address spaces of a machine share, apart from its memory:
+///
+/// * the swap area;
+/// * the lists by which pages are aged;
+/// * the plan by which resident pages are counted;
+/// * the way in which a dying address space is emptied.
 pub struct Spaces<M: Machine> {
     pub(super) lru: Lru<M>,
     pub(super) swap: SwapArea<M>,
@@ -27,13 +30,13 @@ pub struct Spaces<M: Machine> {
     discard: Option<Box<dyn Discard<M>>>,
 }
 
-/// A listener that hears of every page that no address space uses any more, right before the page
-/// goes back to its zone: a balloon, free page reporting, or code that overwrites memory (Linux:
-/// `arch_free_page`).
+/// A listener that is notified of every page that no address space uses any more, directly before
+/// the page is freed to its zone. Examples are a balloon, free page reporting, or code that
+/// overwrites memory (Linux: `arch_free_page`).
 pub trait Discard<M: Machine>: Send + Sync {
-    /// Says that the `1 << order` pages of each of `pfns` are unused and do not yet belong to
-    /// another owner. May be called on any CPU, by several CPUs at once. The caller may hold the
-    /// lock of an address space's mappings, and no other lock.
+    /// Notifies the listener that the `1 << order` pages of each of `pfns` are unused and do not
+    /// yet belong to another owner. May be called on any CPU, by several CPUs at once. The caller
+    /// may hold the lock of an address space's mappings, and no other lock.
     fn discard(&self, machine: &M, pfns: &[Pfn], order: Order);
 }
 
@@ -42,17 +45,17 @@ pub trait Discard<M: Machine>: Send + Sync {
 pub struct Memory<'m, M: Machine> {
     /// The machine.
     pub machine: &'m M,
-    /// The manager of its memory.
+    /// The manager of the machine's memory.
     pub manager: &'m Manager<M>,
-    /// The parts that its address spaces share.
+    /// The parts that the machine's address spaces share.
     pub spaces: &'m Spaces<M>,
 }
 
 impl<M: Machine> Spaces<M> {
-    /// Makes the shared parts as `design` says, with `swap` slots of swap.
+    /// Makes the shared parts as `design` says, with `swap` slots of swap space.
     ///
     /// # Errors
-    /// [`InitError`] if resident pages cannot be counted that way on this machine.
+    /// [`InitError`] if resident pages cannot be counted in the design's way on this machine.
     pub fn new(machine: &M, design: &Design, swap: u32) -> Result<Self, InitError> {
         let plan = Self::plan_for(machine, design.counting)?;
         Ok(Self {
@@ -68,7 +71,7 @@ impl<M: Machine> Spaces<M> {
         Plan::new(machine, counting, Rss::<M>::WIDTH, Batch::RSS)
     }
 
-    /// Returns the shared parts with `discard` set, which hears of pages that go back.
+    /// Returns the shared parts with `discard` set as the listener for freed pages.
     #[must_use]
     pub fn discarding(self, discard: impl Discard<M> + 'static) -> Self {
         Self {
@@ -77,7 +80,7 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
-    /// Returns how a dying address space is emptied.
+    /// Returns the way in which a dying address space is emptied.
     #[must_use]
     pub fn reaping(&self) -> Reaping {
         self.reaping
@@ -117,7 +120,7 @@ impl<'m, M: Machine> Memory<'m, M> {
         Ok(pfn)
     }
 
-    /// Gives pages of page tables back.
+    /// Frees pages of page tables.
     pub(super) fn give_back_tables(&self, pfns: &[Pfn]) {
         self.count_tables(pfns, -1);
         self.give_back(pfns);
@@ -129,14 +132,14 @@ impl<'m, M: Machine> Memory<'m, M> {
             .count_each_on_nodes(self.machine, pfns, item, each);
     }
 
-    /// Gives single pages back to their zones.
+    /// Frees single pages to their zones.
     pub(super) fn give_back(&self, pfns: &[Pfn]) {
         self.discard(pfns, Order::ZERO);
         let freed = self.manager.pages().free_pages(self.machine, pfns);
         freed.expect("pages go back once, as they came");
     }
 
-    /// Gives a block back to its zone.
+    /// Frees a block to its zone.
     pub(super) fn give_back_block(&self, pfn: Pfn, order: Order) {
         self.discard(&[pfn], order);
         let freed = self.manager.pages().free(self.machine, pfn, order);

@@ -4,11 +4,12 @@
 //! map ──> mapping ──fault──> page table entry ──unmap, exit, reap──> gather ──> zone
 //! ```
 //!
-//! `vma_tree` and `mapping` say what is mapped, `page_table` where its pages are. `map`, `fault`
-//! and `swapping` are what a living process does. `zap` and `gather` take pages out. `exit`, `reap`
-//! and `frontier` empty a dying address space, by its last user and by helpers. `rss` and `usage`
-//! count pages, as resident and as what a kill would give back; `budget` limits them. `walk` looks
-//! at page tables. `object`, `swap`, `lru` and `memory` are what address spaces share.
+//! `vma_tree` and `mapping` record what is mapped, and `page_table` where its pages are. A living
+//! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. The last
+//! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
+//! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
+//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru` and
+//! `memory`.
 
 pub mod budget;
 mod error;
@@ -60,14 +61,14 @@ use crate::units::{Pages, Pfn, Vpn};
 
 /// The memory of one process, or of several that share it (Linux: `mm_struct`).
 ///
-/// All operations take `&self`: any number of CPUs may map, fault and help to empty it at once.
-/// When no process uses it any more, the embedder must end it by [`AddressSpace::exit`] and then
-/// drop it by [`AddressSpace::destroy`].
+/// All operations take `&self`: any number of CPUs may map, fault and help to empty the space at
+/// the same time. When no process uses it any more, the embedder must end it with
+/// [`AddressSpace::exit`] and then destroy it with [`AddressSpace::destroy`].
 pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
-    /// A flag: not 0 while a mapping replaces others whose pages are still in the page tables.
+    /// Not 0 while a mapping replaces others whose pages are still in the page tables.
     replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,
@@ -78,29 +79,30 @@ pub struct AddressSpace<M: Machine> {
     mappings_max: u32,
 }
 
-/// A holder of translations of its own, such as a virtual machine or a device, which hears of
-/// ranges whose pages are about to leave (Linux: `mmu_notifier`).
+/// A holder of its own translations, such as a virtual machine or a device. It is notified of
+/// ranges whose pages are about to leave their frames or be unmapped (Linux: `mmu_notifier`).
 ///
-/// It hears of every way in which a page leaves: the page is unmapped, reaped, moved to swap,
-/// replaced by a private copy, or given back when the address space ends. A page that is in memory
-/// stays in its frame until the holder hears of its range. During a call the caller may hold the
-/// lock of the mappings, as a reader or, where a mapping replaces others, as a writer. It holds no
-/// page-table lock.
+/// It is notified whenever a page leaves: when the page is unmapped, reaped, moved to swap,
+/// replaced by a private copy, or freed at the end of the address space. A page in memory remains
+/// in its frame until the holder is notified of its range.
+///
+/// The caller holds no page-table lock during a call. It may hold the lock of the mappings as a
+/// reader or, if a mapping replaces others, as a writer.
 pub trait Notified<M: Machine>: Send + Sync {
-    /// Says that pages of `pages` are about to leave: the holder must use no translation to any of
-    /// them until `end`.
+    /// Notifies the holder that pages of `pages` are about to leave: it must use no translation to
+    /// any of them until `end`.
     ///
     /// # Errors
-    /// [`Refused`] if the holder cannot do that without waiting and `may_wait` is false.
+    /// [`Refused`] if the holder would have to wait for that and `may_wait` is false.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Says that the pages of `pages` that were to leave have left. A page may be in memory again,
-    /// in another frame.
+    /// Notifies the holder that the pages announced by `start` have left. A page may be in memory
+    /// again, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// Says that the address space is about to be emptied for good: from now on the holder must use
-    /// no translation to any of it. Helpers may still call [`Notified::start`] and
-    /// [`Notified::end`] for ranges, about which the holder has nothing left to do.
+    /// Notifies the holder that the address space is about to be emptied for good: from now on it
+    /// must use no translation to any of the space. Helpers may still call [`Notified::start`] and
+    /// [`Notified::end`] for ranges; the holder has nothing left to do for them.
     fn release(&self, machine: &M);
 }
 
@@ -108,21 +110,22 @@ pub trait Notified<M: Machine>: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// A fact about an address space that is true from some moment on, for good.
+/// A fact about an address space. Once a flag is raised, it stays raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flag {
-    /// The processes that use the space were told to die, so their killable waits end (Linux:
-    /// `SIGKILL` pending).
+    /// The processes that use the space have been sent a fatal signal, so their killable waits end
+    /// (Linux: `SIGKILL` pending).
     Killed,
-    /// Private pages may be gone, so touching them is refused (Linux: `MMF_UNSTABLE`).
+    /// Private pages may already be unmapped, so touching them is refused (Linux: `MMF_UNSTABLE`).
     Unstable,
-    /// No more memory can be got from the space: it is not to be reaped or chosen again (Linux:
+    /// A kill can free no more memory of this space: it must not be reaped or chosen again (Linux:
     /// `MMF_OOM_SKIP`).
     Skip,
-    /// The space was handed to the reaper once (Linux: `MMF_OOM_REAP_QUEUED`).
+    /// The space has been handed to the reaper (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,
-    /// The OOM killer chose the owner of the space (Linux: `signal->oom_mm` is set).
+    /// The OOM killer chose a process that uses the space as a victim (Linux: `signal->oom_mm` is
+    /// set).
     Victim,
     /// The last user of the space is leaving.
     Exiting,
@@ -131,10 +134,10 @@ pub enum Flag {
 }
 
 /// The largest number of mappings of an address space, unless [`AddressSpace::with_mappings_max`]
-/// sets another (Linux: `DEFAULT_MAX_MAP_COUNT`).
+/// sets another limit (Linux: `DEFAULT_MAX_MAP_COUNT`).
 pub const MAPPINGS_MAX: u32 = 65_530;
 
-/// The end of an address space: 128 TiB.
+/// The first page after the address space, which has 128 TiB.
 pub const END: Vpn = Vpn(1 << SPACE_BITS);
 
 impl<M: Machine> AddressSpace<M> {
@@ -161,22 +164,22 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Returns the address space with its pages charged to `budget`. The caller does this before it
-    /// maps anything.
+    /// Returns the address space with its pages charged to `budget`. Must be called before anything
+    /// is mapped.
     #[must_use]
     pub fn limited(self, budget: Arc<Budget<M>>) -> Self {
         let budget = Some(budget);
         Self { budget, ..self }
     }
 
-    /// Returns the address space with `notified` added, which hears of ranges whose pages leave.
+    /// Returns the address space with `notified` added to the holders that are notified.
     #[must_use]
     pub fn notifying(mut self, notified: impl Notified<M> + 'static) -> Self {
         self.notified.push(Box::new(notified));
         self
     }
 
-    /// Returns the address space with room for `max` mappings (Linux: `vm.max_map_count`).
+    /// Returns the address space with a limit of `max` mappings (Linux: `vm.max_map_count`).
     #[must_use]
     pub fn with_mappings_max(self, max: u32) -> Self {
         let mappings_max = max;
@@ -186,31 +189,32 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns the counters of its resident pages.
+    /// Returns the counters of the space's resident pages.
     pub fn rss(&self) -> &Rss<M> {
         &self.rss
     }
 
-    /// Returns the budget that its pages are charged to, if there is one.
+    /// Returns the budget that the space's pages are charged to, if there is one.
     pub fn budget(&self) -> Option<&Arc<Budget<M>>> {
         self.budget.as_ref()
     }
 
-    /// Returns its mappings, for lookups that do not wait.
+    /// Returns the tree of the space's mappings, for lookups that do not wait.
     pub fn mappings(&self) -> &VmaTree<M> {
         &self.tree
     }
 
-    /// Returns the number of pages that its page tables take (Linux: `mm_pgtables_bytes` over the
-    /// page size).
+    /// Returns the number of pages that the space's page tables take (Linux: `mm_pgtables_bytes`
+    /// over the page size).
     pub fn table_pages(&self, machine: &M) -> u64 {
         self.table.pages(machine)
     }
 
     /// Returns the frame of `page`, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
     ///
-    /// The page may move to another frame at once. If a [`Notified`] of this space has heard of no
-    /// range with `page` since before this call, the answer holds until it does.
+    /// The page may move to another frame at any moment. A [`Notified`] of this space can rely on
+    /// the answer until it is next notified of a range with `page`, unless such a notification came
+    /// during this call.
     pub fn frame_of(&self, machine: &M, page: Vpn) -> Option<Pfn> {
         let spot = self.table.find(page).filter(|_| page < END)?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
@@ -224,11 +228,11 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns whether `flag` was raised.
     pub fn has(&self, machine: &M, flag: Flag) -> bool {
-        // Acquire pairs with the release in `raise`: what the raising CPU did before is seen.
+        // Acquire pairs with the release in `raise`: what the raising CPU did before is visible.
         self.flags.load(machine, Acquire) & bit(flag) != 0
     }
 
-    /// Raises `flag`. Returns whether this call did, and no earlier one.
+    /// Raises `flag`. Returns whether this call raised it, rather than an earlier one.
     pub fn raise(&self, machine: &M, flag: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
@@ -247,24 +251,24 @@ impl<M: Machine> AddressSpace<M> {
     /// Counts one more process that uses the space (Linux: `mmget`).
     pub(crate) fn add_user(&self, machine: &M) {
         debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
-        // Relaxed: the caller is a user itself, or has made the space; it hands nothing over.
+        // Relaxed: the caller is itself a user, or has just made the space, and publishes nothing.
         self.users.add(machine, 1, Relaxed);
     }
 
-    /// Counts one process less. Returns whether it was the last one (Linux: `mmput`).
+    /// Counts one process less. Returns whether it was the last user (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
-        // AcqRel pairs with itself, so that the last user sees all that others did before they
-        // left.
+        // AcqRel pairs with itself, so that the last user sees everything that the other users did
+        // before they left.
         self.users.add(machine, -1, AcqRel) == 0
     }
 
     /// Returns the number of processes that use the space (Linux: `mm_users`).
     pub(crate) fn users(&self, machine: &M) -> i64 {
-        // Relaxed: the number may change at once.
+        // Relaxed: the number may change at any moment.
         self.users.load(machine, Relaxed)
     }
 
-    /// Gives the counters back after the space has ended (Linux: `mmdrop`).
+    /// Frees the counters after the space has ended (Linux: `mmdrop`).
     ///
     /// # Errors
     /// [`BadRss`] if a counter is not 0, because of a miscount or because the space was never
@@ -273,8 +277,8 @@ impl<M: Machine> AddressSpace<M> {
         self.rss.destroy(machine)
     }
 
-    /// Tells each [`Notified`] that `pages` may leave, and waits until none of them uses a
-    /// translation to these.
+    /// Notifies each [`Notified`] that `pages` may leave, and waits until none of them uses a
+    /// translation to these pages.
     fn announce(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
             // A holder refuses only if it may not wait.
@@ -282,19 +286,20 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Tells each [`Notified`] that `pages` have left, or stay after all.
+    /// Notifies each [`Notified`] that `pages` have left, or will not leave after all.
     fn announce_end(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
             notified.end(machine, pages);
         }
     }
 
-    /// Returns the mapping of `page`.
+    /// Returns the mapping that contains `page`.
     fn vma_at(&self, machine: &M, page: Vpn, site: Site) -> Option<Vma> {
         if let Ok(found) = self.tree.find(page) {
             return found;
         }
-        // Other CPUs kept changing the mappings during the lookup. Under the lock they cannot.
+        // Other CPUs kept changing the mappings during the lookup. They cannot while the lock is
+        // held.
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }

@@ -4,9 +4,10 @@
 //! A page has an index in its object, and exists from its first touch until the object is emptied.
 //! The object owns the page; it does not record which mappings use it.
 //!
-//! Invariant: every page of an object was handed out to it as a single page, and has one index.
+//! Invariant: every page of an object was allocated for it as a single page, and has one index.
 //!
-//! Lock: one, around the index. Pages, and nodes of the index, are allocated and freed outside.
+//! Lock: one, which guards the index. Pages and index nodes are allocated and freed with no lock
+//! held.
 
 use core::fmt;
 
@@ -42,18 +43,19 @@ impl<M: Machine> Object<M> {
         }
     }
 
-    /// Returns the kind of its pages.
+    /// Returns the kind of the object's pages.
     #[must_use]
     pub fn kind(&self) -> ObjectKind {
         self.kind
     }
 
-    /// Returns the page at `index`. Allocates it as `request` says if it does not exist yet (Linux:
-    /// `filemap_fault`, `shmem_fault`). The order of `request` is ignored: these are single pages.
+    /// Returns the page at `index`. If it does not exist yet, allocates it as `request` says
+    /// (Linux: `filemap_fault`, `shmem_fault`). The order of `request` is ignored: objects consist
+    /// of single pages.
     ///
     /// # Errors
-    /// [`PageError`] if there is no page to be had, or if the global allocator has no memory to
-    /// record it. Nothing has changed then.
+    /// [`PageError`] if no page can be allocated, or if the global allocator has no memory to
+    /// record the page. The object is unchanged then.
     pub fn page(
         &self,
         machine: &M,
@@ -64,26 +66,27 @@ impl<M: Machine> Object<M> {
         let look = |map: &mut Index| map.get(index).ok_or_else(|| map.missing(index));
         match self.pages.with(machine, Site::ObjectPage, look) {
             Ok(pfn) => Ok(pfn),
-            Err(missing) => self.page_slow(machine, pages, (index, missing), request),
+            Err(missing) => self.page_slow(machine, pages, index, missing, request),
         }
     }
 
-    /// Allocates with no lock held. If another CPU puts a page at the index first, that page is
-    /// used.
+    /// Allocates a page with no lock held. If another CPU puts a page at the index first, uses that
+    /// page and frees its own.
     #[cold]
     fn page_slow(
         &self,
         machine: &M,
         pages: &PageAllocator<M>,
-        (index, mut missing): (u64, Missing),
+        index: u64,
+        mut missing: Missing,
         mut request: Request,
     ) -> Result<Pfn, PageError> {
         request.order = Order::ZERO;
         let ours = pages
             .alloc(machine, request)
             .map_err(PageError::OutOfMemory)?;
-        // The loop ends: more is missing only if another CPU has emptied or raised the index
-        // meanwhile.
+        // The loop ends: nodes can be missing again only if another CPU has meanwhile emptied the
+        // object or made its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(missing) else {
                 break Err(PageError::NoMemory);
@@ -102,17 +105,17 @@ impl<M: Machine> Object<M> {
         there
     }
 
-    /// Returns the number of pages that exist.
+    /// Returns the number of pages that the object has.
     pub fn present(&self, machine: &M) -> u64 {
         self.pages.with(machine, Site::Control, |map| map.len())
     }
 
-    /// Gives all pages back (Linux: `truncate_inode_pages`). The caller must make sure that no
-    /// address space maps them any more; the object can be used again. If an object is dropped
-    /// without this, its pages are lost to all allocations.
+    /// Frees all pages of the object (Linux: `truncate_inode_pages`). The caller must make sure
+    /// that no address space maps them any more. The object can be used again afterwards. Dropping
+    /// an object that still has pages leaks them.
     ///
     /// # Panics
-    /// If a page of the object was given back in another way.
+    /// If a page of the object was freed in another way.
     pub fn empty(&self, machine: &M, pages: &PageAllocator<M>) {
         let all = self.pages.with(machine, Site::ObjectEmpty, Index::take);
         let mut batch = [Pfn(0); FREE_BATCH];
@@ -139,7 +142,7 @@ impl<M: Machine> Object<M> {
 /// The reason why an object has no page for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
-    /// The machine has no page to give.
+    /// The machine has no free page for the request.
     OutOfMemory(AllocError),
     /// The global allocator has no memory to record the page.
     NoMemory,

@@ -1,9 +1,9 @@
-//! Emptying the address space of a process that is to die, before it exits or meanwhile (Linux:
+//! Emptying the address space of a process that is to die, before or during its exit (Linux:
 //! `__oom_reap_task_mm`).
 //!
-//! Only private memory goes, which no other process can miss. From then on no process may touch
-//! that memory again, which [`Flag::Unstable`] ensures. Designs differ in how helpers go through
-//! the space.
+//! Only private memory is unmapped: no other process can miss it. From then on no process may touch
+//! that memory again, which [`Flag::Unstable`] ensures. Designs differ in the order in which
+//! helpers empty the space.
 //!
 //! Locks: `Mmap` as a reader, then those of `zap`.
 
@@ -25,18 +25,19 @@ use crate::units::Vpn;
 /// The outcome of a helper's attempt to empty an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// Nothing is left for a helper to claim. Other walkers may still be emptying their claims.
+    /// No table is left for a helper to claim. Other walkers may still be emptying their claims.
     All,
-    /// A holder of translations refused to give some of them up. The rest is done.
+    /// A holder of translations refused to give some of them up. Everything else was emptied.
     Partly,
-    /// The helper gave way to a writer that waits to change the mappings. More is left.
+    /// The helper stopped for a writer that waits to change the mappings. More is left to empty.
     GaveWay,
-    /// Another CPU was changing the mappings, or too many helpers were at work. Nothing is done.
+    /// Another CPU was changing the mappings, or too many helpers were at work. Nothing was
+    /// emptied.
     Busy,
 }
 
 impl Reaped {
-    /// Returns the outcome of both, if `next` was done after this.
+    /// Combines this outcome with that of a later step, `next`.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
@@ -45,8 +46,8 @@ impl Reaped {
     }
 }
 
-/// The number of pages that [`Reaping::DescendingChunks`] empties before it checks for a writer: 1
-/// GiB.
+/// The number of pages that [`Reaping::DescendingChunks`] empties before it checks for a waiting
+/// writer: 1 GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
 /// The outcome of one step of a helper.
@@ -58,13 +59,13 @@ enum Stop {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Helps as the OOM reaper does: gives up at once if another CPU is changing the mappings.
+    /// Helps as the OOM reaper does: gives up immediately if another CPU is changing the mappings.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
         self.try_reap_after(memory, || ())
     }
 
-    /// Does what [`AddressSpace::try_reap`] does, and also calls `starts` once it has the lock of
-    /// the mappings and finds that something may be left to empty.
+    /// Does what [`AddressSpace::try_reap`] does. Also calls `starts`, after it has taken the lock
+    /// of the mappings, if something may be left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
@@ -74,13 +75,15 @@ impl<M: Machine> AddressSpace<M> {
             }
             self.reap(memory, Site::Reap)
         });
-        let reaped = reaped.map_or(Reaped::Busy, |done| self.conclude(memory, done, Site::Reap));
+        let reaped = reaped.map_or(Reaped::Busy, |(reaped, left)| {
+            self.conclude(memory, reaped, left, Site::Reap)
+        });
         machine.emit(Event::End(Phase::Reap));
         reaped
     }
 
-    /// Helps because a caller asked for it, and waits while another CPU changes the mappings.
-    /// Returns `None` if `killed` returned true meanwhile.
+    /// Helps at the request of a caller, and waits while another CPU changes the mappings. Returns
+    /// `None` if `killed` returned true meanwhile.
     pub fn release(&self, memory: Memory<'_, M>, killed: impl Fn() -> bool) -> Option<Reaped> {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Release));
@@ -89,18 +92,14 @@ impl<M: Machine> AddressSpace<M> {
             .read_killable(machine, Site::Release, killed, |_| {
                 self.reap(memory, Site::Release)
             });
-        let reaped = reaped.map(|done| self.conclude(memory, done, Site::Release));
+        let reaped =
+            reaped.map(|(reaped, left)| self.conclude(memory, reaped, left, Site::Release));
         machine.emit(Event::End(Phase::Release));
         reaped
     }
 
-    /// Finishes, if this walker was told to.
-    fn conclude(
-        &self,
-        memory: Memory<'_, M>,
-        (reaped, left): (Reaped, Left),
-        site: Site,
-    ) -> Reaped {
+    /// Completes the exit of the space, if this walker was chosen to.
+    fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
         }
@@ -123,7 +122,7 @@ impl<M: Machine> AddressSpace<M> {
         (reaped, Left::Nothing)
     }
 
-    /// Reaps mapping by mapping, each from its start and with a gather of its own.
+    /// Reaps mapping by mapping, each from its start and with a separate gather.
     fn reap_each<'s, E>(
         &'s self,
         memory: Memory<'_, M>,
@@ -179,7 +178,7 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Empties `pages` of one mapping with a gather of its own.
+    /// Empties `pages` of one mapping with a separate gather.
     fn reap_apart(
         &self,
         memory: Memory<'_, M>,
@@ -194,7 +193,7 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Runs `f` once every holder of translations has given up its translations to `pages`.
+    /// Runs `f` after every holder of translations has given up its translations to `pages`.
     fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
         for (told, notified) in self.notified.iter().enumerate() {
             if let Err(refused) = notified.start(machine, pages, false) {
@@ -211,8 +210,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Reaps table by table from one of the ends, as far as no other walker has claimed them.
-    /// Tables that were handed back come first.
+    /// Reaps table by table from one of the ends, until other walkers have claimed the rest. Begins
+    /// with tables that were handed back.
     fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
         let mut walker = match self.frontier.join(machine) {
@@ -244,7 +243,8 @@ impl<M: Machine> AddressSpace<M> {
         while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim, walker.share());
-            // If `Skip` is raised, no helper would come back for the tables that are left.
+            // If `Skip` is raised, no helper would come back for the tables that are left, so do
+            // not stop.
             if self.mappings.writer_waits(machine) && !self.has(machine, Flag::Skip) {
                 return Reaped::GaveWay;
             }
@@ -252,7 +252,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties claimed tables. Hands back those that a holder of translations refuses.
+    /// Empties claimed tables. Hands back those that a holder of translations refuses to give up.
     fn reap_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let (mut reaped, mut from) = (Reaped::All, tables.start);
@@ -266,7 +266,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties the private entries of a table, and gives the table back if no entry is left.
+    /// Empties the private entries of a table, and frees the table if no entry is left.
     fn reap_table(
         &self,
         gather: &mut Gather<'_, M>,
@@ -301,7 +301,7 @@ impl<M: Machine> AddressSpace<M> {
         let (start, end) = (spot.start(), first_page(spot.index + 1));
         let pages = vma.start.max(start)..vma.end.min(end);
         self.announced(machine, &pages, || {
-            self.unmap_table(gather, spot, spot.clip(&pages), (site, Whose::Mine));
+            self.unmap_table(gather, spot, spot.clip(&pages), site, Whose::Mine);
         })
     }
 }

@@ -1,16 +1,16 @@
-//! The ways in which helpers go through a dying address space, as designs name them.
+//! The ways in which helpers empty a dying address space, as designs name them.
 
-/// The way in which helpers go through a dying address space to empty it.
+/// The order in which helpers empty a dying address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reaping {
-    /// Mapping by mapping from the lowest on, as the last user does (Linux before 6.18).
+    /// Mapping by mapping in ascending order, as the last user does (Linux before 6.18).
     Ascending,
-    /// Mapping by mapping from the highest on, each from its start (Linux 6.18).
+    /// Mapping by mapping in descending order, each mapping from its start (Linux 6.18).
     DescendingByVma,
-    /// From the highest mapping on, each by 1 GiB from its end. The helper yields to waiting
-    /// writers after each chunk (proposed for Linux in 2026).
+    /// Mapping by mapping in descending order, each in steps of 1 GiB from its end. The helper
+    /// yields to waiting writers after each step (proposed for Linux in 2026).
     DescendingChunks,
-    /// The last user goes upwards and any number of helpers mostly downwards, table by table, until
+    /// Table by table: the last user goes upwards and any number of helpers mostly downwards, until
     /// they meet.
     MeetInTheMiddle,
 }

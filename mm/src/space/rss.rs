@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, precise_totals};
+use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, Reading};
 use crate::machine::Machine;
-use crate::oom::{Reading, Slot};
 
 /// The kind of a resident page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +23,7 @@ impl RssKind {
     pub const ALL: [Self; 4] = [Self::File, Self::Anon, Self::Swap, Self::Shmem];
 
     /// The kinds of pages that occupy memory.
-    pub const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
+    const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
 
     /// Returns the Linux name.
     #[must_use]
@@ -38,18 +37,18 @@ impl RssKind {
     }
 }
 
-/// Four counters of pages, one per [`RssKind`].
+/// Four counters of pages, one for each [`RssKind`].
 #[derive(Debug)]
 pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
-    /// The number of counters that a plan for these groups must have.
+    /// The number of counters that a plan for these counters must have.
     pub const WIDTH: usize = RssKind::ALL.len();
 
     /// Makes counters that are all 0.
     ///
     /// # Errors
-    /// [`InitError::Width`] if `plan` is for another number of counters;
+    /// [`InitError::AreaWidth`] if `plan` is for another number of counters;
     /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(machine: &M, plan: &Plan<M>) -> Result<Self, InitError> {
         let width = plan.area().width();
@@ -62,15 +61,15 @@ impl<M: Machine> Rss<M> {
         Ok(Self(plan.init_many(machine)?))
     }
 
-    /// Adds `pages` pages of a kind; a negative number takes them away (Linux: `add_mm_counter`).
-    /// Never allocates.
+    /// Adds `pages` pages of a kind; a negative number subtracts (Linux: `add_mm_counter`). Never
+    /// allocates.
     #[inline]
     pub fn add(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add(machine, kind as usize, pages);
     }
 
     /// Does what [`Rss::add`] does, for callers that hold no spinlock: if the counters are due to
-    /// grow, and there is memory, this call makes them grow.
+    /// grow, and there is memory, this call also makes them grow.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);
@@ -81,7 +80,7 @@ impl<M: Machine> Rss<M> {
         self.0.approximate_sum_positive(machine, kind as usize)
     }
 
-    /// Returns the number of pages of a kind, exact when nothing is under way (Linux:
+    /// Returns the number of pages of a kind, exact when no addition is under way (Linux:
     /// `get_mm_counter_sum`).
     pub fn precise(&self, machine: &M, kind: RssKind) -> u64 {
         self.0.precise_sum_positive(machine, kind as usize)
@@ -93,8 +92,8 @@ impl<M: Machine> Rss<M> {
         RssKind::RESIDENT.into_iter().map(of).sum()
     }
 
-    /// Returns the range that must hold the number of resident pages, found from the approximate
-    /// sums.
+    /// Returns the range that must contain the number of resident pages, computed from the
+    /// approximate sums.
     pub fn resident_range(&self, machine: &M) -> Range {
         let of = |kind| self.0.min_max(machine, kind as usize);
         RssKind::RESIDENT
@@ -103,20 +102,20 @@ impl<M: Machine> Rss<M> {
             .fold(Range::exactly(0), |sum, range| sum + range)
     }
 
-    /// Returns the number of resident pages of all kinds, exact when nothing is under way (Linux:
-    /// `get_mm_rss_sum`).
+    /// Returns the number of resident pages of all kinds, exact when no addition is under way
+    /// (Linux: `get_mm_rss_sum`).
     pub fn resident_precise(&self, machine: &M) -> u64 {
         let of = |kind| self.precise(machine, kind);
         RssKind::RESIDENT.into_iter().map(of).sum()
     }
 
     /// Returns the approximate number of pages of every kind, resident and in swap: an estimate,
-    /// with each kind at least 0 as in Linux, and the range that must hold the number.
+    /// with each kind at least 0 as in Linux, and the range that must contain the number.
     pub fn usage(&self, machine: &M) -> Reading {
         let of = |kind| {
             let counter = kind as usize;
             let estimate = self.0.approximate_sum(machine, counter);
-            // The range is derived from this estimate, so the estimate is surely inside it.
+            // The range is derived from this same estimate, so the estimate is inside it.
             let Range { min, max } = self.0.accuracy(machine, counter).range(estimate);
             let (estimate, min, max) = (estimate.max(0), min.max(0), max.max(0));
             let range = Range { min, max };
@@ -131,37 +130,22 @@ impl<M: Machine> Rss<M> {
             })
     }
 
-    /// Returns the number of pages of every kind, resident and in swap, exact when nothing is under
-    /// way.
+    /// Returns the number of pages of every kind, resident and in swap, exact when no addition is
+    /// under way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         self.0.precise_total(machine).max(0)
     }
 
-    /// Adds [`Rss::usage_precise`] of each slot's candidate to the slot, for all slots together:
-    /// sorts the slots in the order of their counters in memory, then sums CPU by CPU. Nothing is
-    /// added to a slot whose candidate has no counters.
-    pub fn add_usages<'r>(machine: &M, slots: &mut [Slot], rss_of: impl Fn(u32) -> Option<&'r Self>)
-    where
-        M: 'r,
-    {
-        let counters = |slot: &Slot| Some(rss_of(slot.candidate())?.counters());
-        for slot in &mut *slots {
-            let position = counters(slot).map_or(0, AnyCounters::position);
-            slot.set_note(position.cast_signed());
-        }
-        slots.sort_unstable_by_key(Slot::note);
-        precise_totals(machine, slots, counters, Slot::add);
-    }
-
-    /// Returns the counters themselves, numbered as `RssKind as usize`.
+    /// Returns the underlying counters; the number of each is its `RssKind as usize`.
     pub fn counters(&self) -> &AnyCounters<M> {
         &self.0
     }
 
-    /// Ends the counters; all must be exactly 0 (Linux: `check_mm`).
+    /// Destroys the counters; all must be exactly 0 (Linux: `check_mm`).
     ///
     /// # Errors
-    /// The first counter that is not 0, with its value. The counters are ended all the same.
+    /// [`BadRss`] with the first counter that is not 0, and its value. The counters are destroyed
+    /// all the same.
     pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
         let left = RssKind::ALL.into_iter().find_map(|kind| {
             let pages = self.0.precise_sum(machine, kind as usize);
@@ -172,7 +156,7 @@ impl<M: Machine> Rss<M> {
     }
 }
 
-/// Pages that an ended address space still counts, which means a miscount.
+/// Pages that an ended address space still counts, which shows a miscount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRss {
     /// The kind of the pages.

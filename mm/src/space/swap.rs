@@ -1,14 +1,14 @@
 //! A swap area: the slots for pages that have no memory (Linux: `swap_info_struct`).
 //!
-//! It records only which slots are taken; the contents are the embedder's affair. A slot takes four
-//! bytes, touched when the slot is first taken, because the free slots are a list linked through
-//! themselves.
+//! The area records only which slots are taken. The embedder stores their contents. A slot takes
+//! four bytes of memory, which are first written when the slot is first taken. The free slots are
+//! linked into a list through these bytes.
 //!
-//! Invariant: a slot is taken, or on the list, or was never taken.
+//! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
-//! Lock: one, around the list. No other lock is taken inside and no memory allocated. The price of
-//! giving a slot back is paid outside the lock: Linux locks clusters of 512 slots, so its holders
-//! seldom meet.
+//! Lock: one, which guards the list. No other lock is taken and no memory allocated while it is
+//! held. The cost of freeing a slot is spent outside the lock: Linux locks clusters of 512 slots,
+//! so the holders of its locks seldom contend.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -28,22 +28,23 @@ pub struct SwapArea<M: Machine> {
     table: M::Lock<Table>,
 }
 
-/// The end of the list of free slots. No slot has this number, because there are at most that many.
+/// The end of the list of free slots. No slot has this number, because there are at most this many
+/// slots.
 const END: u32 = u32::MAX;
 
 struct Table {
-    /// For each slot that was ever taken, the next free one; its own number while it is taken.
+    /// For each slot that was ever taken: the next free slot, or its own number while it is taken.
     next: Vec<u32>,
-    /// The free slot that was given back last.
+    /// The free slot that was freed last.
     first: u32,
     used: u32,
 }
 
 impl<M: Machine> SwapArea<M> {
-    /// Makes `slots` slots, all free; 0 is no swap at all.
+    /// Makes `slots` slots, all free; 0 means no swap.
     ///
     /// # Errors
-    /// [`NoMemory`] if the global allocator does not have four bytes a slot.
+    /// [`NoMemory`] if the global allocator cannot provide four bytes for each slot.
     pub fn new(machine: &M, slots: u32) -> Result<Self, NoMemory> {
         let mut next = Vec::new();
         next.try_reserve_exact(slots as usize)
@@ -67,11 +68,11 @@ impl<M: Machine> SwapArea<M> {
         })
     }
 
-    /// Gives slots back, all in one hold of the lock (Linux: `free_swap_and_cache_nr`).
+    /// Frees slots, all in one hold of the lock (Linux: `free_swap_and_cache_nr`).
     ///
     /// # Errors
-    /// [`BadSlot`] for the first slot that is not taken. The slots before it are given back; that
-    /// slot and those after it are not.
+    /// [`BadSlot`] for the first slot that is not taken. The slots before it are freed; that slot
+    /// and those after it are not.
     pub fn give_back(&self, machine: &M, slots: &[SwapSlot]) -> Result<(), BadSlot> {
         if slots.is_empty() {
             return Ok(());
@@ -145,10 +146,10 @@ impl Table {
     }
 }
 
-/// A slot that is not taken, and so cannot be given back.
+/// The error that a slot is not taken, and so cannot be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSlot {
-    /// The slot that was to be given back.
+    /// The slot that the caller tried to free.
     pub slot: SwapSlot,
 }
 

@@ -1,8 +1,8 @@
 //! Moving pages to swap (Linux: `try_to_unmap` of an anonymous page, then `swap_writepage`).
 //!
-//! The embedder chooses which pages to move, and when. A fault brings them back.
+//! The embedder chooses which pages to move, and when. A later fault brings them back.
 //!
-//! Locks: `PageTable`, and `Swap` before it.
+//! Locks: `Mmap` as a reader; inside it `Swap` and `PageTable`, one after the other.
 
 use core::ops::Range;
 
@@ -16,11 +16,11 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Moves the anonymous pages of `pages` to swap, as far as there are slots. Huge pages stay.
-    /// Returns how many pages went.
+    /// Moves the anonymous pages of `pages` to swap while there are free slots. Huge pages are not
+    /// moved. Returns the number of pages moved.
     pub fn swap_out(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> u64 {
         let machine = memory.machine;
-        // Hold the lock as a reader, so that no CPU unmaps a page that is on its way.
+        // Hold the lock as a reader, so that no CPU unmaps a page while it is being moved.
         self.mappings.read(machine, Site::SwapOut, |_| {
             let mut gather = Gather::new(memory, self);
             let mut went = 0;
@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<M> {
         went
     }
 
-    /// Returns whether the page of an entry went; `None` if there is no slot left.
+    /// Returns whether the page of an entry was moved, or `None` if no slot is free.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

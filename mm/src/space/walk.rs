@@ -1,6 +1,6 @@
-//! Reads the entries of page tables (Linux: `walk_page_range`, `/proc/PID/pagemap`).
+//! Walks over the entries of page tables (Linux: `walk_page_range`, `/proc/PID/pagemap`).
 //!
-//! Locks: `Mmap` as a reader; inside it the `PageTable` of one table after the other.
+//! Locks: `Mmap` as a reader; inside it `PageTable`, of one table at a time.
 
 use core::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::units::{Order, Pfn, Vpn};
 pub struct Walked {
     /// The first page that the entry maps.
     pub page: Vpn,
-    /// The order of its pages: 0, or that of a huge page.
+    /// The order of the mapped block: 0, or that of a huge page.
     pub order: Order,
     /// The frame of the first page; `None` if the page is in swap.
     pub frame: Option<Pfn>,
@@ -25,17 +25,17 @@ pub struct Walked {
     /// huge pages.
     pub counted: Option<RssKind>,
     /// The kind of the mapping that contains all of its pages; `None` if the mapping was removed
-    /// and the pages have not left yet.
+    /// and the pages are still to be unmapped.
     pub mapping: Option<MappingKind>,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Calls `f` for every entry of the page tables that is not empty and overlaps `pages`, from
-    /// the lowest on.
+    /// Calls `f` for every entry of the page tables that is not empty and overlaps `pages`, in
+    /// ascending order.
     ///
     /// The lock of the entry's table is held during the call, so `f` may take no lock. No mapping
-    /// is added or removed during the walk, but other CPUs may fill and empty entries of the tables
-    /// that the walk has left or has not reached yet.
+    /// is added or removed during the walk. But other CPUs may fill and empty entries of tables
+    /// that the walk has passed or not reached yet.
     pub fn walk(&self, machine: &M, pages: Range<Vpn>, mut f: impl FnMut(Walked)) {
         self.mappings.read(machine, Site::Control, |_| {
             let mut index = table_of(pages.start);
@@ -84,7 +84,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The kind of the mapping that contains all of `pages`, if one does.
+    /// Returns the kind of the mapping that contains all of `pages`, if there is one.
     fn mapped_around(&self, pages: &Range<Vpn>) -> Option<MappingKind> {
         // No CPU changes the tree, because the lock of the mappings is held.
         let vma = self.tree.find(pages.start).ok().flatten();

@@ -1,17 +1,17 @@
 //! Emptying page tables (Linux: `unmap_page_range`, `zap_pte_range`).
 //!
 //! A table is emptied under its lock: its pages are gathered, and each counter is changed once.
-//! When the gather is full, translations are flushed before the lock is released; then the pages go
-//! back, and the emptying goes on.
+//! When the gather is full, translations are flushed before the lock is released. Then the gathered
+//! pages are freed, and the walk continues.
 //!
-//! Locks: `PageTable`; for a huge page that is not claimed, `UpperTable` around it. Inside: `Swap`,
-//! the locks that counters take, `Pcp` and `Zone` for a page of the gather, and `Lru` when a huge
-//! page is split.
+//! Locks: `PageTable`; for a huge page that is not claimed, also `UpperTable` around it. Inside
+//! `PageTable`: `Swap`, the locks that counters take, `Pcp` and `Zone` to allocate a page for the
+//! gather, and `Lru` when a huge page is split.
 
 use core::ops::Range;
 
 use super::AddressSpace;
-use super::gather::{Gather, signed};
+use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{Blank, ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
 use super::rss::RssKind;
@@ -19,28 +19,28 @@ use super::swap::SwapSlot;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn, Vpn};
+use crate::units::{Order, Pages, Pfn, Vpn, narrow, signed};
 
-/// The number of swap slots that go back together (Linux: a batch of the same swap area).
+/// The number of swap slots that are freed together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
 
 /// The CPUs that may be emptying a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Other CPUs may be emptying it, too.
+    /// Other CPUs may be emptying the table, too.
     Anybodys,
-    /// This walker has claimed it, so other CPUs leave it alone.
+    /// This walker has claimed the table, so other CPUs leave it alone.
     Mine,
 }
 
-/// The point at which emptying a table stopped.
+/// The entry at which emptying a table stopped, and the reason.
 struct Stop {
     at: u32,
-    /// True if the gather is full and has to be flushed first.
+    /// True if the gather is full and has to be flushed before the walk continues.
     full: bool,
 }
 
-/// The entries taken out of a table under one hold of its lock.
+/// A count of the entries that were emptied under one hold of the table's lock.
 struct Tally {
     counted: [u64; RssKind::ALL.len()],
     pages: u32,
@@ -50,7 +50,7 @@ struct Tally {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Empties `pages`, from the lowest on.
+    /// Empties `pages`, in ascending order.
     pub(super) fn unmap_range(&self, gather: &mut Gather<'_, M>, pages: Range<Vpn>, site: Site) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::Unmap));
@@ -59,8 +59,7 @@ impl<M: Machine> AddressSpace<M> {
             if spot.start() >= pages.end {
                 break;
             }
-            let how = (site, Whose::Anybodys);
-            self.unmap_table(gather, spot, spot.clip(&pages), how);
+            self.unmap_table(gather, spot, spot.clip(&pages), site, Whose::Anybodys);
             index = spot.index + 1;
         }
         machine.emit(Event::End(Phase::Unmap));
@@ -72,10 +71,11 @@ impl<M: Machine> AddressSpace<M> {
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         range: Range<u32>,
-        (site, whose): (Site, Whose),
+        site: Site,
+        whose: Whose,
     ) {
         if spot.leaf.is_huge() {
-            self.unmap_huge(gather, spot, &range, (site, whose));
+            self.unmap_huge(gather, spot, &range, site, whose);
         }
         let mut at = range.start;
         while at < range.end && spot.leaf.is_live() {
@@ -115,7 +115,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Spends the work of taking the entries out, and changes the counters.
+    /// Spends the work of emptying the entries, and changes the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);
@@ -133,20 +133,21 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Takes a huge page out if all of it is in `range`; otherwise replaces it by a table of its
-    /// parts (Linux: `zap_huge_pmd`, `__split_huge_pmd`).
+    /// Unmaps a huge page if all of it is in `range`; otherwise replaces it by a table of its parts
+    /// (Linux: `zap_huge_pmd`, `__split_huge_pmd`).
     fn unmap_huge(
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         range: &Range<u32>,
-        (site, whose): (Site, Whose),
+        site: Site,
+        whose: Whose,
     ) {
         let machine = gather.memory().machine;
-        // The gather gets the huge page and the page of the table kept for its parts.
+        // The gather gets the huge page and the page of the table that was kept for splitting it.
         gather.expect(2);
         machine.emit(Event::Begin(Phase::TableLock));
-        // The table that was kept for the parts is dropped with no lock held.
+        // The memory of that table is dropped with no lock held.
         let (full, _blank) = match whose {
             Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
                 self.unmap_huge_here(gather, spot, range, site)
@@ -159,7 +160,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Does the work of [`Self::unmap_huge`] under the lock of the place. Returns whether the
-    /// gather is full, and the table that was kept for the parts.
+    /// gather is full, and the table that was kept for splitting.
     fn unmap_huge_here(
         &self,
         gather: &mut Gather<'_, M>,
@@ -170,25 +171,26 @@ impl<M: Machine> AddressSpace<M> {
         let memory = gather.memory();
         spot.leaf.entries.with(memory.machine, site, |entries| {
             memory.machine.emit(Event::End(Phase::TableLock));
-            // Another CPU may have taken the huge page out, or split it.
+            // Another CPU may have unmapped the huge page, or split it.
             let What::Huge(page) = entries.what() else {
                 return (false, None);
             };
             if *range == (0..ENTRIES) {
-                return self.zap_huge(gather, spot, (entries, page));
+                return self.zap_huge(gather, spot, entries, page);
             }
-            split_huge(memory, spot, (entries, page));
+            split_huge(memory, spot, entries, page);
             (false, None)
         })
     }
 
-    /// Takes a huge page out. Returns whether the gather is full, and the table that was kept for
-    /// its parts.
+    /// Unmaps a huge page. Returns whether the gather is full, and the table that was kept for
+    /// splitting it.
     fn zap_huge(
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        (entries, page): (&mut Entries, Page),
+        entries: &mut Entries,
+        page: Page,
     ) -> (bool, Option<Blank>) {
         let machine = gather.memory().machine;
         machine.spend(Work::Zap, 1);
@@ -208,7 +210,7 @@ impl<M: Machine> AddressSpace<M> {
         (full, blank)
     }
 
-    /// Takes the page of a table, if the table is there and empty.
+    /// Removes a table if it exists and is empty, and returns its page.
     pub(super) fn take_table(&self, machine: &M, spot: Spot<'_, M>, site: Site) -> Option<Pfn> {
         if !spot.leaf.is_live() {
             return None;
@@ -228,7 +230,8 @@ impl<M: Machine> AddressSpace<M> {
 fn split_huge<M: Machine>(
     memory: Memory<'_, M>,
     spot: Spot<'_, M>,
-    (entries, page): (&mut Entries, Page),
+    entries: &mut Entries,
+    page: Page,
 ) {
     let Memory {
         machine,
@@ -242,7 +245,7 @@ fn split_huge<M: Machine>(
     for part in 0..ENTRIES {
         let pfn = page.pfn.plus(Pages(part));
         entries.set(part, Entry::Page(Page { pfn, ..page }));
-        // The lists already count the huge page, as one page.
+        // The lists already count the huge page as one page.
         if page.kind == PageKind::Anon && part > 0 {
             spaces.lru.add(machine, manager.pages(), pfn);
         }
@@ -260,7 +263,7 @@ impl Tally {
         }
     }
 
-    /// Records an entry that was taken out. Returns whether the gather is full.
+    /// Records an entry that was emptied. Returns whether the gather is full.
     fn take<M: Machine>(
         &mut self,
         memory: Memory<'_, M>,
@@ -307,8 +310,8 @@ impl<M: Machine> Spot<'_, M> {
     pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
         let entry = |page: Vpn| {
-            let behind = u32::try_from(page.0.saturating_sub(start));
-            behind.unwrap_or(ENTRIES).min(ENTRIES)
+            let behind = page.0.saturating_sub(start);
+            narrow(behind.min(u64::from(ENTRIES)))
         };
         entry(pages.start)..entry(pages.end)
     }

@@ -1,39 +1,40 @@
 //! Counters with a differential per CPU (Linux: `vm_stat_diff`).
 //!
-//! The value of a counter is the shared word plus every differential; it is exact when no operation
-//! is under way. A differential beyond the threshold is folded into the word at once, the others by
-//! the periodic refresh. There is no lock: a fold takes a differential with one atomic operation,
-//! so a race with an addition or another fold neither counts twice nor loses anything.
+//! The value of a counter is its shared word plus all differentials. It is exact when no operation
+//! is in progress. A differential beyond the threshold is folded into the shared word at once; the
+//! periodic refresh folds the others. There is no lock: a fold takes a differential with one atomic
+//! operation, so a race with an addition or another fold neither counts twice nor loses anything.
 //!
-//! Linux folds into a machine-wide word as well. Here the machine-wide value is the sum over zones,
-//! computed when asked for, which saves each fold a second shared write.
+//! Linux folds into a machine-wide word as well. Here the machine-wide value is computed on demand
+//! as the sum over all zones, which saves each fold a second shared write.
 
 use alloc::boxed::Box;
 use core::array;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{LocalWord, Machine, Word};
-use crate::units::CpuId;
+use crate::units::{CpuId, at_least_0};
 
-/// The items counted per zone.
+/// The counters that each zone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneItem {
-    /// Pages on the free lists (Linux: `NR_FREE_PAGES`).
+    /// The number of pages on the free lists (Linux: `NR_FREE_PAGES`).
     FreePages,
-    /// Anonymous pages in use (Linux: `NR_ZONE_ACTIVE_ANON` and its inactive twin).
+    /// The number of anonymous pages in use (Linux: `NR_ZONE_ACTIVE_ANON` and
+    /// `NR_ZONE_INACTIVE_ANON`).
     Anon,
 }
 
-/// The items counted per node.
+/// The counters that each node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeItem {
-    /// Mapped anonymous pages (Linux: `NR_ANON_MAPPED`).
+    /// The number of mapped anonymous pages (Linux: `NR_ANON_MAPPED`).
     AnonMapped,
-    /// Pages of page tables (Linux: `NR_PAGETABLE`).
+    /// The number of pages used for page tables (Linux: `NR_PAGETABLE`).
     PageTables,
 }
 
-/// The number of items per zone, and also per node.
+/// The number of counters per zone, and also per node.
 pub(crate) const ITEMS: usize = 2;
 
 /// The counters of one zone or node.
@@ -43,12 +44,12 @@ pub(crate) struct Counters<M: Machine> {
     threshold: M::Word,
 }
 
-/// One CPU's differentials, away from those of its neighbours.
+/// One CPU's differentials, which share no cache line with those of other CPUs.
 #[repr(align(128))]
 struct Diffs<M: Machine>([M::LocalWord; ITEMS]);
 
-// All accesses are relaxed: these are statistics, and no other access is ordered by them. Whether
-// there really is a free block is decided under the zone lock.
+// All accesses are relaxed: these are statistics, and they order no other access. Whether there
+// really is a free block is decided under the zone lock.
 impl<M: Machine> Counters<M> {
     pub(crate) fn new(machine: &M, threshold: u32) -> Self {
         let diffs = |cpu| Diffs(array::from_fn(|_| machine.local_word(cpu, 0)));
@@ -59,23 +60,23 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`). Sums wrap.
+    /// Adds `delta` to this CPU's differential (Linux: `mod_zone_page_state`). Sums wrap.
     #[inline]
     pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, delta);
         let threshold = self.threshold.load(machine, Relaxed);
-        // `abs` would overflow at `i64::MIN`.
+        // `abs` would overflow for `i64::MIN`.
         if now.unsigned_abs() > threshold.unsigned_abs() {
             let taken = diff.take(machine);
             self.values[item].add(machine, taken, Relaxed);
         }
     }
 
-    /// Adds `delta` for `blocks` blocks of about the same size on this CPU, as if one block after
-    /// the other were counted, as in Linux: a differential that goes beyond the threshold is folded
-    /// before the next block is added. So the differential that remains is that of Linux, but all
-    /// folds together are one addition to the shared word.
+    /// Adds `delta` for `blocks` blocks of about equal size on this CPU, as if the blocks were
+    /// counted one after another, as in Linux. There, a differential that passes the threshold is
+    /// folded before the next block is added. So the remaining differential is the same as in
+    /// Linux, but all folds together take only one addition to the shared word.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
@@ -89,7 +90,7 @@ impl<M: Machine> Counters<M> {
     }
 
     /// Adds or subtracts one on this CPU. A fold moves half the threshold more than the
-    /// differential, so that a steady stream of steps folds less often (Linux:
+    /// differential, so that a series of steps in one direction folds less often (Linux:
     /// `inc_zone_page_state`).
     #[inline]
     pub(crate) fn step(&self, machine: &M, item: usize, delta: Step) {
@@ -104,7 +105,7 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Folds `cpu`'s differentials. Returns whether any was not zero.
+    /// Folds `cpu`'s differentials. Returns whether any of them was not zero.
     pub(crate) fn fold(&self, machine: &M, cpu: CpuId) -> bool {
         let mut changed = false;
         for (diff, value) in self.diffs[cpu.index()].0.iter().zip(&self.values) {
@@ -117,7 +118,7 @@ impl<M: Machine> Counters<M> {
         changed
     }
 
-    /// Returns whether `cpu` has a differential that is not zero.
+    /// Returns whether any of `cpu`'s differentials is not zero.
     pub(crate) fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
         self.diffs[cpu.index()]
             .0
@@ -125,14 +126,14 @@ impl<M: Machine> Counters<M> {
             .any(|diff| diff.read(machine) != 0)
     }
 
-    /// The shared word alone, at least 0. Cheap but stale (Linux: `zone_page_state`).
+    /// The shared word alone, or 0 if that is negative. Cheap but stale (Linux: `zone_page_state`).
     #[inline]
     pub(crate) fn approximate(&self, machine: &M, item: usize) -> u64 {
-        clamped(self.values[item].load(machine, Relaxed))
+        at_least_0(self.values[item].load(machine, Relaxed))
     }
 
-    /// The shared word plus every differential, at least 0. Exact when no operation is under way
-    /// (Linux: `zone_page_state_snapshot`).
+    /// The shared word plus all differentials, or 0 if that is negative. Exact when no operation is
+    /// in progress (Linux: `zone_page_state_snapshot`).
     pub(crate) fn snapshot(&self, machine: &M, item: usize) -> u64 {
         let pending: i64 = self
             .diffs
@@ -140,7 +141,7 @@ impl<M: Machine> Counters<M> {
             .map(|diffs| diffs.0[item].read(machine))
             .fold(0, i64::wrapping_add);
         let value = self.values[item].load(machine, Relaxed);
-        clamped(value.wrapping_add(pending))
+        at_least_0(value.wrapping_add(pending))
     }
 
     pub(crate) fn set_threshold(&self, machine: &M, threshold: u32) {
@@ -148,17 +149,17 @@ impl<M: Machine> Counters<M> {
     }
 }
 
-/// The direction of a step by one.
+/// The direction of a change by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// One more.
+    /// One is added.
     Up = 1,
-    /// One fewer.
+    /// One is subtracted.
     Down = -1,
 }
 
-/// The sum of all folds when `delta` is added in `blocks` steps to a differential that starts at
-/// `before`.
+/// Returns the sum of all folds when `delta` is added in `blocks` steps to a differential that
+/// starts at `before`.
 fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
     let size = delta / blocks.max(1);
     let (mut differential, mut folded) = (before, 0);
@@ -177,10 +178,6 @@ fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
     folded
 }
 
-fn clamped(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::folded;
@@ -188,14 +185,14 @@ mod tests {
     #[test]
     fn each_block_is_counted_by_itself() {
         // Added at once, all 63 would be folded. Added one by one, they are folded 31 at a time,
-        // and one is left.
+        // and one remains.
         assert_eq!(folded(0, -63, 63, 30), -62);
         assert_eq!(folded(-20, -63, 63, 30), -62);
         assert_eq!(folded(0, 63, 63, 125), 0);
-        // Blocks of 8 pages: every fourth goes beyond 30.
+        // Blocks of 8 pages: every fourth block takes the differential beyond 30.
         assert_eq!(folded(0, 64, 8, 30), 64);
         assert_eq!(folded(0, 56, 7, 30), 32);
-        // One block is folded as a whole, and a threshold of zero keeps nothing.
+        // A single block is folded as a whole, and a threshold of zero keeps nothing.
         assert_eq!(folded(5, 512, 1, 30), 517);
         assert_eq!(folded(0, -7, 7, 0), -7);
         assert_eq!(folded(3, 0, 0, 30), 0);

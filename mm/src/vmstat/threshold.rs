@@ -1,14 +1,15 @@
-//! Thresholds: the value a CPU's differential may reach before it is folded.
+//! Thresholds: the value that a CPU's differential may reach without being folded.
 //!
-//! Pure arithmetic after Linux (`calculate_normal_threshold`, `refresh_zone_stat_thresholds`).
+//! Pure arithmetic that follows Linux (`calculate_normal_threshold`,
+//! `refresh_zone_stat_thresholds`).
 
 use crate::units::Pages;
 
-/// The largest threshold. Linux keeps a differential in eight bits with a sign, and leaves it some
-/// room.
+/// The largest threshold. Linux stores a differential in a signed 8-bit integer and leaves some
+/// headroom.
 pub const THRESHOLD_MAX: u32 = 125;
 
-/// The usual threshold. It grows with the logarithm of the number of online CPUs and with that of
+/// The usual threshold. It grows with the logarithm of the number of online CPUs, and with that of
 /// the zone's memory in units of 128 MiB.
 #[must_use]
 pub fn normal(online: u32, managed: Pages) -> u32 {
@@ -16,18 +17,23 @@ pub fn normal(online: u32, managed: Pages) -> u32 {
     (2 * bits(online) * (1 + bits(managed.0 >> 15))).min(THRESHOLD_MAX)
 }
 
-/// The threshold under memory pressure, at least 1. It is so small that the differentials of all
-/// CPUs together cannot hide the distance between the low and the min watermark, unless that is
-/// less than a page per CPU.
+/// The threshold under memory pressure, at least 1. It is small enough that the differentials of
+/// all CPUs together cannot hide the distance between the low and the min watermark, unless that
+/// distance is less than a page per CPU.
 #[must_use]
 pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)
 }
 
-/// The number of free pages below which a reader must add the differentials, or `None` if these
-/// cannot hide the min watermark (Linux: `percpu_drift_mark`).
+/// The number of free pages below which a reader must add the differentials (Linux:
+/// `percpu_drift_mark`). `None` if the differentials cannot hide the min watermark.
 #[must_use]
-pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -> Option<Pages> {
+pub(crate) fn drift_mark(
+    online: u32,
+    normal: u32,
+    low_minus_min: Pages,
+    high: Pages,
+) -> Option<Pages> {
     let drift = online.saturating_mul(normal);
     (drift > low_minus_min.0).then(|| Pages(high.0.saturating_add(drift)))
 }

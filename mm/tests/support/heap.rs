@@ -1,5 +1,5 @@
-//! A global allocator that can be told to fail, and that records its uses while a lock of the
-//! machine was held. Settings and records are per thread.
+//! A global allocator that tests can make fail. It also records its uses while a lock of the
+//! machine is held. Settings and records are per thread.
 #![expect(unsafe_code, reason = "a global allocator is unsafe to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,27 +13,27 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     /// The number of allocations that were refused.
     static REFUSED: Cell<u64> = const { Cell::new(0) };
-    /// The classes of the locks that are held, a bit for each.
+    /// The classes of the locks that this thread holds, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };
     /// The classes of locks that were held during some use of the heap, a bit for each, and the
     /// number of such uses.
     static USED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// Whether the first use under a lock is to panic, so that a backtrace shows where it is.
+    /// Whether the first use under a lock panics, so that a backtrace shows where it is.
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's allocator, with a watch over its uses.
+/// The system's allocator, with its uses recorded.
 pub(crate) struct Watched;
 
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// The classes of locks under which the heap may be used, a bit for each: outermost locks that
-/// sleep. Linux holds `mmap_lock` over allocations, too.
+/// The classes of locks under which the heap may be used, a bit for each: outermost locks whose
+/// waiters sleep. Linux also allocates under `mmap_lock`.
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
-/// Runs `f` while this thread gets no memory from allocation number `nth` on, counted from 0.
-/// Returns the result of `f` and the number of allocations that were refused.
+/// Runs `f`. On this thread, allocation number `nth`, counted from 0, and all later ones fail
+/// meanwhile. Returns the result of `f` and the number of allocations that were refused.
 pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     REFUSED.set(0);
     LEFT.set(Some(nth));
@@ -55,8 +55,8 @@ fn let_panics_speak() {
     });
 }
 
-/// Runs `f` with memory, even inside [`failing_from`] or [`holding`]: for allocations of the test
-/// itself.
+/// Runs `f` with memory, even inside [`failing_from`] or [`holding`]: for the test's own
+/// allocations.
 pub(crate) fn with_memory<R>(f: impl FnOnce() -> R) -> R {
     let (left, held) = (LEFT.take(), HELD.take());
     let result = f();
@@ -74,7 +74,7 @@ pub(crate) fn holding<R>(class: LockClass, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Forgets all uses under locks.
+/// Clears the record of uses under locks.
 pub(crate) fn forget_uses() {
     USED.set((0, 0));
 }
@@ -86,8 +86,8 @@ pub(crate) fn uses_under_locks() -> (Vec<LockClass>, u64) {
     (LockClass::ALL.into_iter().filter(used).collect(), uses)
 }
 
-/// Makes the next use of the heap under a lock panic on this thread, if the environment has
-/// `PLIMSOLL_HEAP_PANICS`.
+/// Makes the next use of the heap under a lock panic on this thread, if the environment variable
+/// `PLIMSOLL_HEAP_PANICS` is set.
 pub(crate) fn panic_under_locks() {
     let_panics_speak();
     PANICS.set(std::env::var_os("PLIMSOLL_HEAP_PANICS").is_some());
@@ -141,7 +141,8 @@ unsafe impl GlobalAlloc for Watched {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the block came from `System`, as in `dealloc`; on null it stays as it is.
+        // SAFETY: the block came from `System`, as in `dealloc`; if null is returned, the block is
+        // unchanged.
         unsafe { System.realloc(block, layout, size) }
     }
 }

@@ -1,4 +1,4 @@
-//! The simplest machine: one thread that says which CPU it runs on, a clock that the test moves,
+//! The simplest machine: one thread that sets the CPU it runs on, a clock that the test advances,
 //! and locks that tell the watched heap when they are held.
 
 use std::sync::atomic::Ordering::{self, Relaxed};
@@ -16,7 +16,7 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
 use super::heap;
 
-/// The simplest machine: one thread, on the CPU that it says.
+/// The simplest machine: one thread, on the CPU that the test sets.
 pub(crate) struct Plain {
     topology: Topology,
     cpu: AtomicU32,
@@ -45,7 +45,7 @@ impl Plain {
         self.now.fetch_add(time.0, Relaxed);
     }
 
-    /// Takes a deferred job, which is dormant afterwards. Returns it with its CPU.
+    /// Takes a deferred job, which becomes dormant. Returns it with its CPU.
     pub(crate) fn take_job(&self) -> Option<(CpuId, Job)> {
         self.topology.ids().find_map(|cpu| {
             let of = |job: &Job| {
@@ -270,7 +270,7 @@ impl<T> Once<T> for OnceLocked<T> {
     }
 }
 
-/// A lock with one holder. No caller waits for it, because there is only one thread.
+/// A lock with one holder. No caller ever waits for it, because there is only one thread.
 pub(crate) struct Locked<T>(LockClass, Mutex<T>);
 
 impl<T> Locked<T> {
@@ -349,7 +349,7 @@ impl<T> RwLock<Plain, T> for Shared<T> {
         then: impl FnOnce(&T, A) -> R,
     ) -> Option<Option<R>> {
         let kept = self.write(machine, site, first);
-        // No writer can come in between, because there is only one thread.
+        // No writer can enter in between, because there is only one thread.
         Some(kept.map(|kept| self.read(machine, site, |value| then(value, kept))))
     }
 

@@ -1,4 +1,4 @@
-//! A watched heap, a machine and a world for the tests of the heap.
+//! The support of the heap tests: a watched heap, a machine, and a world.
 
 pub(crate) mod heap;
 pub(crate) mod machine;

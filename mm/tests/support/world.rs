@@ -1,13 +1,14 @@
-//! A small machine with every part of the memory manager on it, and a check that everything is back
-//! in the end.
+//! A small machine with every part of the memory manager on it, and a check that everything has
+//! been freed in the end.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, Signals, State,
+    Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, State,
 };
 use plimsoll_mm::page::{Config, Grouping, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -17,7 +18,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Order, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::NodeItem;
 
 use super::heap;
@@ -27,7 +27,7 @@ use super::machine::Plain;
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
-type Oom = OutOfMemory<Plain, Deaf, OomWorld>;
+type Oom = OutOfMemory<Plain, (), OomWorld>;
 
 /// A small machine with every part of the memory manager on it.
 pub(crate) struct World {
@@ -45,23 +45,12 @@ pub(crate) struct Kept {
     pub(crate) spaces: Spaces<Plain>,
 }
 
-/// Signals that do nothing: [`OomWorld`] lets killed processes exit, while an allocation waits.
-pub(crate) struct Deaf;
-
-impl Signals<Plain> for Deaf {
-    fn kill(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
-
-    fn thaw(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
-
-    fn reap_at(&self, _: &Plain, _: Nanos) {}
-}
-
-/// `OomWorld`: the owner of the processes, as tests of OOM kills need it.
+/// The owner of the processes in tests of OOM kills.
 pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// True if killed processes exit by themselves; otherwise only the reaper empties them.
+    /// True if killed processes exit; otherwise only the reaper empties their memory.
     pub(crate) die: AtomicBool,
 }
 
@@ -95,8 +84,8 @@ impl Owner<Plain> for OomWorld {
     }
 }
 
-/// A listener without translations. If it may not wait, it refuses ranges that begin in a page
-/// table of odd index.
+/// A notified holder without translations. If it may not wait, it refuses ranges that begin in a
+/// page table of odd index.
 struct Choosy;
 
 impl Notified<Plain> for Choosy {
@@ -121,7 +110,7 @@ impl World {
             pause: Nanos(1),
             attempts_max: 3,
         };
-        let killer = Arc::new(OomKiller::new(&machine, Deaf, patience));
+        let killer = Arc::new(OomKiller::new(&machine, (), patience));
         let owner = OomWorld {
             all: Mutex::new(Vec::with_capacity(8)),
             kept: OnceLock::new(),
@@ -152,13 +141,13 @@ impl World {
         Memory::new(&self.machine, &self.kept.manager, &self.kept.spaces)
     }
 
-    /// Makes a process with an address space that has a listener; `None` without heap memory.
+    /// Makes a process with an address space that notifies [`Choosy`]; `None` without heap memory.
     pub(crate) fn process(&self, id: u32) -> Option<Arc<Process<Plain>>> {
         let memory = self.memory();
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // An embedder that calls this has got memory for these already.
+        // An embedder that calls this has already allocated memory for these.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         let killer = self.oom.killer();
         let process = killer.enroll(
@@ -179,7 +168,7 @@ impl World {
         Some(process)
     }
 
-    /// Maps `pages` pages at `start`, in place of what is there. Returns whether there was memory.
+    /// Maps `pages` pages at `start`, replacing present mappings. Returns whether there was memory.
     pub(crate) fn map(
         &self,
         space: &AddressSpace<Plain>,
@@ -200,7 +189,7 @@ impl World {
         }
     }
 
-    /// Ends all processes that have not ended, and retires all of them.
+    /// Makes all processes exit that have not exited, and retires all of them.
     pub(crate) fn end_processes(&self) {
         let machine = &self.machine;
         let take = || self.oom.owner().all.lock().expect("one thread").pop();
@@ -218,7 +207,7 @@ impl World {
         }
     }
 
-    /// Checks that everything is as at the start: every page, slot, place and charge is back.
+    /// Checks that everything is as at the start: every page, slot, place and charge is free.
     pub(crate) fn assert_whole(&self) {
         let (machine, manager) = (&self.machine, &self.kept.manager);
         self.file.empty(machine, manager.pages());

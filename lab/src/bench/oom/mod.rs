@@ -175,8 +175,11 @@ impl Measured {
         vec![
             selecting.name().to_owned(),
             counting.name().to_owned(),
-            time.map_or_else(|| NOTHING.to_owned(), |it| human_estimate(&it, Unit::Nanos)),
-            ratio.map_or_else(|| NOTHING.to_owned(), |it| human_ratio(&it)),
+            time.map_or_else(
+                || NOTHING.to_owned(),
+                |time| human_estimate(&time, Unit::Nanos),
+            ),
+            ratio.map_or_else(|| NOTHING.to_owned(), |ratio| human_ratio(&ratio)),
             most(|took| took.precise_sums.cast_signed()).to_string(),
             format!("{} pages", most(|took| took.short)),
         ]
@@ -207,9 +210,9 @@ impl Measured {
                 median,
                 low,
                 high,
-                ratio: ratio.map(|it| it.median),
-                ratio_low: ratio.map(|it| it.low),
-                ratio_high: ratio.map(|it| it.high),
+                ratio: ratio.map(|ratio| ratio.median),
+                ratio_low: ratio.map(|ratio| ratio.low),
+                ratio_high: ratio.map(|ratio| ratio.high),
                 rounds: took.len(),
                 disturbed: took.iter().filter(|took| took.disturbed).count(),
             })
@@ -224,7 +227,8 @@ impl Measured {
 
     /// The ratio of a case's time to that of the first case in the same round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
-        let ns = |case: usize| -> Vec<f64> { self.cases[case].iter().map(|it| it.ns).collect() };
+        let ns =
+            |case: usize| -> Vec<f64> { self.cases[case].iter().map(|chosen| chosen.ns).collect() };
         Some(stats::compare(&ns(0), &ns(case))?.ratio)
     }
 }

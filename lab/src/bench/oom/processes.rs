@@ -3,9 +3,9 @@
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{AnyCounters, Batch, Counting, InitError, Plan};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counting, InitError, Plan, Reading};
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{Candidates, Facts, Reading, Slot};
+use plimsoll_mm::oom::{Candidates, Facts, Slot, sum_rss};
 use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::units::CpuId;
 use rand::seq::SliceRandom;
@@ -188,7 +188,7 @@ impl Candidates for ProcessSet<'_> {
     }
 
     fn precise_many(&self, slots: &mut [Slot]) {
-        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+        sum_rss(self.host, slots, |process| self.rss.get(process as usize));
     }
 
     fn batch_gain(&self) -> u32 {

@@ -14,13 +14,13 @@ use plimsoll_host::Host;
 use plimsoll_host::affinity::{self, CpuMask};
 use plimsoll_host::arena::{Arena, HugePages};
 use plimsoll_host::discard::ToKernel;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
-use plimsoll_mm::vmstat::Manager;
 
 use super::victim::{Shape, build, frames};
 use super::{Case, Took};

@@ -76,18 +76,18 @@ pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) ->
     }
     Found {
         tables,
-        rows: raced.iter().flat_map(|it| rows(it, raced)).collect(),
+        rows: raced.iter().flat_map(|one| rows(one, raced)).collect(),
     }
 }
 
 /// A note on how the races were measured.
 fn how(raced: &[Raced], size: &Size) -> String {
     let threads = size.helpers + 1;
-    let here = || raced.iter().filter(|it| it.on != On::Simulated);
-    let rounds = || here().flat_map(|it| &it.rounds);
+    let here = || raced.iter().filter(|raced| raced.on != On::Simulated);
+    let rounds = || here().flat_map(|raced| &raced.rounds);
     let disturbed = rounds().filter(|took| took.disturbed).count();
-    let freed = here().filter(|it| it.on == On::GivenBack);
-    let freed = freed.flat_map(|it| it.rounds.iter().filter_map(|took| took.freed));
+    let freed = here().filter(|raced| raced.on == On::GivenBack);
+    let freed = freed.flat_map(|raced| raced.rounds.iter().filter_map(|took| took.freed));
     let freed = freed.min().map_or_else(
         || "it could not be checked how much".to_owned(),
         |least| human(least.bytes() as f64, Unit::Bytes) + " or more each time",
@@ -140,20 +140,20 @@ impl Shown<'_> {
             let mut ratios = Vec::new();
             for &on in on {
                 let raced = self.find(on, case);
-                let estimate = raced.and_then(|it| stats::estimate(&it.of(what)));
+                let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
                 // Cells whose ratio has an interval have no room for that of the time.
-                let cell = estimate.map(|it| {
+                let cell = estimate.map(|estimate| {
                     if states_ratio {
-                        human(it.median, Unit::Nanos)
+                        human(estimate.median, Unit::Nanos)
                     } else {
-                        human_estimate(&it, Unit::Nanos)
+                        human_estimate(&estimate, Unit::Nanos)
                     }
                 });
                 row.push(cell.unwrap_or_else(|| NOTHING.to_owned()));
                 let ratio = raced
                     .zip(self.find(on, base))
-                    .and_then(|(it, base)| ratio(it, base, what));
-                let cell = ratio.map(|it| shown(&it, states_ratio));
+                    .and_then(|(raced, base)| ratio(raced, base, what));
+                let cell = ratio.map(|ratio| shown(&ratio, states_ratio));
                 row.push(cell.unwrap_or_else(|| NOTHING.to_owned()));
                 ratios.push(ratio);
             }
@@ -181,7 +181,7 @@ fn shown(ratio: &Estimate, is_ratio: bool) -> String {
 }
 
 fn find(raced: &[Raced], on: On, shape: Shape, case: usize) -> Option<&Raced> {
-    let is = |it: &&Raced| (it.on, it.shape, it.case) == (on, shape, case);
+    let is = |raced: &&Raced| (raced.on, raced.shape, raced.case) == (on, shape, case);
     raced.iter().find(is)
 }
 
@@ -198,7 +198,7 @@ fn rows(raced: &Raced, all: &[Raced]) -> Vec<Row> {
         let estimate = stats::estimate(&raced.of(what))?;
         let ratio = base.and_then(|base| ratio(raced, base, what));
         let finite =
-            |end: fn(&Estimate) -> f64| ratio.as_ref().map(end).filter(|it| it.is_finite());
+            |end: fn(&Estimate) -> f64| ratio.as_ref().map(end).filter(|end| end.is_finite());
         Some(Row {
             machine: machine.to_owned(),
             load: format!("{}, {how}", raced.shape.name()),
@@ -207,9 +207,9 @@ fn rows(raced: &Raced, all: &[Raced]) -> Vec<Row> {
             median: estimate.median,
             low: estimate.low,
             high: estimate.high,
-            ratio: finite(|it| it.median),
-            ratio_low: finite(|it| it.low),
-            ratio_high: finite(|it| it.high),
+            ratio: finite(|ratio| ratio.median),
+            ratio_low: finite(|ratio| ratio.low),
+            ratio_high: finite(|ratio| ratio.high),
             rounds: raced.rounds.len(),
             disturbed: raced.rounds.iter().filter(|took| took.disturbed).count(),
         })

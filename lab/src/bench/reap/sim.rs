@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout};
@@ -10,7 +11,6 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::{Card, Profile};
 use plimsoll_sim::{Sim, SimOptions};
 

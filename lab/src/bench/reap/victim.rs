@@ -2,7 +2,7 @@
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::rss::RssKind;
-use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place};
+use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place};
 use plimsoll_mm::units::{Pages, Vpn};
 
 /// The way in which the victim's pages are mapped.
@@ -59,11 +59,7 @@ pub(super) fn build<M: Machine>(
     let space = AddressSpace::new(memory).expect("there is memory for counters");
     let (count, each, apart) = shape.mappings(pages);
     for nth in 0..count {
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(FIRST.0 + nth * apart)),
-            pages: each,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(FIRST.0 + nth * apart)), each);
         let vma = space.map(memory, request).expect("nothing is there");
         space
             .populate(memory, vma.start..vma.end)

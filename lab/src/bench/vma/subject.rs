@@ -62,13 +62,19 @@ impl Tree for Ours {
 
     #[inline]
     fn find(&self, page: u64) -> u32 {
-        self.tree.find(Vpn(page)).expect(SURE).map_or(0, |it| it.id)
+        self.tree
+            .find(Vpn(page))
+            .expect(SURE)
+            .map_or(0, |mapping| mapping.id)
     }
 
     fn find_again(&self, page: u64, times: u32) -> u32 {
         let mut finder = Finder::new(&self.tree);
         again(page, times, |page| {
-            finder.find(Vpn(page)).expect(SURE).map_or(0, |it| it.id)
+            finder
+                .find(Vpn(page))
+                .expect(SURE)
+                .map_or(0, |mapping| mapping.id)
         })
     }
 

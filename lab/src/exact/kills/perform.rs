@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::Reading;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::oom::{
     Candidates, Constraint, Facts, GroupId, Kind, Memory as Whose, OomKiller, Outcome, Patience,
-    Process, Reading, Scope, ScoreAdj, Selecting, Signals, Slot, Standing, State, TotalPages,
-    Trigger, Usage, Victim,
+    Process, Scope, ScoreAdj, Selecting, Slot, Standing, State, TotalPages, Trigger, Usage, Victim,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::topology::{NodeSet, Topology};
-use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
-use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
@@ -152,7 +152,7 @@ impl<'r> Recorded<'r> {
         let spaces = Spaces::new(host, &Design::LINUX, 0);
         let spaces = spaces.expect("a machine without swap needs no more than a heap");
         let memory = Memory::new(host, &manager, &spaces);
-        let killer = OomKiller::new(host, Deaf, Patience::LINUX);
+        let killer = OomKiller::new(host, (), Patience::LINUX);
         let mut budgets = Budgets::new(host, &self.population.together);
         let all = self.enroll(memory, &killer, &mut budgets);
         let domain = match &self.shortage.place {
@@ -167,7 +167,7 @@ impl<'r> Recorded<'r> {
     fn enroll(
         &self,
         memory: Memory<'_, Host>,
-        killer: &OomKiller<Host, Deaf>,
+        killer: &OomKiller<Host, ()>,
         budgets: &mut Budgets<'_>,
     ) -> Vec<Arc<Process<Host>>> {
         let mut spaces: BTreeMap<u32, Arc<AddressSpace<Host>>> = BTreeMap::new();
@@ -261,17 +261,6 @@ fn node_set(nodes: &[u32]) -> NodeSet {
     nodes.iter().fold(NodeSet::NONE, |set, &node| {
         set.with(NodeId(node)).unwrap_or(set)
     })
-}
-
-/// Ignores all signals, because no process runs here.
-struct Deaf;
-
-impl Signals<Host> for Deaf {
-    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
 /// The budgets that stand for memory cgroups, by path.

@@ -8,12 +8,11 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::oom::release;
-use plimsoll_mm::oom::{
-    Kind, OomKiller, Patience, Process, ReleaseError, Released, Signals, State,
-};
+use plimsoll_mm::oom::{Kind, OomKiller, Patience, Process, ReleaseError, Released, State};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::reap::Reaping;
@@ -22,7 +21,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use super::Step;
 use super::mappings::Mapping;
@@ -50,7 +48,7 @@ pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: us
     let manager = manager(&host);
     let spaces = spaces(&host, reaping);
     let memory = Memory::new(&host, &manager, &spaces);
-    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let killer = OomKiller::new(&host, (), PATIENCE);
     let process = enroll(memory, &killer, &witness, mappings, victim);
     let all = [Arc::clone(&process)];
     killer.kill(memory, &process, &all.iter(), None);
@@ -83,7 +81,7 @@ pub(super) fn released(
     let manager = manager(&host);
     let spaces = spaces(&host, reaping);
     let memory = Memory::new(&host, &manager, &spaces);
-    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let killer = OomKiller::new(&host, (), PATIENCE);
     let process = enroll(memory, &killer, &witness, mappings, victim);
     process.set(&host, State::Killed);
     witness.armed.store(true, Relaxed);
@@ -106,7 +104,7 @@ pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let manager = manager(&host);
     let spaces = spaces(&host, Reaping::Ascending);
     let memory = Memory::new(&host, &manager, &spaces);
-    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let killer = OomKiller::new(&host, (), PATIENCE);
     let make = |id, kind, space| {
         let made = killer.enroll(&host, ProcessId(id), kind, space);
         Arc::new(made.expect("a process is small"))
@@ -193,7 +191,7 @@ fn changed(host: &Host, place: Place) -> MapRequest<Host> {
 
 fn enroll(
     memory: Memory<'_, Host>,
-    killer: &OomKiller<Host, Deaf>,
+    killer: &OomKiller<Host, ()>,
     witness: &Arc<Witness>,
     mappings: &[Mapping],
     victim: u32,
@@ -318,15 +316,4 @@ impl Notified<Host> for Watch {
     fn end(&self, _host: &Host, _pages: &Range<Vpn>) {}
 
     fn release(&self, _host: &Host) {}
-}
-
-/// Ignores all signals, because no process runs here.
-struct Deaf;
-
-impl Signals<Host> for Deaf {
-    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }

@@ -9,44 +9,50 @@
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
-use plimsoll_sim::LongestWait;
-use plimsoll_sim::profile::Profile;
+use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::{LockStats, LongestWait, Stats};
 
+use crate::error::Error;
+use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::holds::HoldLog;
-use crate::measure::metric::Metric;
+use crate::measure::metric::{Metric, Unit};
 use crate::report::Table;
 use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The metrics of each run.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
+/// The longest hold of a zone lock.
+pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
+/// The longest wait of any CPU for a zone lock.
+pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
+/// The pages that workers touched each second.
+pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 
-    pub(in crate::experiment::drain) const PAGES_MAX: Metric =
-        Metric::lower("pages_per_hold_max", Unit::Pages);
-    pub(super) const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
-    pub(super) const COMMIT_OVER_1000: Metric =
-        Metric::lower("commits_over_1000_pages_per_s", Unit::PerSecond);
-    pub(super) const DECAY_OVER_1000: Metric =
-        Metric::lower("decays_over_1000_pages_per_s", Unit::PerSecond);
-    pub(in crate::experiment::drain) const HOLD_MAX: Metric =
-        Metric::lower("hold_max_ns", Unit::Nanos);
-    pub(in crate::experiment::drain) const WAIT_MAX: Metric =
-        Metric::lower("wait_max_ns", Unit::Nanos);
-    pub(super) const WAIT_TOTAL: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
-    pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
-    pub(super) const OVER_1_MS: Metric = Metric::lower("cpus_waiting_over_1ms", Unit::Percent);
-    pub(super) const OVER_10_MS: Metric = Metric::lower("cpus_waiting_over_10ms", Unit::Percent);
-    pub(super) const OVER_100_MS: Metric = Metric::lower("cpus_waiting_over_100ms", Unit::Percent);
-    pub(in crate::experiment::drain) const RATE: Metric =
-        Metric::higher("pages_per_s", Unit::PagesPerSecond);
+/// The metrics of each run.
+pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
+    lower("pages_per_hold_max", Unit::Pages) => f64::from(seen.kept.holds.all().max),
+    lower("holds_over_1000_pages", Unit::Count) => seen.kept.holds.all().over_1000 as f64,
+    lower("commits_over_1000_pages_per_s", Unit::PerSecond) => seen.over_1000_per_s(Site::Spill),
+    lower("decays_over_1000_pages_per_s", Unit::PerSecond) => seen.over_1000_per_s(Site::Decay),
+    HOLD_MAX => seen.zone().hold_max.0 as f64,
+    WAIT_MAX => seen.kept.longest.map_or(0, |longest| longest.wait.0) as f64,
+    lower("wait_total_ns", Unit::Nanos) => seen.zone().wait_total.0 as f64,
+    lower("contentions", Unit::Count) => seen.zone().contentions as f64,
+    lower("cpus_waiting_over_1ms", Unit::Percent) => seen.percent_waiting(1),
+    lower("cpus_waiting_over_10ms", Unit::Percent) => seen.percent_waiting(10),
+    lower("cpus_waiting_over_100ms", Unit::Percent) => seen.percent_waiting(100),
+    RATE => seen.pages_per_s,
+});
+
+const fn lower(name: &'static str, unit: Unit) -> Metric {
+    Metric::lower(name, unit)
 }
 
-/// The workers, and the length of a run.
-#[derive(Clone, Copy, Debug)]
+/// The machine, the workers, and the length of a run.
+#[derive(Clone, Debug)]
 pub(super) struct Scene {
+    profile: Profile,
     workers: u32,
     worker: StressVm,
     length: Nanos,
@@ -56,15 +62,48 @@ pub(super) struct Scene {
 /// to use and 0.15 to unmap.
 const MAPPED_PERCENT: u64 = 59;
 
-/// The results of one run besides its sample.
+/// What one run leaves besides its sample.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(super) struct Kept {
     pub(super) holds: HoldLog,
     pub(super) longest: Option<LongestWait>,
 }
 
+/// What one run showed.
+pub(super) struct Seen {
+    stats: Stats,
+    kept: Kept,
+    cpus: u32,
+    length: Nanos,
+    pages_per_s: f64,
+}
+
+impl Seen {
+    fn zone(&self) -> LockStats {
+        self.stats.class(LockClass::Zone)
+    }
+
+    /// Holds of more than 1000 pages at one call site, each second.
+    fn over_1000_per_s(&self, site: Site) -> f64 {
+        self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
+    }
+
+    /// The CPUs that waited at least once for longer than this.
+    fn percent_waiting(&self, ms: u64) -> f64 {
+        let waited = self
+            .stats
+            .cpus_that_waited(LockClass::Zone, Nanos::from_ms(ms));
+        100.0 * waited as f64 / f64::from(self.cpus)
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / Nanos::SECOND.0 as f64
+}
+
 impl Scene {
-    pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        let profile = Profile::load(machine, card)?;
         let cpus = profile.topology.cpus();
         let large = cpus >= 300;
         let ms = match (effort, large) {
@@ -73,7 +112,7 @@ impl Scene {
             (Effort::Full, true) => 400,
             (Effort::Quick, _) => 150,
         };
-        Self {
+        Ok(Self {
             // The thread's command has 50 workers on 176 CPUs; on the larger machine every CPU has
             // one.
             workers: if large { cpus } else { 50 },
@@ -85,34 +124,33 @@ impl Scene {
                 pause: Pause::No,
             },
             length: Nanos::from_ms(ms),
-        }
+            profile,
+        })
     }
 
     pub(super) fn table(&self) -> Table {
-        let rows = [
-            ("workers", self.workers.to_string()),
-            (
-                "memory left above the middle of low and high",
-                format!("{} MiB", self.room_for_workers().bytes() >> 20),
-            ),
-            (
-                "memory per worker",
-                format!("{} MiB", self.worker.bytes >> 20),
-            ),
-            (
-                "use of each page",
-                format!("{} ns", self.worker.use_ns_per_page),
-            ),
-            ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
-        ];
-        Table {
-            title: "Workload: stress-ng --vm".to_owned(),
-            note: "The thread's 50 workers of 5 GB filled its machine; the rest of ours is in use \
-                   beforehand."
-                .to_owned(),
-            columns: ["what", "is"].map(str::to_owned).to_vec(),
-            rows: rows.map(|(what, is)| vec![what.to_owned(), is]).to_vec(),
-        }
+        let left = self.room_for_workers().bytes() >> 20;
+        Table::facts(
+            "Workload: stress-ng --vm",
+            "The thread's 50 workers of 5 GB filled its machine; the rest of ours is in use \
+             beforehand.",
+            &[
+                ("workers", self.workers.to_string()),
+                (
+                    "memory left above the middle of low and high",
+                    format!("{left} MiB"),
+                ),
+                (
+                    "memory per worker",
+                    format!("{} MiB", self.worker.bytes >> 20),
+                ),
+                (
+                    "use of each page",
+                    format!("{} ns", self.worker.use_ns_per_page),
+                ),
+                ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
+            ],
+        )
     }
 
     /// The memory that is left above the middle between the low and the high watermark: as much as
@@ -123,66 +161,37 @@ impl Scene {
     }
 
     /// Runs the workload once. Panics, with the seed, when a design breaks its own bound.
-    pub(super) fn measure(
-        &self,
-        profile: &Profile,
-        design: &Design,
-        seed: u64,
-    ) -> (Sample, Measured) {
-        let testbed = Testbed::new(profile, *design, seed);
-        let cpus = room_cpus(profile, self.workers);
+    pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
+        let testbed = Testbed::new(&self.profile, *design, seed);
+        let cpus = self.profile.topology.cpus();
         testbed.fill(self.room_for_workers());
-        let done = self.worker.start(&testbed, cpus, self.length);
+        let places = worker_cpus(cpus, self.workers);
+        let done = self.worker.start(&testbed, places, self.length);
         // By then the workers are at different points of a round, no longer all at its start.
         let settled = Nanos(self.length.0 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();
         testbed.sim.run_until(self.length);
         let (stats, log) = testbed.finish();
-        let zone = stats.class(LockClass::Zone);
-        let cpus = f64::from(profile.topology.cpus());
-        let waited = |ms: u64| {
-            let waited = stats.cpus_that_waited(LockClass::Zone, Nanos::from_ms(ms));
-            100.0 * waited as f64 / cpus
+        let seen = Seen {
+            kept: Kept {
+                holds: log.holds,
+                longest: stats.class(LockClass::Zone).wait_max,
+            },
+            stats,
+            cpus,
+            length: self.length,
+            pages_per_s: (done.pages() - before) as f64 / seconds(Nanos(self.length.0 - settled.0)),
         };
-        let all = log.holds.all();
-        let seconds = self.length.0 as f64 / Nanos::SECOND.0 as f64;
-        let settled_seconds = (self.length.0 - settled.0) as f64 / Nanos::SECOND.0 as f64;
-        let over_1000 = |site| log.holds.site(site).over_1000 as f64 / seconds;
-        let metrics: Vec<(Metric, f64)> = vec![
-            (metrics::PAGES_MAX, f64::from(all.max)),
-            (metrics::OVER_1000, all.over_1000 as f64),
-            (metrics::COMMIT_OVER_1000, over_1000(Site::Spill)),
-            (metrics::DECAY_OVER_1000, over_1000(Site::Decay)),
-            (metrics::HOLD_MAX, zone.hold_max.0 as f64),
-            (
-                metrics::WAIT_MAX,
-                zone.wait_max.map_or(0, |longest| longest.wait.0) as f64,
-            ),
-            (metrics::WAIT_TOTAL, zone.wait_total.0 as f64),
-            (metrics::CONTENTIONS, zone.contentions as f64),
-            (metrics::OVER_1_MS, waited(1)),
-            (metrics::OVER_10_MS, waited(10)),
-            (metrics::OVER_100_MS, waited(100)),
-            (
-                metrics::RATE,
-                (done.pages() - before) as f64 / settled_seconds,
-            ),
-        ];
         let sample = Sample {
-            hash: stats.hash,
-            metrics,
+            hash: seen.stats.hash,
+            metrics: read(METRICS, &seen),
         };
-        let measured = Measured {
-            holds: log.holds,
-            longest: zone.wait_max,
-        };
-        (sample, measured)
+        (sample, seen.kept)
     }
 }
 
 /// The CPUs of workers that are spread evenly over the machine, as a scheduler would spread them.
-fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + use<> {
-    let cpus = profile.topology.cpus();
+fn worker_cpus(cpus: u32, workers: u32) -> impl Iterator<Item = CpuId> {
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))
 }

@@ -3,9 +3,11 @@
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::profile::Profile;
+use plimsoll_sim::profile::{Card, Profile};
 
-use crate::experiment::emptier::{self, Emptier};
+use crate::error::Error;
+use crate::experiment::declared::read;
+use crate::experiment::emptier::{Emptier, METRICS};
 use crate::measure::comparison::Sample;
 use crate::run::cases::Case;
 use crate::run::options::Effort;
@@ -19,9 +21,10 @@ pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 /// The last user's CPU.
 pub(super) const EXIT: CpuId = CpuId(0);
 
-/// The victim of the race.
-#[derive(Clone, Copy, Debug)]
+/// The machine, and the victim of the race.
+#[derive(Clone, Debug)]
 pub(super) struct Scene {
+    pub(super) profile: Profile,
     pub(super) victim: Victim,
 }
 
@@ -31,37 +34,39 @@ const PAGES: u64 = 64 << 18;
 const PAGES_QUICK: u64 = 4 << 18;
 
 impl Scene {
-    pub(super) const fn of(effort: Effort) -> Self {
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
         let pages = match effort {
             Effort::Full => PAGES,
             Effort::Quick => PAGES_QUICK,
         };
-        let victim = Victim::Server { pages, huge: false };
-        Self { victim }
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            victim: Victim::Server { pages, huge: false },
+        })
     }
 
     /// This scene with huge pages.
-    pub(super) fn huge(self) -> Self {
-        let victim = match self.victim {
-            Victim::Server { pages, .. } => Victim::Server { pages, huge: true },
-            other => other,
-        };
-        Self { victim }
+    pub(super) fn huge(&self) -> Self {
+        let mut scene = self.clone();
+        if let Victim::Server { huge, .. } = &mut scene.victim {
+            *huge = true;
+        }
+        scene
     }
 
-    pub(super) fn measure(self, profile: &Profile, case: &Case<Emptier>) -> (Sample, Raced) {
+    pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
         let emptier = &case.design;
         let race = Race {
             victim: self.victim,
             exit: EXIT,
-            helpers: helpers(&profile.topology, emptier.helpers),
+            helpers: helpers(&self.profile.topology, emptier.helpers),
             help: Help::Asked,
             left: MemoryLeft::Plenty,
         };
-        let raced = race.run(profile, &emptier.design(), case.seed);
+        let raced = race.run(&self.profile, &emptier.design(), case.seed);
         let sample = Sample {
             hash: raced.hash,
-            metrics: emptier::common(&raced),
+            metrics: read(METRICS, &raced),
         };
         (sample, raced)
     }
@@ -102,8 +107,6 @@ pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_sim::profile::Card;
-
     use super::*;
 
     #[test]

@@ -3,44 +3,50 @@
 //! The published benchmark has one hog, which every selector finds. These populations have none:
 //! here the errors of the counters decide, and how a selector deals with them.
 
-use plimsoll_mm::counter::Counting;
-use plimsoll_mm::oom::Selecting;
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{
-    APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, Target, WAYS, Way, most, shown, targets, texts,
-    values,
-};
+use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads};
+use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::experiment::declared::{
+    Clock, Declaration, Finding, Reading, Results, Run, Target, metrics_of, read, readings,
+    targets, variants_of,
+};
+use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::report::value::{NOTHING, human};
-use crate::report::{Report, Table};
+use crate::report::value::human;
+use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::run::options::Effort;
 
 /// The experiment's entry in the catalog.
-pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene> = Declaration {
     name: "oom-accuracy",
-    title: "is the victim the largest process, when no hog stands out?",
-    run,
+    question: "is the victim the largest process, when no hog stands out?",
+    machines: &[MACHINE],
+    clock: Clock::Virtual,
+    designs: || variants_of("unpatched", DESIGNS),
+    verdicts: &[(APPROXIMATE, PATCH), (PATCH, OURS), (OURS_ON_TREE, OURS)],
+    published: &[],
+    setup: Scene::new,
+    metrics: Scene::metrics,
+    shown: Some(Scene::headline),
+    compared: Some(|_| vec![WRONG, REGRET_MAX]),
+    measure: |scene, case| (scene.measure(case), ()),
+    cards: None,
+    conclude,
 };
 
-/// The ways of `oom-latency`, and our selector over the patch's counters, which tells what is due
-/// to the selector and what to the counters.
-const ALL: [Way; 5] = [
-    WAYS[PRECISE],
-    WAYS[APPROXIMATE],
-    WAYS[PATCH],
-    WAYS[OURS],
-    Way::new(Selecting::Bounded, Counting::Tree),
-];
-const OURS_ON_TREE: usize = 4;
+/// Our selector over the patch's counters, which tells what is due to the selector and what to the
+/// counters.
+const OURS_ON_TREE: &str = "select-bounded+tree";
+const DESIGNS: [&str; 5] = [PRECISE, APPROXIMATE, PATCH, OURS, OURS_ON_TREE];
 
 /// A population, and the number of such populations that are drawn from each seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,374 +87,352 @@ fn specs(effort: Effort) -> Vec<PopulationSpec> {
 }
 
 impl PopulationSpec {
-    fn metric(self, what: What) -> Metric {
-        let (name, kind, count) = (what.name(), self.kind.name(), self.count);
-        what.metric().named(format!("{kind}_{count}_{name}"))
+    /// `metric` as measured of this population.
+    fn metric(self, metric: &Metric) -> Metric {
+        let name = format!("{}_{}_{}", self.kind.name(), self.count, metric.name);
+        metric.clone().named(name)
     }
 }
 
-/// The metrics of each spec, and of all specs together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Wrong,
-    Regret,
-    RegretMax,
-    ByLot,
-    Sums,
-    Least,
-    /// The precise sums beyond the least possible, at most.
-    Excess,
-    Time,
+const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
+/// The memory that another process has more, on average.
+const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
+const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
+/// The mean loss if the victim were drawn.
+const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
+const SUMS: Metric = Metric::lower("sums", Unit::Count);
+const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
+/// The precise sums beyond the least possible, at most.
+const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
+const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
+
+/// The metrics of each population.
+const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
+    WRONG => mean(choices, |chosen| if chosen.judged.regret > 0 { 100.0 } else { 0.0 }),
+    REGRET => mean(choices, |chosen| chosen.judged.regret as f64 * PAGE),
+    REGRET_MAX => max(choices, |chosen| chosen.judged.regret as f64 * PAGE),
+    BY_LOT => mean(choices, |chosen| chosen.judged.by_lot * PAGE),
+    SUMS => mean(choices, |chosen| chosen.sums as f64),
+    LEAST => mean(choices, |chosen| chosen.judged.least_sums as f64),
+    EXCESS => max(choices, |chosen| chosen.sums.saturating_sub(chosen.judged.least_sums) as f64),
+    TIME => mean(choices, |chosen| chosen.ns as f64),
+});
+
+/// The metrics of all populations together.
+fn together(metric: &Metric) -> bool {
+    [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }
 
-impl What {
-    const ALL: [Self; 8] = [
-        Self::Wrong,
-        Self::Regret,
-        Self::RegretMax,
-        Self::ByLot,
-        Self::Sums,
-        Self::Least,
-        Self::Excess,
-        Self::Time,
-    ];
+const PAGE: f64 = PAGE_SIZE as f64;
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Wrong => "wrong_percent",
-            Self::Regret => "regret_bytes",
-            Self::RegretMax => "regret_max_bytes",
-            Self::ByLot => "by_lot_bytes",
-            Self::Sums => "sums",
-            Self::Least => "least_sums",
-            Self::Excess => "sums_over_least_max",
-            Self::Time => "select_ns",
+fn mean(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
+    choices.iter().map(value).sum::<f64>() / choices.len().max(1) as f64
+}
+
+fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
+    choices.iter().map(value).fold(0.0, f64::max)
+}
+
+/// The machine and its populations.
+struct Scene {
+    profile: Profile,
+    specs: Vec<PopulationSpec>,
+    /// The number of processes in the populations that have rows.
+    headline: u32,
+}
+
+impl Scene {
+    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            specs: specs(effort),
+            headline: match effort {
+                Effort::Full => HEADLINE,
+                Effort::Quick => MANY,
+            },
+        })
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let specs = self.specs.iter();
+        let all = metrics_of(METRICS);
+        let each = specs.flat_map(|spec| all.iter().map(|metric| spec.metric(metric)));
+        let together = all.iter().filter(|metric| together(metric));
+        each.chain(together.cloned()).collect()
+    }
+
+    /// The metrics of all populations together, then those of each kind at its headline size.
+    fn headline(&self) -> Vec<Metric> {
+        let specs = self.specs.iter().filter(|spec| spec.count == self.headline);
+        let each = specs.flat_map(|spec| [WRONG, REGRET].map(|metric| spec.metric(&metric)));
+        [WRONG, REGRET_MAX].into_iter().chain(each).collect()
+    }
+
+    /// Selects in every population of one seed.
+    fn measure(&self, case: &Case<Named>) -> Sample {
+        let cpus = self.profile.topology.cpus();
+        let mut metrics = Vec::new();
+        let mut all = Vec::new();
+        for spec in &self.specs {
+            let choose = |trial: u64| {
+                let seed = case.seed * 1000 + trial;
+                let population = Population::new(spec.kind, spec.count, cpus, seed);
+                processes::select(&self.profile, &case.design.design, population, seed)
+            };
+            let choices: Vec<Chosen> = (0..spec.trials).map(choose).collect();
+            let values = read(METRICS, &choices).into_iter();
+            metrics.extend(values.map(|(metric, value)| (spec.metric(&metric), value)));
+            all.extend(choices);
         }
-    }
-
-    const fn metric(self) -> Metric {
-        let unit = match self {
-            Self::Wrong => Unit::Percent,
-            Self::Regret | Self::RegretMax | Self::ByLot => Unit::Bytes,
-            Self::Sums | Self::Least | Self::Excess => Unit::Count,
-            Self::Time => Unit::Nanos,
-        };
-        match self {
-            Self::ByLot | Self::Least => Metric::neither(self.name(), unit),
-            _ => Metric::lower(self.name(), unit),
-        }
-    }
-
-    /// The value over all choices of a spec: the mean, or the maximum.
-    fn of(self, choices: &[Chosen]) -> f64 {
-        let page = PAGE_SIZE as f64;
-        let each = |chosen: &Chosen| match self {
-            Self::Wrong if chosen.judged.regret > 0 => 100.0,
-            Self::Wrong => 0.0,
-            Self::Regret | Self::RegretMax => chosen.judged.regret as f64 * page,
-            Self::ByLot => chosen.judged.by_lot * page,
-            Self::Sums => chosen.sums as f64,
-            Self::Least => chosen.judged.least_sums as f64,
-            Self::Excess => chosen.sums.saturating_sub(chosen.judged.least_sums) as f64,
-            Self::Time => chosen.ns as f64,
-        };
-        let all = choices.iter().map(each);
-        if matches!(self, Self::RegretMax | Self::Excess) {
-            all.fold(0.0, f64::max)
-        } else {
-            all.sum::<f64>() / choices.len().max(1) as f64
-        }
+        let values = read(METRICS, &all).into_iter();
+        metrics.extend(values.filter(|(metric, _)| together(metric)));
+        let hash = fold_hashes(all.iter().map(|chosen| chosen.hash));
+        Sample { hash, metrics }
     }
 }
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(MACHINE, card)?;
-    let specs = specs(options.effort);
-    progress.start(format!("oom-accuracy on {MACHINE}"));
-    let runs = Comparison::run(&ALL, options, progress, |case| {
-        measure(&profile, &specs, case)
-    })?;
-    let mut report = Report::new("oom-accuracy", MACHINE, card, runs.seeds(), runs.hash());
-    let headline = headline(options.effort);
-    report.rows = runs.rows(|_, _| None);
-    report.rows.retain(|row| headline.contains(&row.metric));
-    let compared = [What::Wrong, What::RegretMax].map(What::metric);
-    report.verdicts = [(APPROXIMATE, PATCH), (PATCH, OURS), (OURS_ON_TREE, OURS)]
-        .into_iter()
-        .flat_map(|(a, b)| runs.verdicts_between(a, b))
-        .filter(|row| compared.contains(&row.metric))
-        .collect();
-    report.tables = vec![
-        wrong(&runs, &specs),
-        regret(&runs, &specs),
-        sums(&runs, &specs),
-        times(&runs, &specs),
-    ];
-    if options.effort == Effort::Full && options.card.is_none() {
-        report.tables.push(cards(options, progress)?);
+fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
+    let mut tables = vec![wrong(run), regret(run), sums(run), times(run)];
+    if run.has_cards() {
+        tables.push(cards(run)?);
     }
-    report.tables.push(goals(&runs));
-    report.finding = finding(&runs, &specs);
-    Ok(vec![report])
+    tables.push(goals(&run.results));
+    Ok((tables, finding(&run.results)))
 }
 
-/// The metrics in the rows of the report: those of all populations together, then those of each
-/// kind at its headline size.
-fn headline(effort: Effort) -> Vec<Metric> {
-    let count = if effort == Effort::Full {
-        HEADLINE
-    } else {
-        MANY
-    };
-    let each = Kind::WITHOUT_A_HOG.into_iter().flat_map(|kind| {
-        let spec = PopulationSpec {
-            kind,
-            count,
-            trials: 1,
-        };
-        [What::Wrong, What::Regret].map(|what| spec.metric(what))
-    });
-    let all = [What::Wrong, What::RegretMax].map(What::metric);
-    all.into_iter().chain(each).collect()
-}
-
-/// Selects in every spec of one seed.
-fn measure(profile: &Profile, specs: &[PopulationSpec], case: &Case<Way>) -> Sample {
-    let cpus = profile.topology.cpus();
-    let mut metrics = Vec::new();
-    let mut all = Vec::new();
-    for spec in specs {
-        let choose = |trial: u64| {
-            let seed = case.seed * 1000 + trial;
-            let population = Population::new(spec.kind, spec.count, cpus, seed);
-            processes::select(profile, case.design, population, seed)
-        };
-        let choices: Vec<Chosen> = (0..spec.trials).map(choose).collect();
-        metrics.extend(What::ALL.map(|what| (spec.metric(what), what.of(&choices))));
-        all.extend(choices);
-    }
-    let together = [What::Wrong, What::RegretMax, What::Excess];
-    metrics.extend(together.map(|what| (what.metric(), what.of(&all))));
-    let hash = fold_hashes(all.iter().map(|chosen| chosen.hash));
-    Sample { hash, metrics }
-}
-
-fn mean(runs: &Comparison, way: usize, metric: &Metric) -> Option<f64> {
-    let values = values(runs, way, metric);
-    let sum: f64 = values.iter().sum();
-    (!values.is_empty()).then(|| sum / values.len() as f64)
-}
-
-/// A table with a row for each spec and a cell for each way.
+/// A table with a row for each population and a cell for each design.
 fn by_population(
-    [title, note]: [&str; 2],
-    specs: &[PopulationSpec],
-    last: Option<&str>,
-    cells: impl Fn(PopulationSpec) -> Vec<String>,
+    run: &Run<'_, Scene>,
+    title: &str,
+    note: String,
+    cell: impl Fn(&PopulationSpec, &str) -> String,
 ) -> Table {
-    let row = |spec: &PopulationSpec| {
-        let mut row = vec![spec.kind.name().to_owned(), spec.count.to_string()];
-        row.extend(cells(*spec));
-        row
-    };
-    let mut columns = texts(["population", "processes"]);
-    columns.extend(ALL.map(Way::short));
-    columns.extend(last.map(str::to_owned));
-    Table {
-        title: title.to_owned(),
-        note: note.to_owned(),
-        columns,
-        rows: specs.iter().map(row).collect(),
-    }
+    let table = tabulate!(
+        title,
+        note,
+        &run.scene.specs,
+        |spec| {
+            "population" => spec.kind.name(),
+            "processes" => spec.count,
+        }
+    );
+    table.with_each(&run.scene.specs, heads(&run.designs), |spec, design| {
+        cell(spec, &design.name)
+    })
 }
 
-fn wrong(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
-    let text = [
+fn wrong(run: &Run<'_, Scene>) -> Table {
+    let note =
+        "A victim is wrong if another process has more points. With equal points neither is wrong."
+            .to_owned();
+    by_population(
+        run,
         "Wrong victims, of all that were chosen",
-        "A victim is wrong if another process has more points. With equal points neither is wrong.",
-    ];
-    by_population(text, specs, None, |spec| {
-        let metric = spec.metric(What::Wrong);
-        let cell = |way| shown(mean(runs, way, &metric), Unit::Percent);
-        (0..ALL.len()).map(cell).collect()
-    })
+        note,
+        |spec, design| {
+            let mean = run.results.mean(design, &spec.metric(&WRONG));
+            human(mean, Unit::Percent)
+        },
+    )
 }
 
-fn regret(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
-    let text = [
+fn regret(run: &Run<'_, Scene>) -> Table {
+    let mean = |design: &str, metric: &Metric| human(run.results.mean(design, metric), Unit::Bytes);
+    let table = by_population(
+        run,
         "How much more another process has: mean, and at most",
-        "By lot: the mean if the victim were drawn by lot.",
-    ];
-    by_population(text, specs, Some("by lot"), |spec| {
-        let [each, worst, lot] =
-            [What::Regret, What::RegretMax, What::ByLot].map(|what| spec.metric(what));
-        let cell = |way| {
-            let mean = shown(mean(runs, way, &each), Unit::Bytes);
-            format!("{mean}, {}", shown(most(runs, way, &worst), Unit::Bytes))
-        };
-        let mut cells: Vec<String> = (0..ALL.len()).map(cell).collect();
-        cells.push(shown(mean(runs, PRECISE, &lot), Unit::Bytes));
-        cells
+        format!(
+            "By lot: the mean if the victim were drawn by lot. {}",
+            drift(run)
+        ),
+        |spec, design| {
+            let worst = run.results.max(design, &spec.metric(&REGRET_MAX));
+            let mean = mean(design, &spec.metric(&REGRET));
+            format!("{mean}, {}", human(worst, Unit::Bytes))
+        },
+    );
+    table.with_each(&run.scene.specs, [("by lot", ())], |spec, ()| {
+        mean(PRECISE, &spec.metric(&BY_LOT))
     })
 }
 
-fn sums(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
-    let text = [
+fn sums(run: &Run<'_, Scene>) -> Table {
+    let excess = |design| run.results.max(design, &EXCESS);
+    let count = |value| human(value, Unit::Count);
+    let note = format!(
+        "The number of sums needed depends on how wide the ranges of the counters are. If many processes \
+         are in the band, ours sums all that are left together, needed or not, because that is cheaper. \
+         Precise sums beyond those needed: ours at most {}, over the published tree {}.",
+        count(excess(OURS)),
+        count(excess(OURS_ON_TREE))
+    );
+    by_population(
+        run,
         "Precise sums: mean of those taken, mean of those that no selector can do without, and the most in excess",
-        "The number of sums needed depends on how wide the ranges of the counters are. If many processes are in \
-         the band, ours sums all that are left together, needed or not, because that is cheaper.",
-    ];
-    by_population(text, specs, None, |spec| {
-        let [taken, least, excess] =
-            [What::Sums, What::Least, What::Excess].map(|what| spec.metric(what));
-        let count = |value| shown(value, Unit::Count);
-        let cell = |way| {
-            let taken = count(mean(runs, way, &taken));
-            if way == OURS || way == OURS_ON_TREE {
-                let least = count(mean(runs, way, &least));
-                format!("{taken}, {least}, +{}", count(most(runs, way, &excess)))
+        note,
+        |spec, design| {
+            let mean = |metric: &Metric| count(run.results.mean(design, &spec.metric(metric)));
+            let taken = mean(&SUMS);
+            if design == OURS || design == OURS_ON_TREE {
+                let excess = run.results.max(design, &spec.metric(&EXCESS));
+                format!("{taken}, {}, +{}", mean(&LEAST), count(excess))
             } else {
                 taken
             }
-        };
-        (0..ALL.len()).map(cell).collect()
-    })
+        },
+    )
 }
 
-fn times(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
-    by_population(["Mean time of a selection", ""], specs, None, |spec| {
-        let metric = spec.metric(What::Time);
-        let cell = |way| shown(mean(runs, way, &metric), Unit::Nanos);
-        (0..ALL.len()).map(cell).collect()
-    })
+fn times(run: &Run<'_, Scene>) -> Table {
+    by_population(
+        run,
+        "Mean time of a selection",
+        String::new(),
+        |spec, design| {
+            let mean = run.results.mean(design, &spec.metric(&TIME));
+            human(mean, Unit::Nanos)
+        },
+    )
 }
 
 /// The errors at each card. Costs do not change what is counted on which CPU, but they change which
 /// CPU comes first.
-fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let specs = specs(Effort::Quick);
+fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let profile = Profile::load(MACHINE, card)?;
-        let runs = Comparison::run(&ALL, options, progress, |case| {
-            measure(&profile, &specs, case)
-        })?;
-        let mut row = vec![card.name().to_owned()];
-        row.extend((0..ALL.len()).map(|way| {
-            let wrong = shown(mean(&runs, way, &What::Wrong.metric()), Unit::Percent);
-            let worst = shown(most(&runs, way, &What::RegretMax.metric()), Unit::Bytes);
-            format!("{wrong}, {worst}")
-        }));
-        rows.push(row);
+        let (_, results, _) = run.at(card, Effort::Quick, &run.designs)?;
+        rows.push((card, results));
     }
-    let mut columns = texts(["card"]);
-    columns.extend(ALL.map(Way::short));
-    Ok(Table {
-        title: "Wrong victims and the largest loss at each cost card, smaller populations"
-            .to_owned(),
-        note: "Costs decide when a page is counted, not which pages are.".to_owned(),
-        columns,
-        rows,
-    })
-}
-
-fn goals(runs: &Comparison) -> Table {
-    let wrong = most(runs, OURS, &What::Wrong.metric());
-    let excess = most(runs, OURS, &What::Excess.metric());
-    targets([
-        Target {
-            what: "ours: no wrong victim in any population",
-            is: shown(wrong, Unit::Percent),
-            met: wrong.map(|wrong| wrong == 0.0),
-        },
-        Target {
-            what: "ours: at most one precise sum more than needed",
-            is: excess.map_or_else(
-                || NOTHING.to_owned(),
-                |it| format!("+{}", human(it, Unit::Count)),
-            ),
-            met: excess.map(|excess| excess <= 1.0),
-        },
-    ])
-}
-
-/// The mean loss of a way, as a multiple of what a choice by lot would lose.
-fn as_by_lot(runs: &Comparison, way: usize, spec: PopulationSpec) -> Option<f64> {
-    let lost = mean(runs, way, &spec.metric(What::Regret))?;
-    let by_lot = mean(runs, way, &spec.metric(What::ByLot))?;
-    (by_lot > 0.0).then(|| lost / by_lot)
-}
-
-/// One paragraph, every word of it following from this run's numbers.
-fn finding(runs: &Comparison, specs: &[PopulationSpec]) -> String {
-    let percent = |way| shown(mean(runs, way, &What::Wrong.metric()), Unit::Percent);
-    let worst = |way| shown(most(runs, way, &What::RegretMax.metric()), Unit::Bytes);
-    let wrong = |way| format!("{} by up to {}", percent(way), worst(way));
-    format!(
-        "Of all victims, select-approximate over flat counters chooses {} wrong, two passes over the \
-         published tree {}, ours {}, and our selector over the published tree {}. {} {}",
-        wrong(APPROXIMATE),
-        wrong(PATCH),
-        wrong(OURS),
-        wrong(OURS_ON_TREE),
-        drift(runs, specs),
-        excess(runs),
+    let table = tabulate!(
+        "Wrong victims and the largest loss at each cost card, smaller populations",
+        "Costs decide when a page is counted, not which pages are.",
+        &rows,
+        |(card, _)| {
+            "card" => card.name(),
+        }
+    );
+    Ok(
+        table.with_each(&rows, heads(&run.designs), |(_, results), design| {
+            let wrong = results.mean(&design.name, &WRONG);
+            let worst = results.max(&design.name, &REGRET_MAX);
+            format!(
+                "{}, {}",
+                human(wrong, Unit::Percent),
+                human(worst, Unit::Bytes)
+            )
+        }),
     )
 }
 
-/// A way that loses this share of what a choice by lot loses, or more, is as good as drawing lots.
+fn goals(results: &Results) -> Table {
+    let wrong = results.max(OURS, &WRONG);
+    let excess = results.max(OURS, &EXCESS);
+    targets(
+        "Targets",
+        "By the less favourable end of an interval.",
+        &[
+            Target {
+                what: "ours: wrong victims in any population",
+                wanted: "none",
+                measured: human(wrong, Unit::Percent),
+                met: Some(wrong == 0.0),
+            },
+            Target {
+                what: "ours: precise sums beyond those needed",
+                wanted: "one at most",
+                measured: format!("+{}", human(excess, Unit::Count)),
+                met: Some(excess <= 1.0),
+            },
+        ],
+    )
+}
+
+/// Every word follows from the numbers of the runs.
+fn finding(results: &Results) -> Finding {
+    let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
+    let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
+    let ours = match results.max(OURS, &WRONG) {
+        0.0 => "never chooses a wrong victim".to_owned(),
+        _ => format!("chooses {} of its victims wrong", percent(OURS)),
+    };
+    let answer = format!(
+        "Ours {ours}, two passes over the published tree choose {} wrong, and estimates alone {}.",
+        percent(PATCH),
+        percent(APPROXIMATE)
+    );
+    Finding::new(
+        answer,
+        [
+            (
+                "most that a process had beyond the victim of two passes",
+                worst(PATCH),
+            ),
+            ("beyond that of estimates", worst(APPROXIMATE)),
+            (
+                "wrong, our selector over the published tree",
+                percent(OURS_ON_TREE),
+            ),
+        ],
+    )
+}
+
+/// A design that loses this share of what a choice by lot loses, or more, is as good as drawing
+/// lots.
 const NEAR_LOT: f64 = 0.75;
 
 /// Says whether the patch chooses as if by lot among many processes that are alike.
-fn drift(runs: &Comparison, specs: &[PopulationSpec]) -> String {
-    let many = specs.iter().filter(|spec| spec.count >= MANY);
-    let alike =
-        many.filter(|spec| matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand));
-    let of = |way| {
-        let shares = alike.clone().filter_map(|spec| as_by_lot(runs, way, *spec));
-        let range = shares.fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
-            (low.min(share), high.max(share))
-        });
-        (range, format!("{:.2} to {:.2}", range.0, range.1))
+fn drift(run: &Run<'_, Scene>) -> String {
+    let alike = run.scene.specs.iter().filter(|spec| {
+        let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
+        spec.count >= MANY && is_alike
+    });
+    // The mean loss, as a multiple of what a choice by lot would lose.
+    let share = |design: &str, spec: &PopulationSpec| {
+        let [lost, by_lot] =
+            [REGRET, BY_LOT].map(|metric| run.results.mean(design, &spec.metric(&metric)));
+        (by_lot > 0.0).then(|| lost / by_lot)
     };
-    let ((low, high), patch) = of(PATCH);
-    let (_, estimates) = of(APPROXIMATE);
-    let verdict = if low >= NEAR_LOT {
+    let range = |design: &str| {
+        let shares = alike.clone().filter_map(|spec| share(design, spec));
+        shares.fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
+            (low.min(share), high.max(share))
+        })
+    };
+    let (patch, estimates) = (range(PATCH), range(APPROXIMATE));
+    let verdict = if patch.0 >= NEAR_LOT {
         "That is as good as drawing lots: the expected drift is there"
-    } else if high >= NEAR_LOT {
+    } else if patch.1 >= NEAR_LOT {
         "In some of these that is as good as drawing lots: the expected drift is there, but not \
          everywhere"
     } else {
         "The expected drift to a choice by lot is not there"
     };
     format!(
-        "Among {MANY} and more that are alike, random or in the band, two passes lose {patch} of the \
-         loss of a choice by lot, estimates alone {estimates}. {verdict}."
-    )
-}
-
-fn excess(runs: &Comparison) -> String {
-    let excess = most(runs, OURS, &What::Excess.metric()).unwrap_or(0.0);
-    let tree = most(runs, OURS_ON_TREE, &What::Excess.metric()).unwrap_or(0.0);
-    format!(
-        "Precise sums beyond those needed: ours at most {}, over the published tree {}.",
-        human(excess, Unit::Count),
-        human(tree, Unit::Count)
+        "Among {MANY} and more that are alike, random or in the band, two passes lose {:.2} to {:.2} of \
+         the loss of a choice by lot, estimates alone {:.2} to {:.2}. {verdict}.",
+        patch.0, patch.1, estimates.0, estimates.1
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::designs;
 
-    fn wrong_of(way: usize, kind: Kind, count: u32) -> Vec<Chosen> {
+    fn wrong_of(way: &str, kind: Kind, count: u32) -> Vec<Chosen> {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
+        let design = designs::find(way).expect("a design").design;
         let choose = |seed| {
             let population = Population::new(kind, count, profile.topology.cpus(), seed);
-            processes::select(&profile, ALL[way], population, seed)
+            processes::select(&profile, &design, population, seed)
         };
         (0..4).map(choose).collect()
+    }
+
+    fn value(metric: &Metric, choices: &Vec<Chosen>) -> f64 {
+        let mut values = read(METRICS, choices).into_iter();
+        let found = values.find(|(other, _)| other == metric);
+        found.expect("a metric of a population").1
     }
 
     #[test]
@@ -456,7 +440,7 @@ mod tests {
         for kind in Kind::WITHOUT_A_HOG {
             for way in [PRECISE, OURS, OURS_ON_TREE] {
                 let choices = wrong_of(way, kind, 30);
-                assert!(What::Wrong.of(&choices) == 0.0, "{kind:?}, {}", ALL[way]);
+                assert!(value(&WRONG, &choices) == 0.0, "{kind:?}, {way}");
             }
         }
     }
@@ -464,20 +448,17 @@ mod tests {
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
-            assert!(
-                What::Wrong.of(&wrong_of(PATCH, kind, 10)) == 0.0,
-                "{kind:?}"
-            );
+            assert!(value(&WRONG, &wrong_of(PATCH, kind, 10)) == 0.0, "{kind:?}");
         }
-        assert!(What::Wrong.of(&wrong_of(PATCH, Kind::InTheBand, 200)) > 0.0);
+        assert!(value(&WRONG, &wrong_of(PATCH, Kind::InTheBand, 200)) > 0.0);
     }
 
     #[test]
     fn loss_is_measured_against_a_choice_by_lot() {
         let choices = wrong_of(PATCH, Kind::InTheBand, 100);
         let [regret, worst, lot] =
-            [What::Regret, What::RegretMax, What::ByLot].map(|what| what.of(&choices));
+            [REGRET, REGRET_MAX, BY_LOT].map(|metric| value(&metric, &choices));
         assert!(regret <= worst && lot > 0.0);
-        assert!(What::Least.of(&choices) >= 1.0);
+        assert!(value(&LEAST, &choices) >= 1.0);
     }
 }

@@ -12,25 +12,58 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{
-    APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, Target, WAYS, Way, estimate, median, ratio, shown,
-    targets, texts,
-};
+use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, short};
+use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::experiment::declared::{
+    Clock, Declaration, Finding, Published, Results, Run, Target, targets, variants_of,
+};
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::report::value::{human, human_estimate, human_ratio};
-use crate::report::{Report, Table};
+use crate::report::value::{human, human_ratio};
+use crate::report::{Table, tabulate};
+use crate::run::cases::Case;
 use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
-pub(in super::super) const EXPERIMENT: Experiment = Experiment {
+pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene, Kept> = Declaration {
     name: "oom-latency",
-    title: "how long does it take to choose the victim when memory is out?",
-    run,
+    question: "how long does it take to choose the victim when memory is out?",
+    machines: &[MACHINE],
+    clock: Clock::Virtual,
+    designs: || variants_of("unpatched", [PRECISE, APPROXIMATE, PATCH, OURS]),
+    verdicts: &[
+        (PRECISE, PATCH),
+        (PRECISE, OURS),
+        (APPROXIMATE, OURS),
+        (PATCH, OURS),
+    ],
+    published: &[Published {
+        machine: MACHINE,
+        source: "the thread on two passes: N processes and a hog, `tail /dev/zero`, on a virtual \
+                 machine of 256 CPUs of an EPYC 9654",
+        values: &[
+            (PRECISE, "select_at_40_ns", 0.5 * MS),
+            (PRECISE, "select_at_10000_ns", 80.0 * MS),
+            (APPROXIMATE, "select_at_40_ns", 0.3 * MS),
+            (APPROXIMATE, "select_at_10000_ns", 3.0 * MS),
+            (PATCH, "select_at_40_ns", 0.3 * MS),
+            (PATCH, "select_at_10000_ns", 7.9 * MS),
+        ],
+    }],
+    setup: Scene::new,
+    metrics: Scene::metrics,
+    shown: None,
+    compared: Some(|scene| vec![hog(FEW), hog(HEADLINE), band(scene.in_band)]),
+    measure: Scene::measure,
+    cards: None,
+    conclude,
 };
+
+const MS: f64 = 1e6;
 
 /// Numbers of processes, of which one is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];
@@ -41,22 +74,6 @@ const MOST: u32 = 100_000;
 const HEADLINE: u32 = 10_000;
 /// The number of processes in tables that show what else matters.
 const FEW: u32 = 1000;
-
-/// The numbers of processes that run with one hog.
-fn counts(effort: Effort) -> &'static [u32] {
-    match effort {
-        Effort::Full => &COUNTS,
-        Effort::Quick => &COUNTS[..2],
-    }
-}
-
-/// The size of the population whose processes are all in the band.
-const fn band_count(effort: Effort) -> u32 {
-    match effort {
-        Effort::Full => HEADLINE,
-        Effort::Quick => FEW,
-    }
-}
 
 fn hog(count: u32) -> Metric {
     Metric::lower("", Unit::Nanos).named(format!("select_at_{count}_ns"))
@@ -74,173 +91,145 @@ fn band_sums(count: u32) -> Metric {
     Metric::neither("", Unit::Count).named(format!("band_sums_at_{count}"))
 }
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(MACHINE, card)?;
-    let effort = options.effort;
-    progress.start(format!("oom-latency on {MACHINE}"));
-    let (runs, first) = Comparison::run_keeping(&WAYS, options, progress, |case| {
-        measure(
-            &profile,
-            case.design,
-            counts(effort),
-            band_count(effort),
-            case.seed,
-        )
-    })?;
-    let mut report = Report::new("oom-latency", MACHINE, card, runs.seeds(), runs.hash());
-    report.rows = runs.rows(published);
-    let compared = [hog(FEW), hog(HEADLINE), band(band_count(effort))];
-    report.verdicts = [
-        (PRECISE, PATCH),
-        (PRECISE, OURS),
-        (APPROXIMATE, OURS),
-        (PATCH, OURS),
-    ]
-    .into_iter()
-    .flat_map(|(a, b)| runs.verdicts_between(a, b))
-    .filter(|row| compared.contains(&row.metric))
-    .collect();
-    report.tables = vec![growth(&profile, &runs, options, progress)?, parts(&first)];
-    report.tables.push(machines(card, options, progress)?);
-    if effort == Effort::Full && options.card.is_none() {
-        report.tables.push(cards(options, progress)?);
-    }
-    report.tables.push(goals(&runs));
-    report.finding = finding(&runs, effort);
-    Ok(vec![report])
+/// The machine, and the sizes of its populations.
+struct Scene {
+    profile: Profile,
+    /// The numbers of processes that run with one hog.
+    counts: &'static [u32],
+    /// The size of the population whose processes are all in the band.
+    in_band: u32,
 }
 
 /// Two selections of one run, each with its number of processes: one with the hog, then the band's.
 type Kept = [(u32, Chosen); 2];
 
-/// Selects from a population with one hog for each of `counts`, then from `in_band` processes in
-/// the band.
-fn measure(profile: &Profile, way: Way, counts: &[u32], in_band: u32, seed: u64) -> (Sample, Kept) {
-    let mut metrics = Vec::new();
-    let mut hashes = Vec::new();
-    let mut choose = |kind, count, [ns, sums]: [Metric; 2]| {
-        let population = Population::new(kind, count, profile.topology.cpus(), seed);
-        let chosen = processes::select(profile, way, population, seed);
-        metrics.push((ns, chosen.ns as f64));
-        metrics.push((sums, chosen.sums as f64));
-        hashes.push(chosen.hash);
-        (count, chosen)
-    };
-    let hogs = counts.iter().map(|&count| {
-        let of = [hog(count), hog_sums(count)];
-        choose(Kind::OneHog, count, of)
-    });
-    let hogs: Vec<_> = hogs.collect();
-    let band = choose(
-        Kind::InTheBand,
-        in_band,
-        [band(in_band), band_sums(in_band)],
-    );
-    let shown = hogs.iter().find(|(count, _)| *count == in_band);
-    let kept = [*shown.unwrap_or(&band), band];
-    let hash = fold_hashes(hashes);
-    (Sample { hash, metrics }, kept)
+impl Scene {
+    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        let (counts, in_band) = match effort {
+            Effort::Full => (&COUNTS[..], HEADLINE),
+            Effort::Quick => (&COUNTS[..2], FEW),
+        };
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            counts,
+            in_band,
+        })
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let hogs = self
+            .counts
+            .iter()
+            .flat_map(|count| [hog(*count), hog_sums(*count)]);
+        hogs.chain([band(self.in_band), band_sums(self.in_band)])
+            .collect()
+    }
+
+    fn measure(&self, case: &Case<Named>) -> (Sample, Kept) {
+        let mut metrics = Vec::new();
+        let mut hashes = Vec::new();
+        let mut choose = |kind, count, [ns, sums]: [Metric; 2]| {
+            let cpus = self.profile.topology.cpus();
+            let population = Population::new(kind, count, cpus, case.seed);
+            let chosen =
+                processes::select(&self.profile, &case.design.design, population, case.seed);
+            metrics.push((ns, chosen.ns as f64));
+            metrics.push((sums, chosen.sums as f64));
+            hashes.push(chosen.hash);
+            (count, chosen)
+        };
+        let hogs = self.counts.iter().map(|&count| {
+            let of = [hog(count), hog_sums(count)];
+            choose(Kind::OneHog, count, of)
+        });
+        let hogs: Vec<_> = hogs.collect();
+        let of_band = [band(self.in_band), band_sums(self.in_band)];
+        let band = choose(Kind::InTheBand, self.in_band, of_band);
+        let shown = hogs.iter().find(|(count, _)| *count == self.in_band);
+        let kept = [*shown.unwrap_or(&band), band];
+        let hash = fold_hashes(hashes);
+        (Sample { hash, metrics }, kept)
+    }
 }
 
-/// The published times for N processes and a hog, `tail /dev/zero`, on a virtual machine of 256
-/// CPUs of an EPYC 9654.
-fn published(design: &str, metric: &Metric) -> Option<f64> {
-    let way = WAYS.iter().position(|way| way.to_string() == design)?;
-    let [few, many] = match way {
-        PRECISE => [0.5, 80.0],
-        APPROXIMATE => [0.3, 3.0],
-        PATCH => [0.3, 7.9],
-        _ => return None,
-    };
-    let ms = if *metric == hog(COUNTS[0]) {
-        few
-    } else if *metric == hog(HEADLINE) {
-        many
-    } else {
-        return None;
-    };
-    Some(ms * 1e6)
+fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
+    let mut tables = vec![growth(run)?, parts(run), machines(run)?];
+    if run.has_cards() {
+        tables.push(cards(run)?);
+    }
+    tables.push(goals(&run.results));
+    Ok((tables, finding(run)))
 }
 
-fn columns<const N: usize>(first: [&str; N]) -> Vec<String> {
-    let mut columns = texts(first);
-    columns.extend(WAYS.map(Way::short));
-    columns
-}
-
-fn growth(
-    profile: &Profile,
-    runs: &Comparison,
-    options: &Options,
-    progress: &Progress,
-) -> Result<Table, Error> {
-    let row = |runs: &Comparison, count: u32| {
-        let mut row = vec![human(f64::from(count), Unit::Count)];
-        row.extend((0..WAYS.len()).map(|way| {
-            let each = median(runs, way, &hog(count)).map(|ns| ns / f64::from(count));
-            shown(each, Unit::Nanos)
-        }));
-        row
-    };
-    let counts = counts(options.effort).iter();
-    let mut rows: Vec<_> = counts.map(|&count| row(runs, count)).collect();
-    if options.effort == Effort::Full {
+fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
+    let counts = run.scene.counts.iter();
+    let mut rows: Vec<_> = counts.map(|count| (*count, &run.results)).collect();
+    let most;
+    if run.options.effort == Effort::Full {
         let mut one = Options {
             jobs: NonZeroUsize::MIN,
-            ..options.clone()
+            ..run.options.clone()
         };
         one.seeds.truncate(1);
-        let runs = Comparison::run(&WAYS, &one, progress, |case| {
-            measure(profile, case.design, &[MOST], COUNTS[0], case.seed).0
-        })?;
-        rows.push(row(&runs, MOST));
+        let scene = Scene {
+            profile: run.scene.profile.clone(),
+            counts: &[MOST],
+            in_band: COUNTS[0],
+        };
+        let measure = |case: &Case<Named>| scene.measure(case).0;
+        most = Results::new(Comparison::run(&run.designs, &one, run.progress, measure)?);
+        rows.push((MOST, &most));
     }
-    Ok(Table {
-        title: "Time for each process, one hog".to_owned(),
-        note: format!(
-            "If the times of a column are equal, the whole grows in proportion to the number of processes. The first \
-             look at a process costs as much with few processes as with many, because few are not in this CPU's \
-             caches either. The row of {MOST} is one run, of the first seed."
+    let table = tabulate!(
+        "Time for each process, one hog",
+        format!(
+            "If the times of a column are equal, the whole grows in proportion to the number of \
+             processes. The first look at a process costs as much with few processes as with many, \
+             because few are not in this CPU's caches either. The row of {MOST} is one run, of the \
+             first seed."
         ),
-        columns: columns(["processes"]),
-        rows,
-    })
+        &rows,
+        |(count, _)| {
+            "processes" => human(f64::from(*count), Unit::Count),
+        }
+    );
+    Ok(
+        table.with_each(&rows, heads(&run.designs), |(count, results), design| {
+            let time = results.median(&design.name, &hog(*count));
+            human(time / f64::from(*count), Unit::Nanos)
+        }),
+    )
 }
 
-fn parts(first: &[Kept]) -> Table {
-    let row = |way: &Way, name: String, chosen: &Chosen| {
-        let parts = chosen.parts;
-        let known = parts.looks_ns + parts.scans_ns + parts.streams_ns;
-        let times = [
-            chosen.ns,
-            parts.looks_ns,
-            parts.scans_ns,
-            parts.streams_ns,
-            chosen.ns - known,
-        ];
-        let mut row = vec![name, way.short()];
-        row.extend(times.map(|ns| human(ns as f64, Unit::Nanos)));
-        row.push(human(chosen.sums as f64, Unit::Count));
-        row
+fn parts(run: &Run<'_, Scene, Kept>) -> Table {
+    let of = |nth: usize, name: &'static str| {
+        let runs = run.each();
+        runs.map(move |(design, kept)| (name, design, &kept[nth]))
     };
-    let both = |nth: usize, name: &'static str| {
-        let rows = WAYS.iter().zip(first);
-        rows.map(move |(way, kept)| {
-            let (count, chosen) = &kept[nth];
-            row(way, format!("{name}, {count}"), chosen)
-        })
-    };
-    Table {
-        title: "Where the time goes, first seed".to_owned(),
-        note: "First looks at processes; precise sums one by one, and together; cache lines of counters, their \
-               locks, and further looks. Comparing and sorting is not priced."
-            .to_owned(),
-        columns: texts([
-            "population", "way", "time", "looks", "sums", "together", "rest", "sums taken",
-        ]),
-        rows: both(0, "one hog").chain(both(1, "in the band")).collect(),
-    }
+    let time = |ns: u64| human(ns as f64, Unit::Nanos);
+    let rows = of(0, "one hog").chain(of(1, "in the band"));
+    tabulate!(
+        "Where the time goes, first seed",
+        "First looks at processes; precise sums one by one, and together; cache lines of counters, their \
+         locks, and further looks. Comparing and sorting is not priced. The price of a precise sum is \
+         fitted to the published 80 ms, so the time of select-precise is no result; the price of looking \
+         at a process is not fitted.",
+        &rows.collect::<Vec<_>>(),
+        |(name, design, (count, chosen))| {
+            "population" => format!("{name}, {count}"),
+            "way" => short(design),
+            "time" => time(chosen.ns),
+            "looks" => time(chosen.parts.looks_ns),
+            "sums" => time(chosen.parts.scans_ns),
+            "together" => time(chosen.parts.streams_ns),
+            "rest" => {
+                let parts = chosen.parts;
+                let known = parts.looks_ns + parts.scans_ns + parts.streams_ns;
+                time(chosen.ns - known)
+            },
+            "sums taken" => human(chosen.sums as f64, Unit::Count),
+        }
+    )
 }
 
 /// The first `cores` cores of each socket of the two-socket machine, all its prices kept.
@@ -257,53 +246,70 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
 }
 
 /// Selection times with [`FEW`] processes on more and more CPUs of the same kind.
-fn machines(card: Card, options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let mut rows = Vec::new();
+fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
+    let mut all = Vec::new();
     for cores in [18, 64, 96] {
-        let profile = of_cores(cores, card)?;
-        let runs = Comparison::run(&WAYS, options, progress, |case| {
-            measure(&profile, case.design, &[FEW], FEW, case.seed).0
-        })?;
-        for (population, metric) in [("one hog", hog(FEW)), ("in the band", band(FEW))] {
-            let mut row = vec![profile.topology.cpus().to_string(), population.to_owned()];
-            row.extend((0..WAYS.len()).map(|way| shown(median(&runs, way, &metric), Unit::Nanos)));
-            rows.push(row);
-        }
+        let scene = Scene {
+            profile: of_cores(cores, run.card)?,
+            counts: &[FEW],
+            in_band: FEW,
+        };
+        let cpus = scene.profile.topology.cpus();
+        let (results, _) = run.further(&format!("{cpus} CPUs"), &scene, &run.designs)?;
+        all.push((cpus, results));
     }
-    rows.sort_by_key(|row| row[1] != "one hog");
-    Ok(Table {
-        title: format!("Time for {FEW} processes on more CPUs"),
-        note: "That number of CPUs of epyc-9654-2s, the same on both sockets.".to_owned(),
-        columns: columns(["CPUs", "population"]),
-        rows,
-    })
+    let of = |name: &'static str, metric: fn(u32) -> Metric| {
+        all.iter()
+            .map(move |(cpus, results)| (*cpus, name, metric(FEW), results))
+    };
+    let rows: Vec<_> = of("one hog", hog).chain(of("in the band", band)).collect();
+    let table = tabulate!(
+        format!("Time for {FEW} processes on more CPUs"),
+        "That number of CPUs of epyc-9654-2s, the same on both sockets.",
+        &rows,
+        |(cpus, name, ..)| {
+            "CPUs" => cpus,
+            "population" => name,
+        }
+    );
+    Ok(table.with_each(
+        &rows,
+        heads(&run.designs),
+        |(_, _, metric, results), design| results.show(&design.name, metric),
+    ))
 }
 
 /// The headline at each cost card.
-fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
+fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
-        let profile = Profile::load(MACHINE, card)?;
-        let runs = Comparison::run(&WAYS, options, progress, |case| {
-            measure(&profile, case.design, &[HEADLINE], FEW, case.seed).0
-        })?;
-        let mut row = vec![card.name().to_owned()];
-        row.extend(
-            (0..WAYS.len()).map(|way| shown(median(&runs, way, &hog(HEADLINE)), Unit::Nanos)),
-        );
-        let of = |a, metric| ratio(&runs, a, OURS, &metric);
-        let ratios = [of(APPROXIMATE, hog(HEADLINE)), of(PRECISE, band(FEW))];
-        row.extend(ratios.map(|it| it.map_or_else(String::new, |it| human_ratio(&it))));
-        rows.push(row);
+        let scene = Scene {
+            profile: Profile::load(MACHINE, card)?,
+            counts: &[HEADLINE],
+            in_band: FEW,
+        };
+        let about = format!("card {}", card.name());
+        rows.push((card, run.further(&about, &scene, &run.designs)?.0));
     }
-    let mut columns = columns(["card"]);
-    columns.extend(texts(["ours / approximate", "in the band: ours / precise"]));
-    Ok(Table {
-        title: format!("One hog among {HEADLINE} processes at each cost card"),
-        note: format!("The last column is of {FEW} processes, all in the band."),
-        columns,
-        rows,
-    })
+    let table = tabulate!(
+        format!("One hog among {HEADLINE} processes at each cost card"),
+        format!("The last column is of {FEW} processes, all in the band."),
+        &rows,
+        |(card, _)| {
+            "card" => card.name(),
+        }
+    );
+    let table = table.with_each(&rows, heads(&run.designs), |(_, results), design| {
+        results.show(&design.name, &hog(HEADLINE))
+    });
+    Ok(table.with_each(
+        &rows,
+        [
+            ("ours / approximate", (APPROXIMATE, hog(HEADLINE))),
+            ("in the band: ours / precise", (PRECISE, band(FEW))),
+        ],
+        |(_, results), (a, metric)| results.show_ratio((a, OURS), metric),
+    ))
 }
 
 /// The most time that ours may take, as a multiple of one approximate sum of every process.
@@ -312,75 +318,83 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// band.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-fn goals(runs: &Comparison) -> Table {
-    let hog = ratio(runs, APPROXIMATE, OURS, &hog(HEADLINE));
-    let band = ratio(runs, OURS, PRECISE, &band(HEADLINE));
-    let is = |it: &Option<crate::measure::stats::Estimate>| {
-        it.as_ref().map_or_else(String::new, human_ratio)
+/// The targets, of which a quick run has measured neither.
+fn goals(results: &Results) -> Table {
+    let ratio = |pair, metric: Metric| {
+        let measured = results.has(&metric);
+        measured.then(|| results.compare(pair, &metric).ratio)
     };
-    targets([
-        Target {
-            what: "one hog among 10,000: ours at most 1.3 x select-approximate",
-            is: is(&hog),
-            met: hog.map(|it| it.high <= HOG_RATIO_MAX),
-        },
-        Target {
-            what: "all of 10,000 in the band: ours at least 5 x faster than select-precise",
-            is: is(&band),
-            met: band.map(|it| it.low >= BAND_GAIN_MIN),
-        },
-    ])
+    let hog = ratio((APPROXIMATE, OURS), hog(HEADLINE));
+    let band = ratio((OURS, PRECISE), band(HEADLINE));
+    let of = |what, wanted, ratio: Option<_>, met: Option<bool>| Target {
+        what,
+        wanted,
+        measured: ratio.as_ref().map_or_else(String::new, human_ratio),
+        met,
+    };
+    targets(
+        "Targets",
+        "By the less favourable end of an interval.",
+        &[
+            of(
+                "one hog among 10,000: ours against select-approximate",
+                "at most 1.3 times the time",
+                hog,
+                hog.map(|ratio| ratio.high <= HOG_RATIO_MAX),
+            ),
+            of(
+                "all of 10,000 in the band: ours against select-precise",
+                "at least 5 times as fast",
+                band,
+                band.map(|ratio| ratio.low >= BAND_GAIN_MIN),
+            ),
+        ],
+    )
 }
 
-/// One paragraph, every word of it following from this run's numbers.
-fn finding(runs: &Comparison, effort: Effort) -> String {
-    let count = band_count(effort);
-    let time = |way, metric: Metric| {
-        let estimate = estimate(runs, way, &metric);
-        estimate.map_or_else(String::new, |it| human_estimate(&it, Unit::Nanos))
-    };
-    let over = |a, b, metric: Metric| {
-        ratio(runs, a, b, &metric).map_or_else(String::new, |it| human_ratio(&it))
-    };
-    let sums = |way, metric: Metric| shown(median(runs, way, &metric), Unit::Count);
-    format!(
-        "With one hog among {count} processes, precise sums of all take {}, two passes over the \
-         published tree {}, one cheap look over flat counters {}, and ours {}: {} of that look, and {} \
-         precise sums. With all processes in the band, ours takes {}; precise sums of all take {} \
-         ({} times as long), and ours takes {} precise sums. The price of a precise sum is fitted to the \
-         published 80 ms, so its time is no result; the price of looking at a process is not fitted.",
-        time(PRECISE, hog(count)),
-        time(PATCH, hog(count)),
-        time(APPROXIMATE, hog(count)),
-        time(OURS, hog(count)),
-        over(APPROXIMATE, OURS, hog(count)),
-        sums(OURS, hog_sums(count)),
-        time(OURS, band(count)),
-        time(PRECISE, band(count)),
-        over(OURS, PRECISE, band(count)),
-        sums(OURS, band_sums(count)),
+/// Every word follows from the numbers of the runs.
+fn finding(run: &Run<'_, Scene, Kept>) -> Finding {
+    let (results, count) = (&run.results, run.scene.in_band);
+    let answer = format!(
+        "With one hog among {count} processes ours chooses in {} of the time of one cheap look at \
+         each and needs {} precise sums; with all of them in the band, precise sums of all take {} \
+         times as long as ours.",
+        results.show_ratio((APPROXIMATE, OURS), &hog(count)),
+        results.show(OURS, &hog_sums(count)),
+        results.show_ratio((OURS, PRECISE), &band(count)),
+    );
+    let time = |design| results.show_interval(design, &hog(count));
+    Finding::new(
+        answer,
+        [
+            ("one hog: precise sums of all", time(PRECISE)),
+            ("two passes over the published tree", time(PATCH)),
+            ("one cheap look at each", time(APPROXIMATE)),
+            ("ours", time(OURS)),
+            (
+                "all in the band: ours",
+                results.show_interval(OURS, &band(count)),
+            ),
+        ],
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::designs;
 
-    fn chosen(way: usize, kind: Kind, count: u32) -> Chosen {
+    fn chosen(name: &str, kind: Kind, count: u32) -> Chosen {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
         let population = Population::new(kind, count, profile.topology.cpus(), 3);
-        processes::select(&profile, WAYS[way], population, 3)
+        let named = designs::find(name).expect("a design");
+        processes::select(&profile, &named.design, population, 3)
     }
 
     #[test]
     fn a_hog_is_found_by_all_and_costs_ours_no_sum() {
         for way in [PRECISE, APPROXIMATE, PATCH, OURS] {
-            assert_eq!(
-                chosen(way, Kind::OneHog, 200).judged.regret,
-                0,
-                "{}",
-                WAYS[way]
-            );
+            assert_eq!(chosen(way, Kind::OneHog, 200).judged.regret, 0, "{way}");
         }
         assert_eq!(chosen(OURS, Kind::OneHog, 200).sums, 0);
         assert_eq!(chosen(PRECISE, Kind::OneHog, 200).sums, 200);

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_mm::counter::{Batch, Counting, Plan, Range, flat_batch};
+use plimsoll_mm::counter::{Batch, Counting, Plan, Range, Reading, flat_batch};
+use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{Line, Machine};
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages,
-    badness,
+    Candidates, Facts, Outcome, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages, badness,
+    sum_rss,
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::rss::{Rss, RssKind};
@@ -19,7 +20,6 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-use super::Way;
 use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
@@ -346,7 +346,7 @@ impl Candidates for Looking<'_> {
 
     fn precise_many(&self, slots: &mut [Slot]) {
         let rss_of = |candidate: u32| Some(&self.people.member(candidate).rss);
-        Rss::add_usages(self.sim, slots, rss_of);
+        sum_rss(self.sim, slots, rss_of);
     }
 
     fn batch_gain(&self) -> u32 {
@@ -354,7 +354,12 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// One selection by `way` from `population` on a machine of its own.
-pub(super) fn select(profile: &Profile, way: Way, population: Population, seed: u64) -> Chosen {
-    ProcessSet::gather(profile, way.counting, population, seed).choose(way.selecting)
+/// One selection by `design` from `population` on a machine of its own.
+pub(super) fn select(
+    profile: &Profile,
+    design: &Design,
+    population: Population,
+    seed: u64,
+) -> Chosen {
+    ProcessSet::gather(profile, design.counting, population, seed).choose(design.selecting)
 }

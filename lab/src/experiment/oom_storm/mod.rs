@@ -5,143 +5,159 @@
 //! zones, lists, page tables and counters, while allocators wait: lists are drained, a victim is
 //! selected and killed, it exits or the reaper empties it, and ticks pass in between.
 //!
-//! `scene`: the storms, the designs and the metrics. `tables`: the parts of each stall.
-//! `finding`: the paragraph that follows.
+//! `scene`: the storms and the metrics. `tables`: the parts of each stall.
 
-mod finding;
 mod scene;
 mod tables;
 
-use plimsoll_sim::profile::{Card, Profile};
-
-use self::scene::{CROWD, EXITS, REAPINGS, Scene, StormDesign, metrics};
+use self::scene::{CROWD, EXITS, FREE, KILLS, Scenes, WAITED, WORST};
 use super::Experiment;
+use super::declared::{Clock, Declaration, Finding, Results, Run, level, variants_of};
+use crate::catalog::designs::Named;
 use crate::error::Error;
-use crate::measure::comparison::Comparison;
 use crate::measure::metric::Metric;
-use crate::measure::stats::{self, Comparison as Compared, Estimate};
-use crate::report::Report;
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::report::Table;
 
 /// The experiment's entry in the catalog.
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scenes> = Declaration {
     name: "oom-storm",
-    title: "how long is it from an allocation that failed to one that succeeds?",
-    run,
+    question: "how long is it from an allocation that failed to one that succeeds?",
+    machines: &["epyc-9654-256"],
+    clock: Clock::Virtual,
+    designs,
+    verdicts: &[
+        (LINUX, PATCH),
+        (LINUX, OURS),
+        (PATCH, OURS),
+        (
+            "select-precise+flat+ascending",
+            "select-precise+flat+meet-in-the-middle",
+        ),
+        (
+            "select-two-pass+tree+ascending",
+            "select-two-pass+tree+meet-in-the-middle",
+        ),
+        (
+            "select-bounded+one-sided+ascending",
+            "select-bounded+one-sided+meet-in-the-middle",
+        ),
+    ],
+    published: &[],
+    setup: Scenes::new,
+    metrics: Scenes::metrics,
+    shown: Some(shown),
+    compared: Some(shown),
+    measure: |scenes, case| (scenes.measure(&case.design.design, case.seed), ()),
+    cards: None,
+    conclude,
 };
 
-const MACHINE: &str = "epyc-9654-256";
+// Linux, the patches together, and ours: each selector with the way of reaping that came with it.
+const LINUX: &str = "select-precise+flat+ascending";
+const PATCH: &str = "select-two-pass+tree+descending-by-vma";
+const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
 
-/// The metrics that have a row of their own for each design; tables have the rest.
-const SHOWN: [Metric; 4] = [
-    metrics::WAITED,
-    metrics::WORST,
-    metrics::KILLS,
-    metrics::FREE,
+/// The selectors of Linux, the patch and ours, each over the counters it belongs to.
+const SELECTORS: [&str; 3] = [
+    "select-precise+flat",
+    "select-two-pass+tree",
+    "select-bounded+one-sided",
 ];
 
-/// Designs that ran in the same scenes, and their samples.
-struct Ran {
-    designs: Vec<StormDesign>,
-    runs: Comparison,
+/// The ways of reaping: Linux before 6.18, Linux since, ours.
+const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
+
+/// Selectors over counters of another, which tell what is due to selectors and what to counters.
+const SWAPPED: [&str; 4] = [
+    "select-precise+tree",
+    "select-precise+one-sided",
+    "select-two-pass+one-sided",
+    "select-bounded+tree",
+];
+
+/// Each selector with each way of reaping, selector by selector.
+fn designs() -> Result<Vec<Named>, Error> {
+    let with = |selector| REAPINGS.map(|reaping| with_reaping(selector, reaping));
+    variants_of("unpatched", SELECTORS.into_iter().flat_map(with))
 }
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(MACHINE, card)?;
-    let scenes = Scene::all(options.effort);
-    progress.start(format!("oom-storm on {MACHINE}"));
-    let ran = Ran::new(StormDesign::all(), &scenes, &profile, options, progress)?;
-    progress.start(format!(
-        "oom-storm on {MACHINE}, selectors over other counters"
-    ));
-    let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
-    let swapped = Ran::new(StormDesign::swapped(), &two, &profile, options, progress)?;
+fn with_reaping(selector: &str, reaping: &str) -> String {
+    format!("{selector}+{reaping}")
+}
 
-    let mut report = Report::new(
-        "oom-storm",
-        MACHINE,
-        card,
-        ran.runs.seeds(),
-        ran.runs.hash(),
+/// The metrics that have a row of their own for each design; tables have the rest.
+fn shown(scenes: &Scenes) -> Vec<Metric> {
+    scenes.of_each(&[WAITED, WORST, KILLS, FREE])
+}
+
+fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
+    // Selectors over their own counters, then over those of others; all reap as Linux did.
+    let selectors = SELECTORS.into_iter().chain(SWAPPED);
+    let reaping = selectors.map(|selector| with_reaping(selector, REAPINGS[0]));
+    let swapped = variants_of("unpatched", reaping)?;
+    let two = run.scene.clone().only(&[EXITS, CROWD]);
+    let (results, _) = run.further("selectors over other counters", &two, &swapped)?;
+
+    let mut tables = vec![tables::scenes(&run.scene)];
+    let scenes = run.scene.all.iter();
+    tables.extend(scenes.map(|scene| tables::parts(run, scene)));
+    tables.push(tables::kills(run));
+    tables.push(tables::reaping(run));
+    tables.push(tables::swapped(&results, &swapped, &two));
+    if run.has_cards() {
+        tables.push(tables::cards(run)?);
+    }
+    Ok((tables, finding(&run.results, &run.scene)))
+}
+
+/// Every word follows from the medians and intervals of the runs.
+fn finding(results: &Results, scenes: &Scenes) -> Finding {
+    let waited = scenes.scene(EXITS).metric(&WAITED);
+    let kills = scenes.scene(CROWD).metric(&KILLS);
+    let against = |a| level(results.compare((a, OURS), &waited).verdict);
+    let answer = format!(
+        "When hogs are killed and exit by themselves, what an allocator waits with ours is {} compared \
+         with Linux and {} compared with the patches; where no process is much larger than the rest, \
+         Linux kills {}, the patches {} and ours {} of them.",
+        against(LINUX),
+        against(PATCH),
+        results.show(LINUX, &kills),
+        results.show(PATCH, &kills),
+        results.show(OURS, &kills),
     );
-    let shown: Vec<Metric> = scenes
-        .iter()
-        .flat_map(|scene| SHOWN.map(|metric| scene.metric(&metric)))
-        .collect();
-    report.rows = ran.runs.rows(|_, _| None);
-    report.rows.retain(|row| shown.contains(&row.metric));
-    report.verdicts = ran.verdicts(&shown);
-    report.tables.push(tables::scenes(&scenes));
-    for scene in &scenes {
-        report.tables.push(tables::parts(&ran, scene));
-    }
-    report.tables.push(tables::kills(&ran, &scenes));
-    report.tables.push(tables::reaping(&ran, &scenes));
-    report.tables.push(tables::swapped(&swapped, &two));
-    if options.effort == Effort::Full && options.card.is_none() {
-        report.tables.push(tables::cards(&ran, options, progress)?);
-    }
-    report.finding = finding::finding(&ran, &swapped, &scenes);
-    Ok(vec![report])
+    Finding::new(
+        answer,
+        [
+            ("waits with Linux", results.show_interval(LINUX, &waited)),
+            ("with the patches", results.show_interval(PATCH, &waited)),
+            ("with ours", results.show_interval(OURS, &waited)),
+            (
+                "ours over Linux",
+                results.show_ratio((LINUX, OURS), &waited),
+            ),
+            (
+                "ours over the patches",
+                results.show_ratio((PATCH, OURS), &waited),
+            ),
+        ],
+    )
 }
 
-impl Ran {
-    fn new(
-        designs: Vec<StormDesign>,
-        scenes: &[Scene],
-        profile: &Profile,
-        options: &Options,
-        progress: &Progress,
-    ) -> Result<Self, Error> {
-        let runs = Comparison::run(&designs, options, progress, |case| {
-            scene::measure(scenes, profile, case)
-        })?;
-        Ok(Self { designs, runs })
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Compares Linux, the patches and ours as wholes; then, for each selector, our way of reaping
-    /// with Linux's first one.
-    fn verdicts(&self, shown: &[Metric]) -> Vec<crate::report::VerdictRow> {
-        let wholes: Vec<usize> = StormDesign::wholes()
-            .into_iter()
-            .map(|whole| self.position(whole))
-            .collect();
-        let mut pairs = vec![
-            (wholes[0], wholes[1]),
-            (wholes[0], wholes[2]),
-            (wholes[1], wholes[2]),
-        ];
-        for first in (0..self.designs.len()).step_by(REAPINGS.len()) {
-            pairs.push((first, first + REAPINGS.len() - 1));
+    #[test]
+    fn every_selector_meets_every_way_of_reaping() {
+        let all = designs().expect("names that can be typed");
+        assert_eq!(all.len(), SELECTORS.len() * REAPINGS.len());
+        for design in all {
+            let variants = design.design.variants().join("+");
+            for part in design.name.split('+') {
+                assert!(variants.contains(part), "{part} of {}", design.name);
+            }
         }
-        let rows = pairs
-            .into_iter()
-            .flat_map(|(a, b)| self.runs.verdicts_between(a, b));
-        rows.filter(|row| shown.contains(&row.metric)).collect()
-    }
-
-    fn position(&self, design: StormDesign) -> usize {
-        let found = self.designs.iter().position(|it| *it == design);
-        found.expect("it ran")
-    }
-
-    fn values(&self, design: usize, metric: &Metric) -> Vec<f64> {
-        let samples = self.runs.samples(design);
-        samples.filter_map(|sample| sample.value(metric)).collect()
-    }
-
-    fn estimate(&self, design: usize, metric: &Metric) -> Option<Estimate> {
-        stats::estimate(&self.values(design, metric))
-    }
-
-    fn median(&self, design: usize, metric: &Metric) -> f64 {
-        stats::median(&self.values(design, metric)).unwrap_or(0.0)
-    }
-
-    /// The ratio of B to A, paired by seed.
-    fn compare(&self, a: usize, b: usize, metric: &Metric) -> Option<Compared> {
-        stats::compare(&self.values(a, metric), &self.values(b, metric))
     }
 }

@@ -1,247 +1,281 @@
 //! Tables of the oom-storm report.
 
-use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::profile::Card;
 
-use super::scene::{CROWD, EXITS, REAPINGS, Scene, StormDesign, metrics};
-use super::{MACHINE, Ran};
+use super::scene::{
+    CROWD, EXITS, FREE, FREED, HELPED, KILLS, MEDIAN, REGRET, STALLS, STUCK, Scene, Scenes, WAITED,
+    WORST, WRONG,
+};
+use super::{LINUX, OURS, PATCH, REAPINGS, SELECTORS, with_reaping};
+use crate::catalog::designs::Named;
 use crate::error::Error;
+use crate::experiment::declared::{Results, Run};
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats::{Comparison, Verdict};
-use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_ratio};
-use crate::run::options::Options;
-use crate::run::progress::Progress;
+use crate::report::{Table, tabulate};
+use crate::run::options::Effort;
 use crate::workload::storm::Part;
 
-fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
+/// The name of a design's selector, for tables in which each selector has its own counters.
+fn short(design: &Named) -> &'static str {
+    let name = design.design.selecting.name();
+    name.strip_prefix("select-").unwrap_or(name)
+}
+
+/// The names of a design's selector and counters.
+fn selector(design: &Named) -> String {
+    format!("{} over {}", short(design), design.design.counting.name())
+}
+
+fn reaping_of(design: &Named) -> &'static str {
+    design.design.reaping.name()
 }
 
 /// A table of the processes in each scene, and of what is scaled down.
-pub(super) fn scenes(scenes: &[Scene]) -> Table {
-    let row = |scene: &Scene| {
-        let headcount = &scene.storm.headcount;
-        let kib = |pages: u64| pages << 2;
-        let threads = headcount.hogs.iter().map(ToString::to_string);
-        let threads: Vec<String> = threads.collect();
-        vec![
-            scene.name.to_owned(),
-            scene.about.to_owned(),
-            format!(
-                "{} of {} to {} KiB",
-                headcount.sleepers,
-                kib(*headcount.pages.start()),
-                kib(*headcount.pages.end())
-            ),
-            headcount.allocators.to_string(),
-            if threads.is_empty() {
-                NOTHING.to_owned()
-            } else {
-                threads.join(" and ")
+pub(super) fn scenes(scenes: &Scenes) -> Table {
+    tabulate!(
+        "Scenes",
+        "The machine has its 1 TB, with its watermarks, but all except the last column is taken before \
+         the storm and belongs to no process: small processes and hogs are scaled down, so that \
+         a run takes a second. There is no swap and nothing to reclaim. Each allocator has memory \
+         like a small process, thinks 2 ms, touches 64 pages, 64 times; each thread of a hog touches \
+         pages as fast as it can.",
+        &scenes.all,
+        |scene| {
+            "scene" => scene.name,
+            "about" => scene.about,
+            "processes" => {
+                let headcount = &scene.storm.headcount;
+                let kib = |pages: &u64| pages << 2;
+                format!("{} of {} to {} KiB",
+                    headcount.sleepers,
+                    kib(headcount.pages.start()),
+                    kib(headcount.pages.end())
+                )
             },
-            human(f64::from(scene.storm.free.0) * 4096.0, Unit::Bytes),
-        ]
-    };
-    Table {
-        title: "Scenes".to_owned(),
-        note: "The machine has its 1 TB, with its watermarks, but all except the last column is taken \
-               before the storm and belongs to no process: small processes and hogs are scaled \
-               down, so that a run takes a second. There is no swap and nothing to reclaim. Each \
-               allocator has memory like a small process, thinks 2 ms, touches 64 pages, 64 times; each \
-               thread of a hog touches pages as fast as it can."
-            .to_owned(),
-        columns: texts([
-            "scene", "about", "processes", "allocators", "threads of hogs", "left free",
-        ]),
-        rows: scenes.iter().map(row).collect(),
-    }
+            "allocators" => scene.storm.headcount.allocators,
+            "threads of hogs" => {
+                let threads = scene.storm.headcount.hogs.iter();
+                let threads: Vec<String> = threads.map(ToString::to_string).collect();
+                if threads.is_empty() {
+                    NOTHING.to_owned()
+                } else {
+                    threads.join(" and ")
+                }
+            },
+            "left free" => human(f64::from(scene.storm.free.0) * 4096.0, Unit::Bytes),
+        }
+    )
 }
 
 /// A table of what an allocator waited for in one scene.
-pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
-    let row = |(nth, design): (usize, &StormDesign)| {
-        let mut row = texts([design.short(), design.reaping.name()]);
-        let waited = ran.median(nth, &scene.metric(&metrics::WAITED));
-        row.push(human(waited, Unit::Nanos));
-        let part = |part| human(ran.median(nth, &scene.part(part)), Unit::Nanos);
-        row.extend(Part::ALL.map(part));
-        row
+pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
+    let stuck = if scene.name == STUCK {
+        until_reaping(&run.results, scene)
+    } else {
+        String::new()
     };
-    let mut columns = texts(["selector", "reaping", "waited"]);
-    columns.extend(Part::ALL.map(|part| part.name().replace('_', " ")));
-    Table {
-        title: format!("What an allocator waited for: {}", scene.about),
-        note: "Mean of all allocators, median of seeds; within a seed parts add up to the whole. \
-               Running: attempts (zones in vain, drained lists), looks (the high mark, the kill). \
-               Select: by this CPU or another. Pausing: busy (another CPU has the lock and does not select), \
-               to exit (from the kill until a CPU begins to empty the victim), emptying (until pages are \
-               back), retry (from then to the end of the tick)."
-            .to_owned(),
-        columns,
-        rows: ran.designs.iter().enumerate().map(row).collect(),
-    }
+    let show = |design: &Named, metric: &Metric| run.results.show(&design.name, metric);
+    let table = tabulate!(
+        format!("What an allocator waited for: {}", scene.about),
+        format!(
+            "Mean of all allocators, median of seeds; within a seed parts add up to the whole. \
+             Running: attempts (zones in vain, drained lists), looks (the high mark, the kill). \
+             Select: by this CPU or another. Pausing: busy (another CPU has the lock and does not \
+             select), to exit (from the kill until a CPU begins to empty the victim), emptying (until \
+             pages are back), retry (from then to the end of the tick).{stuck}"
+        ),
+        &run.designs,
+        |design| {
+            "selector" => short(design),
+            "reaping" => reaping_of(design),
+            "waited" => show(design, &scene.metric(&WAITED)),
+        }
+    );
+    table.with_each(
+        &run.designs,
+        Part::ALL.map(|part| (part.name().replace('_', " "), part)),
+        |design, part| show(design, &scene.part(*part)),
+    )
+}
+
+/// The sentence on the scene in which only the reaper can empty the victim.
+fn until_reaping(results: &Results, scene: &Scene) -> String {
+    let share = |selector| {
+        share(
+            results,
+            &with_reaping(selector, REAPINGS[0]),
+            scene,
+            Part::ToExit,
+        )
+    };
+    let least = SELECTORS.map(share).into_iter().fold(100.0, f64::min);
+    format!(
+        " With every selector, at least {:.0} % of the wait is the reaper's delay.",
+        least.floor()
+    )
+}
+
+/// The share of one part in the time that allocators wait, in percent.
+fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
+    let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
+    100.0 * results.median(design, &scene.part(part)) / whole
 }
 
 /// A table of single stalls and of victims.
-pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
-    let mut rows = Vec::new();
-    for scene in scenes {
-        for (nth, design) in ran.designs.iter().enumerate() {
-            if design.reaping != REAPINGS[0] {
-                continue;
-            }
-            let value = |metric: &Metric| {
-                let metric = scene.metric(metric);
-                human(ran.median(nth, &metric), metric.unit)
-            };
-            let mut row = vec![scene.name.to_owned(), design.selector()];
-            row.extend(
-                [
-                    metrics::STALLS,
-                    metrics::MEDIAN,
-                    metrics::WORST,
-                    metrics::KILLS,
-                    metrics::WRONG,
-                    metrics::REGRET,
-                    metrics::FREED,
-                    metrics::FREE,
-                ]
-                .map(|metric| value(&metric)),
-            );
-            rows.push(row);
+pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
+    let designs = || {
+        let designs = run.designs.iter();
+        designs.filter(|design| reaping_of(design) == REAPINGS[0])
+    };
+    let scenes = run.scene.all.iter();
+    let rows = scenes.flat_map(|scene| designs().map(move |design| (scene, design)));
+    let rows: Vec<(&Scene, &Named)> = rows.collect();
+    let table = tabulate!(
+        "Stalls and victims, reaping as Linux did",
+        "Medians of seeds. A kill is wrong if another process had over 1 MiB more; regret: how much, on \
+         average. Stalls of processes that were killed while they waited are left out.",
+        &rows,
+        |(scene, design)| {
+            "scene" => scene.name,
+            "selector" => selector(design),
         }
-    }
-    Table {
-        title: "Stalls and victims, reaping as Linux did".to_owned(),
-        note: "Medians of seeds. A kill is wrong if another process had over 1 MiB more; regret: how much, on \
-               average. Stalls of processes that were killed while they waited are left out."
-            .to_owned(),
-        columns: texts([
-            "scene",
-            "selector",
-            "stalls",
-            "median",
-            "worst",
-            "kills",
-            "wrong",
-            "regret",
-            "victims had",
-            "kill to free",
-        ]),
-        rows,
-    }
+    );
+    table.with_each(
+        &rows,
+        [
+            ("stalls", STALLS),
+            ("median", MEDIAN),
+            ("worst", WORST),
+            ("kills", KILLS),
+            ("wrong", WRONG),
+            ("regret", REGRET),
+            ("victims had", FREED),
+            ("kill to free", FREE),
+        ],
+        |(scene, design), metric| run.results.show(&design.name, &scene.metric(metric)),
+    )
 }
 
 /// The ratio of B to A, with a word if its interval is on one side of 1.
-fn ratio(compared: Option<Comparison>) -> String {
-    compared.map_or_else(String::new, |it| {
-        let word = match it.verdict {
-            Verdict::Lower => " lower",
-            Verdict::Higher => " higher",
-            Verdict::NoDifference => "",
-            Verdict::TooFewSeeds => " too few seeds",
-        };
-        format!("{}{word}", human_ratio(&it.ratio))
-    })
+fn with_word(compared: Comparison) -> String {
+    let word = match compared.verdict {
+        Verdict::Lower => " lower",
+        Verdict::Higher => " higher",
+        Verdict::NoDifference => "",
+        Verdict::TooFewSeeds => " too few seeds",
+    };
+    format!("{}{word}", human_ratio(&compared.ratio))
 }
 
 /// The meaning of a ratio without a word.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
 /// A table of whether the way of reaping matters.
-pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
+pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
-    for scene in scenes {
-        for first in (0..ran.designs.len()).step_by(REAPINGS.len()) {
-            for other in first + 1..first + REAPINGS.len() {
-                let mut row = vec![
-                    scene.name.to_owned(),
-                    ran.designs[first].short().to_owned(),
-                    ran.designs[other].reaping.name().to_owned(),
-                ];
-                for metric in [metrics::WAITED, metrics::FREE] {
-                    row.push(ratio(ran.compare(first, other, &scene.metric(&metric))));
-                }
-                rows.push(row);
-            }
+    for scene in &run.scene.all {
+        // The designs are listed selector by selector, each with every way of reaping.
+        for of_selector in run.designs.chunks(REAPINGS.len()) {
+            let (first, others) = of_selector.split_first().expect("a way of reaping");
+            rows.extend(others.iter().map(|other| (scene, first, other)));
         }
     }
-    Table {
-        title: "Ways of reaping (B) against ascending (A)".to_owned(),
-        note: format!("{NO_WORD} By chance, one comparison in twenty is outside its interval."),
-        columns: texts([
-            "scene",
-            "selector",
-            "B",
-            "waited, B / A",
-            "kill to free, B / A",
-        ]),
-        rows,
-    }
+    let compare = |scene: &Scene, a: &Named, b: &Named, metric: &Metric| {
+        run.results
+            .compare((&a.name, &b.name), &scene.metric(metric))
+    };
+    let compared = rows
+        .iter()
+        .map(|(scene, a, b)| compare(scene, a, b, &WAITED).verdict);
+    let seen = compared.filter(|verdict| matches!(verdict, Verdict::Lower | Verdict::Higher));
+    let helped = run.scene.scene(HELPED);
+    let emptying = SELECTORS.map(|selector| {
+        let first = with_reaping(selector, REAPINGS[0]);
+        share(&run.results, &first, helped, Part::Emptying)
+    });
+    tabulate!(
+        "Ways of reaping (B) against ascending (A)",
+        format!(
+            "{NO_WORD} By chance, one comparison in twenty is outside its interval. The wait of \
+             allocators differs in {} of {}; where a daemon helps, at most {:.0} % of it is from the first \
+             emptied page table until pages are back.",
+            seen.count(),
+            rows.len(),
+            emptying.into_iter().fold(0.0, f64::max)
+        ),
+        &rows,
+        |(scene, a, b)| {
+            "scene" => scene.name,
+            "selector" => short(a),
+            "B" => reaping_of(b),
+            "waited, B / A" => with_word(compare(scene, a, b, &WAITED)),
+            "kill to free, B / A" => with_word(compare(scene, a, b, &FREE)),
+        }
+    )
 }
 
 /// A table of selectors over counters they do not belong to.
-pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
-    let row = |(nth, design): (usize, &StormDesign)| {
-        let mut row = vec![design.selector()];
-        for scene in scenes {
-            for metric in [metrics::WAITED, metrics::KILLS, metrics::WRONG] {
-                let metric = scene.metric(&metric);
-                row.push(human(ran.median(nth, &metric), metric.unit));
-            }
-            let select = scene.part(Part::Select);
-            row.push(human(ran.median(nth, &select), Unit::Nanos));
+pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> Table {
+    let table = tabulate!(
+        "Effects of the selector, and of its counters",
+        "Reaping as Linux did. The first three rows have the counters of their own designs.",
+        designs,
+        |design| {
+            "selector" => selector(design),
         }
-        row
-    };
-    let mut columns = texts(["selector"]);
-    for scene in scenes {
-        let of = ["waited", "kills", "wrong", "of waited, select"];
-        columns.extend(of.map(|what| format!("{}: {what}", scene.name)));
-    }
-    Table {
-        title: "Effects of the selector, and of its counters".to_owned(),
-        note: "Reaping as Linux did. The first three rows have the counters of their own designs."
-            .to_owned(),
-        columns,
-        rows: ran.designs.iter().enumerate().map(row).collect(),
-    }
+    );
+    let columns = scenes.all.iter().flat_map(|scene| {
+        let head = |what| format!("{}: {what}", scene.name);
+        [
+            (head("waited"), scene.metric(&WAITED)),
+            (head("kills"), scene.metric(&KILLS)),
+            (head("wrong"), scene.metric(&WRONG)),
+            (head("of waited, select"), scene.part(Part::Select)),
+        ]
+    });
+    table.with_each(designs, columns, |design, metric| {
+        results.show(&design.name, metric)
+    })
 }
 
-/// A table of the wholes at each cost card; `mid` has run already.
-pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let scenes = Scene::all(options.effort);
-    let scenes = [scenes[EXITS].clone(), scenes[CROWD].clone()];
-    let wholes = StormDesign::wholes();
+/// A table of Linux, the patches and ours at each cost card.
+pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
+    let wholes = run.named(&[LINUX, PATCH, OURS]);
+    let at = |card: Card| {
+        let scenes = Scenes::new(run.machine, card, Effort::Full)?.only(&[EXITS, CROWD]);
+        let about = format!("card {}", card.name());
+        run.further(&about, &scenes, &wholes)
+    };
+    let (low, high) = (at(Card::Low)?.0, at(Card::High)?.0);
     let mut rows = Vec::new();
-    let mut push = |card: Card, ran: &Ran| {
-        for scene in &scenes {
+    for (card, results) in [
+        (Card::Low, &low),
+        (Card::Mid, &run.results),
+        (Card::High, &high),
+    ] {
+        for scene in [EXITS, CROWD] {
             for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-                let [a, b] = [a, b].map(|nth| ran.position(wholes[nth]));
-                let metric = scene.metric(&metrics::WAITED);
-                let mut row = vec![card.name().to_owned(), scene.name.to_owned()];
-                row.extend([a, b].map(|nth| ran.designs[nth].selector()));
-                row.push(ratio(ran.compare(a, b, &metric)));
-                rows.push(row);
+                let metric = run.scene.scene(scene).metric(&WAITED);
+                let [a, b] = [a, b].map(|nth: usize| &wholes[nth]);
+                let compared = results.compare((&a.name, &b.name), &metric);
+                rows.push((card, scene, [a, b], compared));
             }
         }
-    };
-    for card in Card::ALL {
-        if card == Card::Mid {
-            push(card, mid);
-            continue;
-        }
-        let profile = Profile::load(MACHINE, card)?;
-        progress.start(format!("oom-storm on {MACHINE}, card {}", card.name()));
-        let ran = Ran::new(wholes.clone(), &scenes, &profile, options, progress)?;
-        push(card, &ran);
     }
-    Ok(Table {
-        title: "The wait of an allocator, at each cost card".to_owned(),
-        note: format!(
+    Ok(tabulate!(
+        "The wait of an allocator, at each cost card",
+        format!(
             "Each selector with its own way of reaping. {NO_WORD} A ratio that changes between cards is fragile."
         ),
-        columns: texts(["card", "scene", "A", "B", "B / A"]),
-        rows,
-    })
+        &rows,
+        |(card, scene, [a, b], compared)| {
+            "card" => card.name(),
+            "scene" => scene,
+            "A" => selector(a),
+            "B" => selector(b),
+            "B / A" => with_word(*compared),
+        }
+    ))
 }

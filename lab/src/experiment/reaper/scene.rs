@@ -1,30 +1,38 @@
 //! The races of the reaper experiment and their metrics.
 
 use plimsoll_mm::topology::{Distance, Topology};
-use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::profile::Profile;
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::{Card, Profile};
 
-use crate::experiment::emptier::{self, Emptier, both};
+use crate::error::Error;
+use crate::experiment::declared::{Reading, metrics_of, read, readings};
+use crate::experiment::emptier::{Emptier, METRICS, both};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::cases::Case;
 use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Party, Race, Raced, Victim};
 
-/// The metrics of the first scene beyond those that every race has.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
+/// Getting the locks of page tables, which takes time also when they are free.
+pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
+/// Taking away reverse mappings.
+pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
-    pub(in super::super) const EXIT_RAN: Metric = Metric::lower("exit_ran_ns", Unit::Nanos);
-    pub(in super::super) const REAPER_RAN: Metric = Metric::lower("reaper_ran_ns", Unit::Nanos);
-    pub(in super::super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
-    pub(in super::super) const EXIT_LOCK: Metric = Metric::lower("exit_table_lock_ns", Unit::Nanos);
-    pub(in super::super) const REAPER_LOCK: Metric =
-        Metric::lower("reaper_table_lock_ns", Unit::Nanos);
-    pub(in super::super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
-    pub(in super::super) const EXIT_RMAP: Metric = Metric::lower("exit_rmap_ns", Unit::Nanos);
-    pub(in super::super) const REAPER_RMAP: Metric = Metric::lower("reaper_rmap_ns", Unit::Nanos);
-}
+/// The metrics of the first scene beyond those that every race has: the thread's columns, which are
+/// each part for the last user and for the reaper.
+const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
+    Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
+    Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,
+    LOCK => both(raced, Raced::table_lock),
+    Metric::lower("exit_table_lock_ns", Unit::Nanos) => raced.table_lock(Party::Exit).0 as f64,
+    Metric::lower("reaper_table_lock_ns", Unit::Nanos) => raced.table_lock(Party::Helpers).0 as f64,
+    RMAP => both(raced, Raced::rmap),
+    Metric::lower("exit_rmap_ns", Unit::Nanos) => raced.rmap(Party::Exit).0 as f64,
+    Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
+});
+
+/// The first so many of [`METRICS`] are measured in every scene, all of them in the first scene.
+const IN_EVERY_SCENE: usize = 6;
 
 /// A victim, and the CPUs on which it is emptied.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +47,10 @@ pub(super) struct Scene {
     pub(super) left: MemoryLeft,
 }
 
-/// The scenes of one machine.
+/// A machine and its scenes.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
+    profile: Profile,
     /// All scenes; the first is the published test.
     pub(super) all: Vec<Scene>,
     /// The position of the scene on equal cores.
@@ -54,22 +63,13 @@ const MAPPINGS_QUICK: u32 = 600;
 /// The pages of the app for each of its small mappings, about; the scene `one` has as many pages.
 const PAGES_PER_MAPPING: u64 = 50;
 
-/// The metrics that every scene reports; the first one reports all.
-pub(super) const OF_EVERY_SCENE: [Metric; 6] = [
-    emptier::metrics::WALL,
-    emptier::metrics::RAN,
-    emptier::metrics::TABLE_WAIT,
-    emptier::metrics::FORGET,
-    emptier::metrics::LISTED,
-    emptier::metrics::SETTLED,
-];
-
 /// Names of scenes that every machine has.
 const ONE: &str = "one";
 const SHORT: &str = "short";
 
 impl Scenes {
-    pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        let profile = Profile::load(machine, card)?;
         let mappings = match effort {
             Effort::Full => MAPPINGS,
             Effort::Quick => MAPPINGS_QUICK,
@@ -125,7 +125,11 @@ impl Scenes {
             },
             ..all[equal]
         });
-        Self { all, equal }
+        Ok(Self {
+            profile,
+            all,
+            equal,
+        })
     }
 
     /// The scene in which both cores are of the same kind.
@@ -144,29 +148,31 @@ impl Scenes {
         self.all.last().expect("it was put there")
     }
 
-    /// Runs every scene with one emptier on one seed; returns the race of the first scene as
-    /// well.
-    pub(super) fn measure(&self, profile: &Profile, case: &Case<Emptier>) -> (Sample, Raced) {
-        let mut metrics = Vec::new();
-        let mut hashes = Vec::new();
-        let mut first = None;
-        for scene in &self.all {
-            let raced = scene.race(profile, &case.design, case.seed);
-            hashes.push(raced.hash);
-            let mut common = emptier::common(&raced);
-            if first.is_some() {
-                common.retain(|(metric, _)| OF_EVERY_SCENE.contains(metric));
-            }
-            let common = common.into_iter();
-            metrics.extend(common.map(|(metric, value)| (scene.metric(metric), value)));
-            if first.is_none() {
-                metrics.extend(by_who(&raced));
-                first = Some(raced);
-            }
+    /// Every metric, scene by scene.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let (first, others) = self.all.split_first().expect("there is a first scene");
+        let of_first = metrics_of(METRICS).into_iter().chain(metrics_of(BY_PARTY));
+        let of_first = of_first.map(|metric| first.metric(metric));
+        let of_others = others.iter().flat_map(|scene| {
+            let metrics = metrics_of(&METRICS[..IN_EVERY_SCENE]).into_iter();
+            metrics.map(|metric| scene.metric(metric))
+        });
+        of_first.chain(of_others).collect()
+    }
+
+    /// Runs every scene with one emptier on one seed; returns the race of the first scene as well.
+    pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
+        let races = self.all.iter();
+        let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));
+        let mut races: Vec<Raced> = races.collect();
+        let mut metrics = read(METRICS, &races[0]);
+        metrics.extend(read(BY_PARTY, &races[0]));
+        for (scene, raced) in self.all.iter().zip(&races).skip(1) {
+            let values = read(&METRICS[..IN_EVERY_SCENE], raced).into_iter();
+            metrics.extend(values.map(|(metric, value)| (scene.metric(metric), value)));
         }
-        let hash = fold_hashes(hashes);
-        let first = first.expect("there is a first scene");
-        (Sample { hash, metrics }, first)
+        let hash = fold_hashes(races.iter().map(|raced| raced.hash));
+        (Sample { hash, metrics }, races.swap_remove(0))
     }
 }
 
@@ -192,28 +198,6 @@ impl Scene {
     }
 }
 
-/// The thread's columns: each part, for the last user and for the reaper.
-fn by_who(raced: &Raced) -> Vec<(Metric, f64)> {
-    let of = |time: fn(&Raced, Party) -> Nanos, metrics: [Metric; 2]| {
-        let [exit, reaper] = metrics;
-        [
-            (exit, time(raced, Party::Exit).0 as f64),
-            (reaper, time(raced, Party::Helpers).0 as f64),
-        ]
-    };
-    let mut all = Vec::new();
-    all.extend(of(Raced::ran, [metrics::EXIT_RAN, metrics::REAPER_RAN]));
-    all.push((metrics::LOCK, both(raced, Raced::table_lock)));
-    all.extend(of(
-        Raced::table_lock,
-        [metrics::EXIT_LOCK, metrics::REAPER_LOCK],
-    ));
-    all.push((metrics::RMAP, both(raced, Raced::rmap)));
-    all.extend(of(Raced::rmap, [metrics::EXIT_RMAP, metrics::REAPER_RMAP]));
-    debug_assert!(all.iter().all(|(metric, _)| metric.unit == Unit::Nanos));
-    all
-}
-
 /// The first CPU at this distance from CPU 0.
 fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
     topology
@@ -223,16 +207,15 @@ fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_mm::space::reap::Reaping;
-    use plimsoll_sim::profile::Card;
-
     use super::*;
+    use crate::experiment::emptier::{RAN, TABLE_WAIT};
+    use plimsoll_mm::space::reap::Reaping;
 
     #[test]
     fn every_machine_has_its_scenes_on_cpus_it_has() {
         for (machine, scenes) in [("phone-8", 5), ("laptop-2", 3), ("epyc-9654-2s", 4)] {
-            let profile = Profile::load(machine, Card::Mid).expect("built in");
-            let all = Scenes::of(&profile, Effort::Quick).all;
+            let Scenes { profile, all, .. } =
+                Scenes::new(machine, Card::Mid, Effort::Quick).expect("built in");
             assert_eq!(all.len(), scenes, "{machine}");
             for scene in all {
                 assert_ne!(scene.exit, scene.reaper);
@@ -243,7 +226,6 @@ mod tests {
 
     #[test]
     fn parts_add_up_to_what_is_measured_of_all() {
-        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
         let case = Case {
             design: Emptier {
                 name: String::new(),
@@ -253,12 +235,18 @@ mod tests {
             },
             seed: 3,
         };
-        let (sample, _) = Scenes::of(&profile, Effort::Quick).measure(&profile, &case);
-        let value = |metric| sample.value(&metric).expect("measured");
-        let (exit, reaper) = (value(metrics::EXIT_RAN), value(metrics::REAPER_RAN));
+        let scenes = Scenes::new("phone-8", Card::Mid, Effort::Quick).expect("built in");
+        let (sample, _) = scenes.measure(&case);
+        let value = |name: &str| {
+            let mut metrics = sample.metrics.iter();
+            metrics
+                .find(|(metric, _)| metric.name == name)
+                .expect("measured")
+                .1
+        };
+        let (exit, reaper) = (value("exit_ran_ns"), value("reaper_ran_ns"));
         assert!(exit > 0.0 && reaper > 0.0);
-        let ran = value(emptier::metrics::RAN);
-        assert!((ran - exit - reaper).abs() < 1.0);
-        assert!(value(emptier::metrics::TABLE_WAIT) <= value(metrics::LOCK));
+        assert!((value(&RAN.name) - exit - reaper).abs() < 1.0);
+        assert!(value(&TABLE_WAIT.name) <= value(&LOCK.name));
     }
 }

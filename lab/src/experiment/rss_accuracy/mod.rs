@@ -11,45 +11,88 @@ mod influence;
 mod program;
 mod scene;
 
-use std::fmt;
-
-use plimsoll_mm::counter::{Counting, Shape};
+use plimsoll_mm::counter::Shape;
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
-use self::scene::{SAMPLES, Seen, metrics};
+use self::scene::{BOUND, FINAL, METRICS, SAMPLES, Seen, WORST};
 use super::Experiment;
+use super::declared::{
+    Clock, Declaration, Finding, Published, Results, Run, effect, metrics_of, variants_of,
+};
+use crate::catalog::designs::Named;
 use crate::error::Error;
-use crate::measure::comparison::Comparison;
-use crate::measure::metric::{Metric, Unit};
-use crate::measure::stats;
+use crate::measure::comparison::run_checked;
+use crate::measure::metric::Unit;
+use crate::measure::stats::Estimate;
 use crate::report::spark::spark;
 use crate::report::value::{human, human_estimate};
-use crate::report::{Report, Row, Table};
-use crate::run::cases::Case;
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::report::{Table, tabulate};
+use crate::run::options::Effort;
 
 /// The experiment's entry in the catalog.
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene, Seen> = Declaration {
     name: "rss-accuracy",
-    title: "how far from the truth is the cheap number of resident pages?",
-    run,
+    question: "how far from the truth is the cheap number of resident pages?",
+    machines: &[MACHINE],
+    clock: Clock::Virtual,
+    designs: || variants_of("unpatched", [SHARED, FLAT, TREE, OURS]),
+    verdicts: &[(FLAT, TREE), (FLAT, OURS), (TREE, OURS)],
+    published: &[Published {
+        machine: MACHINE,
+        source: "the counter-tree thread: \"about 1 GB\" and \"about 80 MB\" off on 384 CPUs, at most \
+                 192 MB",
+        values: &[
+            (
+                FLAT,
+                "worst_error_pages",
+                influence::PUBLISHED_FLAT as f64 / PAGE,
+            ),
+            (FLAT, "worst_error_bytes", influence::PUBLISHED_FLAT as f64),
+            (TREE, "worst_error_pages", 80.0 * MIB / PAGE),
+            (TREE, "worst_error_bytes", 80.0 * MIB),
+            (TREE, "bound_pages", 192.0 * MIB / PAGE),
+        ],
+    }],
+    setup: Scene::new,
+    metrics: |_| metrics_of(METRICS),
+    shown: None,
+    compared: Some(|_| vec![WORST, FINAL, BOUND]),
+    measure: |scene, case| {
+        let counting = case.design.design.counting;
+        let seen = scene::run(&scene.profile, scene.program, counting, case.seed);
+        (seen.sample(), seen)
+    },
+    cards: None,
+    conclude,
 };
 
 const MACHINE: &str = "epyc-9654-2s";
+const SHARED: &str = "shared";
+const FLAT: &str = "flat";
+const TREE: &str = "tree";
+const OURS: &str = "one-sided";
 
-/// A way to count; prints as its name.
-#[derive(Clone, Copy, Debug)]
-struct Design(Counting);
+const PAGE: f64 = PAGE_SIZE as f64;
+const MIB: f64 = (1 << 20) as f64;
 
-const DESIGNS: [Design; 4] = [
-    Design(Counting::Shared),
-    Design(Counting::Flat),
-    Design(Counting::Tree),
-    Design(Counting::OneSided),
-];
+/// The machine, and the program that the rows of the report are about.
+struct Scene {
+    profile: Profile,
+    program: Program,
+}
+
+impl Scene {
+    fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            program: headline(effort),
+        })
+    }
+}
 
 /// The program that the rows of the report are about.
 fn headline(effort: Effort) -> Program {
@@ -65,184 +108,145 @@ fn headline(effort: Effort) -> Program {
     }
 }
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(MACHINE, card)?;
-    let program = headline(options.effort);
-    progress.start(format!("rss-accuracy on {MACHINE}"));
-    let (runs, seen) = Comparison::run_keeping(&DESIGNS, options, progress, |case| {
-        let seen = scene::run(&profile, program, case.design.0, case.seed);
-        (seen.sample(), seen)
-    })?;
-    let mut report = Report::new("rss-accuracy", MACHINE, card, runs.seeds(), runs.hash());
-    report.rows = runs.rows(published);
-    let compared = [metrics::WORST, metrics::FINAL, metrics::BOUND];
-    report.verdicts = [(1, 2), (1, 3), (2, 3)]
-        .into_iter()
-        .flat_map(|(a, b)| runs.verdicts_between(a, b))
-        .filter(|row| compared.contains(&row.metric))
-        .collect();
-    report.tables.push(workload(program, &seen));
-    report.tables.push(courses(&seen, profile.topology.cpus()));
-    let cells = influence::measure(&profile, options, progress);
-    report.tables.push(influence::table(&cells));
-    if options.effort == Effort::Full {
-        report.tables.push(cards(options, progress)?);
+fn conclude(run: &Run<'_, Scene, Seen>) -> Result<(Vec<Table>, Finding), Error> {
+    let cells = influence::measure(&run.scene.profile, run.options, run.progress);
+    let mut tables = vec![workload(run), courses(run), influence::table(&cells)];
+    // Another card is another time, but should be no other error, so one seed is enough.
+    if run.options.effort == Effort::Full {
+        tables.push(cards(run)?);
     }
-    report.finding = finding(&report, &cells);
-    Ok(vec![report])
+    Ok((tables, finding(&run.results)))
 }
 
-/// The thread's numbers; bytes are converted to pages of 4 KiB.
-fn published(design: &str, metric: &Metric) -> Option<f64> {
-    let worst = match design {
-        "flat" => influence::PUBLISHED_FLAT,
-        "tree" => 80 << 20,
-        _ => 0,
-    };
-    match (&*metric.name, design) {
-        ("worst_error_pages", "flat" | "tree") => Some((worst / PAGE_SIZE) as f64),
-        ("worst_error_bytes", "flat" | "tree") => Some(worst as f64),
-        ("bound_pages", "tree") => Some(((192 << 20) / PAGE_SIZE) as f64),
-        _ => None,
-    }
-}
-
-fn workload(program: Program, seen: &[Seen]) -> Table {
-    let length = seen.first().map_or(0, |seen| seen.length.0);
-    let rows = [
-        ("mapping", program.sizes.to_string()),
-        ("hops", program.hops.to_string()),
-        ("mappings that stay", program.kept.to_string()),
-        ("pages touched", human(program.pages as f64, Unit::Pages)),
-        ("virtual time", human(length as f64, Unit::Nanos)),
-    ];
-    Table {
-        title: "Workload: one thread hops, maps and touches, hops, unmaps the oldest".to_owned(),
-        note: format!(
+fn workload(run: &Run<'_, Scene, Seen>) -> Table {
+    let program = run.scene.program;
+    let length = run.kept[0].length.0 as f64;
+    Table::facts(
+        "Workload: one thread hops, maps and touches, hops, unmaps the oldest",
+        format!(
             "The thread's program is not published, so sizes and hops are chosen here. A page \
              touched counts +1, pages unmapped in one page table count together. The error is that \
              of the anonymous pages, looked at after each mapping and unmapping; precise sums were \
              exact at all of {SAMPLES} samples of each run."
         ),
-        columns: ["what", "is"].map(str::to_owned).to_vec(),
-        rows: rows.map(|(what, is)| vec![what.to_owned(), is]).to_vec(),
-    }
+        &[
+            ("mapping", program.sizes.to_string()),
+            ("hops", program.hops.to_string()),
+            ("mappings that stay", program.kept.to_string()),
+            ("pages touched", human(program.pages as f64, Unit::Pages)),
+            ("virtual time", human(length, Unit::Nanos)),
+        ],
+    )
 }
 
 /// A table of the course of each design's error, in the runs of the first seed.
-fn courses(seen: &[Seen], cpus: u32) -> Table {
+fn courses(run: &Run<'_, Scene, Seen>) -> Table {
+    let cpus = run.scene.profile.topology.cpus();
     let tree = Shape::published(cpus, scene::BATCH);
-    let behind = tree.map_or(0, |shape| shape.error_max());
-    let row = |(design, seen): (&Design, &Seen)| {
-        let errors: Vec<u64> = seen
-            .errors
-            .iter()
-            .map(|error| error.unsigned_abs())
-            .collect();
-        let top = errors.iter().copied().max().unwrap_or(0);
-        let mean = seen.errors.iter().sum::<i64>() as f64 / errors.len().max(1) as f64;
-        vec![
-            design.to_string(),
-            spark(&errors),
-            mib(top as f64),
-            mib(mean),
-        ]
+    let behind = tree.map_or(0, |shape| shape.error_max()) as f64;
+    let sizes = |seen: &Seen| -> Vec<u64> {
+        let errors = seen.errors.iter();
+        errors.map(|error| error.unsigned_abs()).collect()
     };
-    Table {
-        title: "Error over the run, first seed".to_owned(),
-        note: format!(
+    tabulate!(
+        "Error over the run, first seed",
+        format!(
             "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; `mean` is \
              of the approximate less the true number. The published tree is never ahead and at \
              most {} behind. If the parts that cells and items keep are evenly spread, it is half of that \
              behind on average, {}, near the thread's 80 MB. Ours adds half of its bound.",
-            mib(behind as f64),
-            mib(behind as f64 / 2.0)
+            mib(behind),
+            mib(behind / 2.0)
         ),
-        columns: ["design", "error", "highest", "mean"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: DESIGNS.iter().zip(seen).map(row).collect(),
-    }
+        &run.each().collect::<Vec<_>>(),
+        |(design, seen)| {
+            "design" => design.name,
+            "error" => spark(&sizes(seen)),
+            "highest" => mib(sizes(seen).into_iter().max().unwrap_or(0) as f64),
+            "mean" => {
+                let count = seen.errors.len().max(1);
+                mib(seen.errors.iter().sum::<i64>() as f64 / count as f64)
+            },
+        }
+    )
 }
 
 /// The first seed at every card: costs should not change what is counted on which CPU.
-fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let program = headline(Effort::Quick);
-    let mut one = options.clone();
-    one.seeds.truncate(1);
+fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let mut rows = Vec::new();
-    let mut hashes = Vec::new();
-    for card in [Card::Low, Card::Mid, Card::High] {
-        let profile = Profile::load(MACHINE, card)?;
-        let run = |case: &Case<Design>| {
-            let seen = scene::run(&profile, program, case.design.0, case.seed);
-            (seen.sample(), seen)
+    for card in Card::ALL {
+        let scene = Scene::new(run.machine, card, Effort::Quick)?;
+        let seed = run.options.seeds[0];
+        let of_design = |design: &Named| {
+            scene::run(&scene.profile, scene.program, design.design.counting, seed)
         };
-        let (_, seen) = Comparison::run_keeping(&DESIGNS, &one, progress, run)?;
-        let length = seen.first().map_or(0, |seen| seen.length.0);
-        let mut row = vec![card.name().to_owned(), human(length as f64, Unit::Nanos)];
-        row.extend(seen.iter().map(|seen| mib(seen.worst as f64)));
-        rows.push(row);
-        hashes.push(seen.into_iter().map(|seen| seen.errors).collect::<Vec<_>>());
+        let seen = run_checked(&run.designs, run.options, run.progress, of_design)?;
+        rows.push((card, seen));
     }
-    let equal = hashes.windows(2).all(|pair| pair[0] == pair[1]);
-    let mut columns = vec!["card".to_owned(), "virtual time".to_owned()];
-    columns.extend(DESIGNS.iter().map(ToString::to_string));
-    Ok(Table {
-        title: "Worst error at each cost card, a shorter run of the first seed".to_owned(),
-        note: if equal {
+    let errors =
+        |seen: &[Seen]| -> Vec<_> { seen.iter().map(|seen| seen.errors.clone()).collect() };
+    let all_equal = rows
+        .windows(2)
+        .all(|pair| errors(&pair[0].1) == errors(&pair[1].1));
+    let table = tabulate!(
+        "Worst error at each cost card, a shorter run of the first seed",
+        if all_equal {
             "Costs decide when a page is counted, not on which CPU: every sample is equal at all three."
         } else {
             "Samples differ between cards: errors depend on costs."
+        },
+        &rows,
+        |(card, seen)| {
+            "card" => card.name(),
+            "virtual time" => human(seen[0].length.0 as f64, Unit::Nanos),
         }
-        .to_owned(),
-        columns,
-        rows,
-    })
+    );
+    Ok(table.with_each(
+        &rows,
+        run.designs.iter().zip(0_usize..),
+        |(_, seen), nth| mib(seen[*nth].worst as f64),
+    ))
 }
 
-/// One paragraph, every word of it following from this run's numbers.
-fn finding(report: &Report, cells: &[influence::Cell]) -> String {
-    let row = |design: &str, metric: &Metric| -> Option<&Row> {
-        let mut rows = report.rows.iter();
-        rows.find(|row| row.design == design && row.metric.name == metric.name)
-    };
-    let bytes = |design: &str, metric: &Metric| {
-        let pages = row(design, metric)?.estimate;
-        let size = PAGE_SIZE as f64;
-        let estimate = stats::Estimate {
-            median: pages.median * size,
-            low: pages.low * size,
-            high: pages.high * size,
+/// Every word follows from the numbers of the runs.
+fn finding(results: &Results) -> Finding {
+    let worst = |design| {
+        let pages = results.estimate(design, &WORST);
+        let bytes = Estimate {
+            median: pages.median * PAGE,
+            low: pages.low * PAGE,
+            high: pages.high * PAGE,
         };
-        Some(human_estimate(&estimate, Unit::Bytes))
+        human_estimate(&bytes, Unit::Bytes)
     };
-    let shown = |design, metric| bytes(design, &metric).unwrap_or_default();
-    let median = |design, metric| row(design, &metric).map_or(0.0, |row| row.estimate.median);
-    let bound = median("one-sided", metrics::BOUND);
-    format!(
-        "Under this program the flat counter is off by up to {}, the published tree by {} and ours \
-         by {}. Ours promises {:.1} MiB either way, {:.2} of the published tree's 192 MiB. {} {}",
-        shown("flat", metrics::WORST),
-        shown("tree", metrics::WORST),
-        shown("one-sided", metrics::WORST),
-        bound * PAGE_SIZE as f64 / f64::from(1 << 20),
-        bound / 49152.0,
-        influence::what_it_takes(cells),
-        influence::where_ours_is_worse(cells),
+    let effect = |pair| effect(results.compare(pair, &WORST).verdict);
+    let answer = format!(
+        "The published tree {} the worst error of flat counters, and ours {} that of the tree.",
+        effect((FLAT, TREE)),
+        effect((TREE, OURS)),
+    );
+    let bound = results.median(OURS, &BOUND) * PAGE;
+    Finding::new(
+        answer,
+        [
+            ("worst error of flat counters", worst(FLAT)),
+            ("of the tree", worst(TREE)),
+            ("of ours", worst(OURS)),
+            (
+                "ours promises",
+                format!("{:.1} MiB either way", bound / MIB),
+            ),
+            (
+                "share of the tree's 192 MiB",
+                format!("{:.2}", bound / (192.0 * MIB)),
+            ),
+        ],
     )
 }
 
 /// Pages as MiB.
 fn mib(pages: f64) -> String {
-    let tenths = (pages * PAGE_SIZE as f64 / f64::from(1 << 20) * 10.0).round();
+    let tenths = (pages * PAGE / MIB * 10.0).round();
     // Adding zero removes the sign of a negative zero.
     format!("{:.1} MiB", tenths / 10.0 + 0.0)
-}
-
-impl fmt::Display for Design {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())
-    }
 }

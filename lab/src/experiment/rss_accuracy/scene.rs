@@ -11,19 +11,25 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 
 use super::program::{Moment, Program, Watch};
+use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+
+/// The largest error at any look.
+pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
+/// The error at the last sample.
+pub(super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
+/// The largest error that the counter allows, in either direction.
+pub(super) const BOUND: Metric = Metric::lower("bound_pages", Unit::Pages);
 
 /// The metrics of each run.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
-
-    pub(in super::super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
-    pub(in super::super) const WORST_BYTES: Metric =
-        Metric::lower("worst_error_bytes", Unit::Bytes);
-    pub(in super::super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
-    pub(in super::super) const BOUND: Metric = Metric::lower("bound_pages", Unit::Pages);
-    pub(in super::super) const WIDTH: Metric = Metric::lower("bound_width_pages", Unit::Pages);
-}
+pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
+    WORST => seen.worst as f64,
+    Metric::lower("worst_error_bytes", Unit::Bytes) => (seen.worst * PAGE_SIZE) as f64,
+    FINAL => seen.errors.last().map_or(0, |error| error.unsigned_abs()) as f64,
+    BOUND => seen.bound.under.max(seen.bound.over) as f64,
+    Metric::lower("bound_width_pages", Unit::Pages) => (seen.bound.under + seen.bound.over) as f64,
+});
 
 /// The number of precise sums of a run, evenly spaced: the points of its sparkline.
 pub(super) const SAMPLES: u64 = 40;
@@ -32,7 +38,7 @@ pub(super) const SAMPLES: u64 = 40;
 pub(super) const BATCH: Batch = Batch::RSS;
 
 /// The observations of one run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     /// The approximate sum less the true one, at each of [`SAMPLES`] moments.
     pub(super) errors: Vec<i64>,
@@ -87,18 +93,9 @@ pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed:
 impl Seen {
     /// The metrics of the run.
     pub(super) fn sample(&self) -> Sample {
-        let last = self.errors.last().map_or(0, |error| error.unsigned_abs());
-        let Accuracy { under, over } = self.bound;
-        let metrics = vec![
-            (metrics::WORST, self.worst as f64),
-            (metrics::WORST_BYTES, (self.worst * PAGE_SIZE) as f64),
-            (metrics::FINAL, last as f64),
-            (metrics::BOUND, under.max(over) as f64),
-            (metrics::WIDTH, (under + over) as f64),
-        ];
         Sample {
             hash: self.hash,
-            metrics,
+            metrics: read(METRICS, self),
         }
     }
 }

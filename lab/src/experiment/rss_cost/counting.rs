@@ -18,23 +18,29 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 use rand::RngExt;
 
-use crate::measure::metric::Metric;
+use crate::experiment::declared::{Reading, read, readings};
+use crate::measure::metric::{Metric, Unit};
 
-/// The metrics of both paces.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
+/// Lines that go to another socket, at full pace.
+pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
+/// Additions of all CPUs together each second, at full pace.
+pub(super) const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
+/// Lines that go to another socket, at the pace of page faults.
+pub(super) const PACED_REMOTE: Metric =
+    Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
 
-    pub(in crate::experiment::rss_cost) const REMOTE: Metric =
-        Metric::lower("remote_lines_per_1000_adds", Unit::Count);
-    pub(in crate::experiment::rss_cost) const LINES: Metric =
-        Metric::lower("lines_per_1000_adds", Unit::Count);
-    pub(in crate::experiment::rss_cost) const RATE: Metric =
-        Metric::higher("adds_per_s", Unit::PerSecond);
-    pub(in crate::experiment::rss_cost) const PACED_REMOTE: Metric =
-        Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
-    pub(in crate::experiment::rss_cost) const PACED_LINES: Metric =
-        Metric::lower("paced_lines_per_1000_adds", Unit::Count);
-}
+/// The metrics at full pace.
+const AT_FULL_PACE: &[Reading<Counted>] = readings!(|counted| {
+    REMOTE => counted.per_1000(Distance::Remote),
+    Metric::lower("lines_per_1000_adds", Unit::Count) => counted.all_per_1000(),
+    RATE => counted.adds_per_s(),
+});
+
+/// The metrics at the pace of page faults.
+const AT_PACE_OF_FAULTS: &[Reading<Counted>] = readings!(|counted| {
+    PACED_REMOTE => counted.per_1000(Distance::Remote),
+    Metric::lower("paced_lines_per_1000_adds", Unit::Count) => counted.all_per_1000(),
+});
 
 /// The pace at which CPUs add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,14 +129,15 @@ impl Counted {
     }
 
     pub(super) fn metrics(&self) -> Vec<(Metric, f64)> {
-        let (remote, all) = (self.per_1000(Distance::Remote), self.all_per_1000());
-        match self.pace {
-            Pace::Full => vec![
-                (metrics::REMOTE, remote),
-                (metrics::LINES, all),
-                (metrics::RATE, self.adds_per_s()),
-            ],
-            Pace::Faults => vec![(metrics::PACED_REMOTE, remote), (metrics::PACED_LINES, all)],
+        read(self.pace.metrics(), self)
+    }
+}
+
+impl Pace {
+    pub(super) const fn metrics(self) -> &'static [Reading<Counted>] {
+        match self {
+            Self::Full => AT_FULL_PACE,
+            Self::Faults => AT_PACE_OF_FAULTS,
         }
     }
 }

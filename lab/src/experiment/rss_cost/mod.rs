@@ -4,133 +4,109 @@
 //! speed. Here every variant runs it, with one task and with many, and a second scene does nothing
 //! but count, on all CPUs, to show which cache lines move when nothing hides them.
 //!
-//! `scene`: the benchmark. `counting`: the second scene. `finding`: the paragraph that follows from
-//! both.
+//! `scene`: the benchmark. `counting`: the second scene.
 
 mod counting;
-mod finding;
 mod scene;
 
 use plimsoll_mm::counter::Counting;
-use plimsoll_sim::profile::{Card, Profile};
 
-use self::counting::{Counted, FAR, Pace, metrics};
-use self::scene::{Measured, PARTS, Scene, name, rate};
+use self::counting::{Counted, FAR, PACED_REMOTE, Pace, RATE, REMOTE};
+use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, name, rate};
 use super::Experiment;
-use crate::catalog::designs::{self, Named};
+use super::declared::{
+    Cards, Clock, Declaration, Finding, OTHERS, Published, Results, Run, cards, effect, variants_of,
+};
+use crate::catalog::designs::Named;
 use crate::error::Error;
-use crate::measure::comparison::Comparison;
 use crate::measure::metric::{Metric, Unit};
-use crate::report::value::{human, human_ratio};
-use crate::report::{Report, Table, VerdictRow};
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::report::value::human;
+use crate::report::{Table, tabulate};
+use crate::run::options::Effort;
 use crate::workload::page_fault::Mode;
 
 /// The experiment's entry in the catalog.
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene, Kept> = Declaration {
     name: "rss-cost",
-    title: "what does it cost to count resident pages?",
-    run,
+    question: "what does it cost to count resident pages?",
+    machines: &[MACHINE],
+    clock: Clock::Virtual,
+    designs,
+    verdicts: &[(FLAT, OTHERS)],
+    published: &[Published {
+        machine: MACHINE,
+        source: "the counter-tree thread: averages over 100 s with one task, SMT off; of more tasks it \
+                 says only that the difference is noise",
+        values: &[
+            (FLAT, "faults_per_s_processes_1", 614_783.0),
+            (FLAT, "faults_per_s_threads_1", 612_788.0),
+            (TREE, "faults_per_s_processes_1", 615_558.0),
+            (TREE, "faults_per_s_threads_1", 612_447.0),
+        ],
+    }],
+    setup: Scene::new,
+    metrics: Scene::metrics,
+    shown: None,
+    compared: None,
+    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    cards: Some(&CARDS),
+    conclude,
 };
 
 /// The machine of the thread.
 const MACHINE: &str = "epyc-9654-2s";
-
-/// The variant that the others are compared with.
-const BASELINE: Counting = Counting::Flat;
+const FLAT: &str = "flat";
+const TREE: &str = "tree";
+const OURS: &str = "one-sided";
 
 /// The numbers of tasks for which a table shows where time goes.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(MACHINE, card)?;
-    let scene = Scene::of(options.effort);
-    let designs = designs()?;
-    progress.start(format!("rss-cost on {MACHINE}"));
-    let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
-        scene.measure(&profile, &case.design.design, case.seed)
-    })?;
-    let mut report = Report::new("rss-cost", MACHINE, card, runs.seeds(), runs.hash());
-    report.rows = runs.rows(published);
-    report.verdicts = runs.verdicts(0);
-    for mode in scene::MODES {
-        report.tables.push(times(mode, &designs, &measured));
-    }
-    report.tables.push(lines(&designs, &measured));
-    if options.effort == Effort::Full && options.card.is_none() {
-        report.tables.push(cards(designs, options, progress)?);
-    }
-    report.finding = finding::of(&report, &measured);
-    Ok(vec![report])
-}
-
-/// The baseline first, then the other ways to count; all else is unpatched Linux.
+/// Every way to count, that of Linux first; all else is unpatched Linux.
 fn designs() -> Result<Vec<Named>, Error> {
-    let others = Counting::ALL
-        .into_iter()
-        .filter(|counting| *counting != BASELINE);
-    let named = |counting: Counting| {
-        let design = designs::find(&format!("unpatched+{}", counting.name()))?.design;
-        let name = counting.name().to_owned();
-        Ok(Named { name, design })
-    };
-    [BASELINE].into_iter().chain(others).map(named).collect()
+    let names = Counting::ALL.map(Counting::name);
+    let others = names.into_iter().filter(|name| *name != FLAT);
+    variants_of("unpatched", [FLAT].into_iter().chain(others))
 }
 
-/// The thread's averages over 100 s with one task, SMT off. About more tasks the thread says only
-/// that the difference is noise.
-fn published(design: &str, metric: &Metric) -> Option<f64> {
-    let (processes, threads) = match design {
-        "flat" => (614_783.0, 612_788.0),
-        "tree" => (615_558.0, 612_447.0),
-        _ => return None,
-    };
-    let is = |mode| metric.name == rate(mode, 1).name;
-    if is(Mode::Processes) {
-        Some(processes)
-    } else {
-        is(Mode::Threads).then_some(threads)
-    }
-}
-
-fn texts(columns: &[&str]) -> Vec<String> {
-    columns.iter().map(|&column| column.to_owned()).collect()
+fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
+    let mut tables = vec![
+        times(run, Mode::Processes, furthest(run)),
+        times(run, Mode::Threads, mmap_lock(run)),
+        lines(run),
+    ];
+    tables.extend(run.cards()?);
+    Ok((tables, finding(&run.results)))
 }
 
 /// A table of where the time of the tasks of `mode` goes.
-fn times(mode: Mode, designs: &[Named], measured: &[Measured]) -> Table {
-    let mut rows = Vec::new();
-    for tasks in SHOWN_TASKS {
-        for (design, it) in designs.iter().zip(measured) {
-            let mut found = it.times.iter();
-            let Some((_, _, times)) = found.find(|it| (it.0, it.1) == (mode, tasks)) else {
-                continue;
-            };
-            let mut row = vec![tasks.to_string(), design.name.clone()];
-            row.extend(times.percents().map(percent));
-            rows.push(row);
-        }
-    }
-    let mut columns = texts(&["tasks", "design"]);
-    columns.extend(texts(&PARTS));
-    Table {
-        title: format!(
+fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
+    let of_tasks = |tasks: u32| {
+        let runs = run.each();
+        runs.filter_map(move |(design, kept)| {
+            Some((tasks, &*design.name, kept.times(mode, tasks)?))
+        })
+    };
+    let rows: Vec<_> = SHOWN_TASKS.into_iter().flat_map(of_tasks).collect();
+    let table = tabulate!(
+        format!(
             "Where the time of {} goes, in percent, first seed",
             name(mode)
         ),
-        note: match mode {
-            Mode::Processes => {
-                "Work, then waiting for locks. The rest is locks that were free, and moving cache \
-                 lines. Page lists hold a round by then, so hardly a page comes from a zone."
-            }
-            Mode::Threads => "A thread that waits for the mmap_lock sleeps.",
+        note,
+        &rows,
+        |(tasks, design, _)| {
+            "tasks" => tasks,
+            "design" => design,
         }
-        .to_owned(),
-        columns,
-        rows,
-    }
+    );
+    table.with_each(
+        &rows,
+        PARTS.into_iter().zip(0_usize..),
+        |(_, _, percents), nth| percent(percents[*nth]),
+    )
 }
 
 /// Two decimals, or `0` for a value that rounds to none.
@@ -142,75 +118,131 @@ fn percent(value: f64) -> String {
     }
 }
 
-fn lines(designs: &[Named], measured: &[Measured]) -> Table {
-    let row = |design: &Named, counted: &Counted| {
-        let pace = match counted.pace {
-            Pace::Full => "full",
-            Pace::Faults => "faults",
-        };
-        let mut row = texts(&[pace, &design.name]);
-        row.push(human(counted.adds_per_s(), Unit::PerSecond));
-        row.extend(FAR.map(|distance| format!("{:.2}", counted.per_1000(distance))));
-        row.push(format!("{:.2}", counted.all_per_1000()));
-        row
+/// The note on how far each variant gets from flat, with any number of tasks.
+fn furthest(run: &Run<'_, Scene, Kept>) -> String {
+    let rates = run.scene.rates();
+    let said = |design: &str| {
+        let ratios = rates
+            .iter()
+            .map(|rate| (rate, run.results.ratio((FLAT, design), rate)));
+        let distance = |ratio: f64| (ratio - 1.0).abs();
+        let most =
+            ratios.max_by(|(_, one), (_, other)| distance(*one).total_cmp(&distance(*other)));
+        let (rate, ratio) = most.expect("some number of tasks ran");
+        let tasks = rate.name.trim_start_matches("faults_per_s_");
+        format!("{design} {} ({})", change(ratio), tasks.replace('_', " "))
     };
-    let both = |nth: usize| {
-        let rows = designs.iter().zip(measured);
-        rows.map(move |(design, it)| row(design, &it.counting[nth]))
+    format!(
+        "Work, then waiting for locks. The rest is locks that were free, and moving cache lines. \
+         Page lists hold a round by then, so hardly a page comes from a zone. Faults a second are \
+         furthest from flat, with any number of tasks, by {}, {}, {}.",
+        said(TREE),
+        said(OURS),
+        said("shared"),
+    )
+}
+
+/// The note on what threads of one process wait for.
+fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
+    let tasks = run.scene.most_tasks();
+    let flat = run.kept[0].times(Mode::Threads, tasks);
+    let times = flat.expect("every number of tasks ran");
+    let faults = |mode| run.results.show(FLAT, &rate(mode, tasks));
+    format!(
+        "A thread that waits for the mmap_lock sleeps. {tasks} threads of one process make {} faults a second \
+         where as many processes make {}: flat, they spend {:.1} % of their time waiting for the \
+         mmap_lock.",
+        faults(Mode::Threads),
+        faults(Mode::Processes),
+        times[MMAP_LOCK],
+    )
+}
+
+fn lines(run: &Run<'_, Scene, Kept>) -> Table {
+    let at_pace = |nth: usize| {
+        let runs = run.each();
+        runs.map(move |(design, kept)| (&*design.name, &kept.counting[nth]))
     };
-    Table {
-        title: "Cache lines moved per 1000 additions, by distance, first seed".to_owned(),
-        note: "All CPUs add 1 to one counter, as fast as they can or with a page fault's work in \
-               between. Lines of shared words and of locks."
-            .to_owned(),
-        columns: texts(&[
-            "pace",
-            "design",
-            "adds/s",
-            "core",
-            "LLC",
-            "socket",
-            "other socket",
-            "all",
-        ]),
-        rows: both(0).chain(both(1)).collect(),
-    }
+    let rows: Vec<(&str, &Counted)> = at_pace(0).chain(at_pace(1)).collect();
+    let heads = ["core", "LLC", "socket", "other socket"];
+    let table = tabulate!(
+        "Cache lines moved per 1000 additions, by distance, first seed",
+        "All CPUs add 1 to one counter, as fast as they can or with a page fault's work in between. \
+         Lines of shared words and of locks.",
+        &rows,
+        |(design, counted)| {
+            "pace" => if counted.pace == Pace::Full { "full" } else { "faults" },
+            "design" => design,
+            "adds/s" => human(counted.adds_per_s(), Unit::PerSecond),
+        }
+    );
+    let table = table.with_each(
+        &rows,
+        heads.into_iter().zip(FAR),
+        |(_, counted), distance| format!("{:.2}", counted.per_1000(*distance)),
+    );
+    table.with_each(&rows, [("all", ())], |(_, counted), ()| {
+        format!("{:.2}", counted.all_per_1000())
+    })
 }
 
 /// The headline at the low and at the high end of the costs' ranges.
-fn cards(designs: Vec<Named>, options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let trees = designs.into_iter();
-    let trees: Vec<Named> = trees.filter(|design| design.name != "shared").collect();
-    let wanted = [
+const CARDS: Cards<Scene, Kept> = Cards {
+    title: "Trees (B) against flat, at each cost card",
+    note: "A verdict that changes between cards is fragile.",
+    effort: Effort::Quick,
+    with_mid: false,
+    pairs: &[(FLAT, TREE, on_cards), (FLAT, OURS, on_cards)],
+    columns: &[
+        ("card", cards::card),
+        ("B", cards::b),
+        ("metric", cards::metric),
+        ("ratio", cards::ratio),
+        ("verdict", cards::verdict),
+    ],
+};
+
+fn on_cards(_: &Scene) -> Vec<Metric> {
+    vec![
         rate(Mode::Processes, 1),
         rate(Mode::Processes, 24),
         rate(Mode::Threads, 24),
-        metrics::REMOTE,
-        metrics::RATE,
-        metrics::PACED_REMOTE,
-    ];
-    let is_wanted = |row: &&VerdictRow| wanted.contains(&row.metric);
-    let mut rows = Vec::new();
-    for card in [Card::Low, Card::High] {
-        let profile = Profile::load(MACHINE, card)?;
-        let scene = Scene::of(Effort::Quick);
-        let runs = Comparison::run(&trees, options, progress, |case| {
-            scene.measure(&profile, &case.design.design, case.seed).0
-        })?;
-        rows.extend(runs.verdicts(0).iter().filter(is_wanted).map(|row| {
-            vec![
-                card.name().to_owned(),
-                row.b.clone(),
-                row.metric.name.to_string(),
-                human_ratio(&row.comparison.ratio),
-                row.comparison.verdict.to_string(),
-            ]
-        }));
-    }
-    Ok(Table {
-        title: "Trees (B) against flat, at each cost card".to_owned(),
-        note: "A verdict that changes between cards is fragile.".to_owned(),
-        columns: texts(&["card", "B", "metric", "ratio", "verdict"]),
-        rows,
-    })
+        REMOTE,
+        RATE,
+        PACED_REMOTE,
+    ]
+}
+
+/// Every word follows from the medians and intervals of the runs.
+fn finding(results: &Results) -> Finding {
+    let one = rate(Mode::Processes, 1);
+    let effect = |design| effect(results.compare((FLAT, design), &one).verdict);
+    let against_flat = |design| change(results.ratio((FLAT, design), &one));
+    let answer = format!(
+        "Compared with flat counters, the published tree {} the page faults a second of one \
+         process, and ours {} them.",
+        effect(TREE),
+        effect(OURS),
+    );
+    Finding::new(
+        answer,
+        [
+            (
+                "faults a second, flat (published: 614,783)",
+                results.show(FLAT, &one),
+            ),
+            ("tree (published: +0.13 %)", against_flat(TREE)),
+            ("ours", against_flat(OURS)),
+            (
+                "lines across sockets in 1000 additions, tree",
+                results.show(TREE, &REMOTE),
+            ),
+            ("ours", results.show(OURS, &REMOTE)),
+        ],
+    )
+}
+
+/// A ratio as a change in percent.
+fn change(ratio: f64) -> String {
+    format!("{:+.2} %", 100.0 * (ratio - 1.0))
 }

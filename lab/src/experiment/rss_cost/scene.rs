@@ -7,9 +7,11 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::space::rss::Rss;
 use plimsoll_sim::Sim;
-use plimsoll_sim::profile::Profile;
+use plimsoll_sim::profile::{Card, Profile};
 
 use super::counting::{Counted, PACES};
+use crate::error::Error;
+use crate::experiment::declared::metrics_of;
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 use crate::run::options::Effort;
@@ -18,7 +20,7 @@ use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
 /// Both ways to run the benchmark.
-pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
+const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
 /// The name in metrics.
 pub(super) const fn name(mode: Mode) -> &'static str {
@@ -28,9 +30,10 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// The numbers of tasks, and the memory of each task.
-#[derive(Clone, Copy, Debug)]
+/// The machine, the numbers of tasks, and the memory of each task.
+#[derive(Clone, Debug)]
 pub(super) struct Scene {
+    profile: Profile,
     tasks: &'static [u32],
     /// The bytes that each task touches in a round.
     bytes: fn(tasks: u32) -> u64,
@@ -42,46 +45,74 @@ const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
 
-/// The results of one run of one design besides its sample.
+/// What one run leaves besides its sample.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
-    /// The parts of the tasks' time, by mode and number of tasks.
-    pub(super) times: Vec<(Mode, u32, Times)>,
+pub(super) struct Kept {
+    /// The percents of the tasks' time, by mode and number of tasks.
+    times: Vec<(Mode, u32, Percents)>,
     /// The results of nothing but counting, at each pace.
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// The time of tasks while they were measured, in ns: `total`, and its parts.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Times {
-    pub(super) total: f64,
-    pub(super) fault: f64,
-    pub(super) unmap: f64,
-    pub(super) pcp: f64,
-    pub(super) buddy: f64,
-    pub(super) count: f64,
-    pub(super) zone_wait: f64,
-    pub(super) pcp_wait: f64,
-    pub(super) mmap_wait: f64,
-    pub(super) counter_wait: f64,
+/// The parts of the tasks' time, in percent, in the order of [`PARTS`].
+pub(super) type Percents = [f64; PARTS.len()];
+
+/// The names of the parts: work first, then waiting for locks, then what is left.
+pub(super) const PARTS: [&str; 10] = [
+    "fault",
+    "unmap",
+    "pcp",
+    "buddy",
+    "count",
+    "zone lock",
+    "pcp lock",
+    "mmap_lock",
+    "counter lock",
+    "rest",
+];
+/// The position of the waits for the mmap_lock among [`PARTS`].
+pub(super) const MMAP_LOCK: usize = 7;
+
+impl Kept {
+    /// The parts of the time of so many tasks, if that number ran.
+    pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
+        let mut times = self.times.iter();
+        let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
+        found.map(|(_, _, times)| times)
+    }
 }
 
 impl Scene {
-    pub(super) const fn of(effort: Effort) -> Self {
-        let tasks: &[u32] = match effort {
-            Effort::Full => &[1, 2, 24, 96, 192, 384],
-            Effort::Quick => &[1, 24],
-        };
-        Self { tasks, bytes }
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            tasks: match effort {
+                Effort::Full => &[1, 2, 24, 96, 192, 384],
+                Effort::Quick => &[1, 24],
+            },
+            bytes,
+        })
+    }
+
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let counting = PACES
+            .into_iter()
+            .flat_map(|pace| metrics_of(pace.metrics()));
+        self.rates().into_iter().chain(counting).collect()
+    }
+
+    /// The faults per second of every number of tasks in both modes.
+    pub(super) fn rates(&self) -> Vec<Metric> {
+        let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
+        MODES.into_iter().flat_map(of_mode).collect()
+    }
+
+    pub(super) fn most_tasks(&self) -> u32 {
+        self.tasks.iter().copied().max().unwrap_or(1)
     }
 
     /// Runs every number of tasks in both modes, then nothing but counting.
-    pub(super) fn measure(
-        &self,
-        profile: &Profile,
-        design: &Design,
-        seed: u64,
-    ) -> (Sample, Measured) {
+    pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
         let mut times = Vec::new();
@@ -92,20 +123,21 @@ impl Scene {
                     mode,
                     bytes: (self.bytes)(tasks),
                 };
-                let (done, hash) = run(work, profile, design, seed);
+                let (done, hash) = run(work, &self.profile, design, seed);
                 metrics.push((rate(mode, tasks), done.faults_per_s));
-                times.push((mode, tasks, Times::of(tasks, &done)));
+                times.push((mode, tasks, percents(tasks, &done)));
                 hashes.push(hash);
             }
         }
-        let counting = PACES.map(|pace| Counted::measure(profile, design.counting, pace, seed));
+        let counting =
+            PACES.map(|pace| Counted::measure(&self.profile, design.counting, pace, seed));
         metrics.extend(counting.iter().flat_map(Counted::metrics));
         hashes.extend(counting.map(|counted| counted.hash));
         let sample = Sample {
             hash: fold_hashes(hashes),
             metrics,
         };
-        (sample, Measured { times, counting })
+        (sample, Kept { times, counting })
     }
 }
 
@@ -124,86 +156,49 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-impl Times {
-    fn of(tasks: u32, Done { from, to, .. }: &Done) -> Self {
-        let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
-        let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);
-        let wait = |class| between(&|mark| mark.stats.class(class).wait_total.0);
-        Self {
-            total: f64::from(tasks) * between(&|mark| mark.now.0),
-            fault: work(Work::Fault),
-            unmap: UNMAPPING.into_iter().map(work).sum(),
-            pcp: work(Work::PcpAlloc) + work(Work::PcpFree),
-            buddy: work(Work::BuddyAlloc) + work(Work::BuddyFree),
-            count: work(Work::Count),
-            zone_wait: wait(LockClass::Zone),
-            pcp_wait: wait(LockClass::Pcp),
-            mmap_wait: wait(LockClass::Mmap) + between(&|mark| mark.waited.0),
-            counter_wait: wait(LockClass::Counter),
-        }
-    }
-
-    /// Each part in percent, in the order of [`PARTS`].
-    pub(super) fn percents(&self) -> [f64; PARTS.len()] {
-        let parts = [
-            self.fault,
-            self.unmap,
-            self.pcp,
-            self.buddy,
-            self.count,
-            self.zone_wait,
-            self.pcp_wait,
-            self.mmap_wait,
-            self.counter_wait,
-        ];
-        let rest = self.total - parts.iter().sum::<f64>();
-        let mut percents = [0.0; PARTS.len()];
-        for (percent, part) in percents.iter_mut().zip(parts.into_iter().chain([rest])) {
-            *percent = 100.0 * part / self.total;
-        }
-        percents
-    }
+/// The parts of the time of `tasks` while they were measured.
+fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
+    let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
+    let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);
+    let wait = |class| between(&|mark| mark.stats.class(class).wait_total.0);
+    let total = f64::from(tasks) * between(&|mark| mark.now.0);
+    let mut parts = [
+        work(Work::Fault),
+        UNMAPPING.into_iter().map(work).sum(),
+        work(Work::PcpAlloc) + work(Work::PcpFree),
+        work(Work::BuddyAlloc) + work(Work::BuddyFree),
+        work(Work::Count),
+        wait(LockClass::Zone),
+        wait(LockClass::Pcp),
+        wait(LockClass::Mmap) + between(&|mark| mark.waited.0),
+        wait(LockClass::Counter),
+        0.0,
+    ];
+    parts[PARTS.len() - 1] = total - parts.iter().sum::<f64>();
+    parts.map(|part| 100.0 * part / total)
 }
-
-/// The names of the parts: work first, then waiting for locks, then what is left.
-pub(super) const PARTS: [&str; 10] = [
-    "fault",
-    "unmap",
-    "pcp",
-    "buddy",
-    "count",
-    "zone lock",
-    "pcp lock",
-    "mmap_lock",
-    "counter lock",
-    "rest",
-];
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_mm::counter::Counting;
-    use plimsoll_sim::profile::Card;
-
     use super::*;
+    use plimsoll_mm::counter::Counting;
 
-    const SMALL: Scene = Scene {
-        tasks: &[1, 4],
-        bytes: |_| 8 << 20,
-    };
-
-    fn measure(counting: Counting) -> Measured {
-        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+    fn measure(counting: Counting) -> Kept {
+        let scene = Scene {
+            profile: Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
+            tasks: &[1, 4],
+            bytes: |_| 8 << 20,
+        };
         let design = Design {
             counting,
             ..Design::UNPATCHED
         };
-        SMALL.measure(&profile, &design, 1).1
+        scene.measure(&design, 1).1
     }
 
     #[test]
     fn parts_are_all_of_the_time() {
-        for (mode, tasks, times) in measure(Counting::Flat).times {
-            let percents = times.percents();
+        for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
             // Other CPUs have run ahead of a mark by up to 0.1 ms, of the 3 ms of these rounds.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
@@ -213,9 +208,9 @@ mod tests {
 
     #[test]
     fn only_threads_wait_for_the_mmap_lock() {
-        for (mode, tasks, times) in measure(Counting::OneSided).times {
+        for (mode, tasks, percents) in measure(Counting::OneSided).times {
             let waits = mode == Mode::Threads && tasks > 1;
-            assert_eq!(times.mmap_wait > 0.0, waits, "{mode:?} {tasks}");
+            assert_eq!(percents[MMAP_LOCK] > 0.0, waits, "{mode:?} {tasks}");
         }
     }
 }

@@ -177,10 +177,10 @@ impl Nursery {
 impl Made {
     fn bytes(&self) -> usize {
         match self {
-            Self::Shared(it) => it.bytes(),
-            Self::Flat(it) => it.bytes(),
-            Self::Tree(it) => it.bytes(),
-            Self::OneSided(it) => it.bytes(),
+            Self::Shared(counters) => counters.bytes(),
+            Self::Flat(counters) => counters.bytes(),
+            Self::Tree(counters) => counters.bytes(),
+            Self::OneSided(counters) => counters.bytes(),
         }
     }
 }

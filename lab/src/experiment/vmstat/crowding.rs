@@ -7,10 +7,11 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::profile::Profile;
 
-use super::{SCHEDULES, named};
+use super::SCHEDULES;
+use crate::catalog::designs;
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
-use crate::report::Table;
+use crate::report::{Table, tabulate};
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::{self, Cause, Testbed};
@@ -45,7 +46,7 @@ pub(super) fn measure(
     };
     let mut cases = Vec::new();
     for schedule in SCHEDULES {
-        let design = named(&format!("{schedule}+{SHEPHERD}"))?.design;
+        let design = designs::find(&format!("patched+{schedule}+{SHEPHERD}"))?.design;
         for hz in HZ {
             cases.push((schedule, design, hz));
         }
@@ -95,37 +96,36 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
 
 impl Crowding {
     pub(super) fn table(&self) -> Table {
-        let row = |crowd: &Crowd| {
-            let mut row = vec![crowd.schedule.to_owned(), crowd.hz.to_string()];
-            row.extend(crowd.most.iter().map(ToString::to_string));
-            row
-        };
-        Table {
-            title: format!(
+        const WITHIN: [&str; 4] = ["one tick", "1 ms", "4 ms", "32 ms"];
+        let table = tabulate!(
+            format!(
                 "Crowding: most of {} CPUs whose work starts together",
                 self.cpus
             ),
-            note: "All CPUs busy, so timers fire on time; starts by the schedule, not by the \
-                   shepherd, once it has settled."
-                .to_owned(),
-            columns: ["schedule", "HZ", "one tick", "1 ms", "4 ms", "32 ms"]
-                .map(str::to_owned)
-                .to_vec(),
-            rows: self.crowds.iter().map(row).collect(),
-        }
+            self.note(),
+            &self.crowds,
+            |crowd| {
+                "schedule" => crowd.schedule,
+                "HZ" => crowd.hz,
+            }
+        );
+        table.with_each(
+            &self.crowds,
+            WITHIN.into_iter().zip(0_usize..),
+            |crowd, nth| crowd.most[*nth].to_string(),
+        )
     }
 
-    pub(super) fn sentence(&self) -> String {
+    fn note(&self) -> String {
         let on_a_tick = |schedule: &str, hz: u32| {
-            let is_it = |crowd: &&Crowd| crowd.schedule == schedule && crowd.hz == hz;
-            self.crowds
-                .iter()
-                .find(is_it)
-                .map_or(0, |crowd| crowd.most[0])
+            let mut crowds = self.crowds.iter();
+            let found = crowds.find(|crowd| crowd.schedule == schedule && crowd.hz == hz);
+            found.expect("every schedule runs at every tick rate").most[0]
         };
         format!(
-            "Linux's work is not aligned: its skew keeps CPUs 3 jiffies apart, and the timer \
-             wheel puts {} of {} back on one tick at HZ 1000 but {} at HZ 250; exact phases put \
+            "All CPUs busy, so timers fire on time; starts by the schedule, not by the shepherd, once \
+             it has settled. Linux's work is not aligned: its skew keeps CPUs 3 jiffies apart, and the \
+             timer wheel puts {} of {} back on one tick at HZ 1000 but {} at HZ 250; exact phases put \
              at most {} on one tick, phases through the wheel {}.",
             on_a_tick("round-jiffies", 1000),
             self.cpus,

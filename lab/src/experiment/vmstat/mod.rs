@@ -14,31 +14,57 @@ mod crowding;
 mod regime;
 mod scene;
 
-use plimsoll_sim::profile::{Card, Profile};
-
-use self::scene::{Scene, metrics};
+use self::scene::{CONTENTIONS, METRICS, Scene};
 use super::Experiment;
-use crate::catalog::designs::{self, Named};
+use super::declared::{
+    Cards, Clock, Declaration, Finding, OTHERS, Published, Run, cards, metrics_of, variants_of,
+};
+use crate::catalog::designs::Named;
 use crate::error::Error;
-use crate::measure::comparison::Comparison;
-use crate::measure::metric::Metric;
 use crate::measure::stats;
-use crate::report::{Report, Table, VerdictRow};
-use crate::run::options::{Effort, Options};
-use crate::run::progress::Progress;
+use crate::report::{Table, tabulate};
+use crate::run::options::Effort;
 
 /// The experiment's entry in the catalog.
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene> = Declaration {
     name: "vmstat",
-    title: "what does staggering the per-CPU vmstat work gain, and why?",
-    run,
+    question: "what does staggering the per-CPU vmstat work gain, and why?",
+    machines: &[MAPPED, "grace-72"],
+    clock: Clock::Virtual,
+    designs,
+    verdicts: &[(BASELINE, OTHERS)],
+    published: &[Published {
+        machine: MAPPED,
+        source: "the vmstat thread: 72 CPUs, arm64, KASAN; the maxima as the author corrected them",
+        values: &[
+            (BASELINE, "perf_contentions", 872.0),
+            (BASELINE, "total_wait_ns", 199_430_000.0),
+            (BASELINE, "max_wait_ns", 35_760_000.0),
+            (PATCH, "perf_contentions", 117.0),
+            (PATCH, "total_wait_ns", 80_760_000.0),
+            (PATCH, "max_wait_ns", 4_190_000.0),
+        ],
+    }],
+    setup: Scene::new,
+    metrics: |_| metrics_of(METRICS),
+    shown: None,
+    compared: None,
+    measure: |scene, case| (scene.measure(&case.design.design, case.seed), ()),
+    cards: Some(&CARDS),
+    conclude,
 };
 
 /// The design of Linux, with which every cause is compared. Frees were batched when the thread
 /// measured.
-pub(super) const BASELINE: &str = "round-jiffies+shepherd-at-once";
+const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The patch as posted.
-pub(super) const PATCH: &str = "stretched+shepherd-at-once";
+const PATCH: &str = "stretched+shepherd-at-once";
+const OURS: &str = "phased+shepherd-phased";
+/// The designs with one of the patch's two changes.
+const SLOWED: &str = "slowed+shepherd-at-once";
+const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
 /// The machine whose schedules are mapped by tick rate and drain length. The map itself scales the
 /// price of a page, so a second machine that differs only in prices would repeat it.
@@ -54,170 +80,63 @@ const SCHEDULES: [&str; 6] = [
 ];
 const SHEPHERDS: [&str; 2] = ["shepherd-at-once", "shepherd-phased"];
 
-fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-    let machines: &[&str] = match options.effort {
-        Effort::Full => &[MAPPED, "grace-72"],
-        Effort::Quick => &[MAPPED],
-    };
-    machines
-        .iter()
-        .map(|machine| report(machine, options, progress))
-        .collect()
-}
-
-fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Report, Error> {
-    let card = options.card.unwrap_or(Card::Mid);
-    let profile = Profile::load(machine, card)?;
-    let designs = designs()?;
-    let scene = Scene::of(options.effort);
-    progress.start(format!("vmstat on {machine}"));
-    let runs = Comparison::run(&designs, options, progress, |case| {
-        scene.measure(&profile, &case.design.design, case.seed)
-    })?;
-    let mut report = Report::new("vmstat", machine, card, runs.seeds(), runs.hash());
-    report.rows = runs.rows(|design, metric| published(machine, design, metric));
-    report.verdicts = runs.verdicts(0);
-    let causes = causes::Causes::of(&report.verdicts);
-    report.tables.push(causes.table());
-    report.tables.push(spread(&runs, &designs));
-    if options.effort == Effort::Full && options.card.is_none() {
-        report
-            .tables
-            .push(cards(machine, &scene, &report.verdicts, options, progress)?);
-    }
-    let schedules = match machine {
-        MAPPED => Some((
-            crowding::measure(&profile, options, progress)?,
-            regime::measure(&profile, options, progress)?,
-        )),
-        _ => None,
-    };
-    report.finding = causes.finding(schedules.as_ref());
-    if let Some((crowding, regime)) = schedules {
-        report.tables.push(crowding.table());
-        report.tables.extend(regime.tables());
-    }
-    Ok(report)
-}
-
-/// Every schedule with every shepherd, Linux first.
+/// Every schedule with every shepherd, Linux first. All of them batch frees, as Linux did when the
+/// thread measured.
 fn designs() -> Result<Vec<Named>, Error> {
-    let pairs = SCHEDULES
-        .iter()
-        .flat_map(|schedule| SHEPHERDS.iter().map(move |shepherd| (schedule, shepherd)));
-    pairs
-        .map(|(schedule, shepherd)| named(&format!("{schedule}+{shepherd}")))
-        .collect()
+    let with = |schedule| SHEPHERDS.map(|shepherd| format!("{schedule}+{shepherd}"));
+    variants_of("patched", SCHEDULES.into_iter().flat_map(with))
 }
 
-/// A design of this experiment. All of them batch frees, as Linux did when the thread measured.
-fn named(name: &str) -> Result<Named, Error> {
-    let design = designs::find(&format!("patched+{name}"))?.design;
-    Ok(Named {
-        name: name.to_owned(),
-        design,
-    })
-}
-
-/// The thread's figures, from a 72-CPU arm64 machine with KASAN. The maxima as posted were swapped;
-/// these are as the author corrected them.
-fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
-    if machine != "grace-72+kasan" {
-        return None;
+fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
+    let mut tables = vec![causes::table(&run.results), spread(run)];
+    tables.extend(run.cards()?);
+    if run.machine == MAPPED {
+        let profile = &run.scene.profile;
+        tables.push(crowding::measure(profile, run.options, run.progress)?.table());
+        tables.extend(regime::measure(profile, run.options, run.progress)?.tables());
     }
-    let [linux, patch] = match &*metric.name {
-        "perf_contentions" => [872.0, 117.0],
-        "total_wait_ns" => [199_430_000.0, 80_760_000.0],
-        "max_wait_ns" => [35_760_000.0, 4_190_000.0],
-        _ => return None,
-    };
-    match design {
-        BASELINE => Some(linux),
-        PATCH => Some(patch),
-        _ => None,
-    }
+    Ok((tables, causes::finding(&run.results)))
 }
 
 /// A table of how much single runs differ, because a published count is one such run.
-fn spread(runs: &Comparison, designs: &[Named]) -> Table {
-    let row = |(nth, design): (usize, &Named)| {
-        let values: Vec<f64> = runs
-            .samples(nth)
-            .filter_map(|sample| sample.value(&metrics::CONTENTIONS))
-            .collect();
-        let spread = stats::Spread::of(&values)?;
-        let percent = spread.variation_percent().unwrap_or(0.0);
-        let ends = values
-            .iter()
-            .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
-                (low.min(*value), high.max(*value))
-            });
-        Some(vec![
-            design.name.clone(),
-            format!("{:.0} ± {:.0}", spread.mean, spread.deviation),
-            format!("{percent:.0} %"),
-            format!("{:.0} to {:.0}", ends.0, ends.1),
-        ])
+fn spread(run: &Run<'_, Scene>) -> Table {
+    let row = |design: &Named| {
+        let values = run.results.values(&design.name, &CONTENTIONS);
+        let spread = stats::Spread::of(&values).expect("every design runs on a seed");
+        (design.name.clone(), spread, values)
     };
-    Table {
-        title: "How much single runs differ".to_owned(),
-        note: "Contentions at free_pcppages_bulk over the seeds. A published count is one run."
-            .to_owned(),
-        columns: ["design", "mean ± sd", "sd / mean", "from … to"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: designs.iter().enumerate().filter_map(row).collect(),
-    }
+    tabulate!(
+        "How much single runs differ",
+        "Contentions at free_pcppages_bulk over the seeds. A published count is one run.",
+        &run.designs.iter().map(row).collect::<Vec<_>>(),
+        |(name, spread, values)| {
+            "design" => name,
+            "mean ± sd" => format!("{:.0} ± {:.0}", spread.mean, spread.deviation),
+            "sd / mean" => format!("{:.0} %", spread.variation_percent().unwrap_or(0.0)),
+            "from … to" => {
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(0.0, f64::max);
+                format!("{low:.0} to {high:.0}")
+            },
+        }
+    )
 }
 
-/// A table of whether the verdicts survive if every cost is at the end of its range. `mid` has run
-/// already.
-fn cards(
-    machine: &str,
-    scene: &Scene,
-    mid: &[VerdictRow],
-    options: &Options,
-    progress: &Progress,
-) -> Result<Table, Error> {
-    const DESIGNS: [&str; 4] = [
-        BASELINE,
-        "slowed+shepherd-at-once",
-        PATCH,
-        "phased+shepherd-phased",
-    ];
-    let designs: Vec<Named> = DESIGNS.into_iter().map(named).collect::<Result<_, _>>()?;
-    let at = |card: Card| {
-        let profile = Profile::load(machine, card)?;
-        let runs = Comparison::run(&designs, options, progress, |case| {
-            scene.measure(&profile, &case.design.design, case.seed)
-        })?;
-        Ok::<_, Error>(runs.verdicts(0))
-    };
-    let (low, high) = (at(Card::Low)?, at(Card::High)?);
-    let by_card = [
-        (Card::Low, &low[..]),
-        (Card::Mid, mid),
-        (Card::High, &high[..]),
-    ];
-    let rows = by_card.into_iter().flat_map(|(card, verdicts)| {
-        let shown = verdicts.iter().filter(|row| {
-            row.metric.name == metrics::CONTENTIONS.name && DESIGNS.contains(&row.b.as_str())
-        });
-        shown.map(move |row| {
-            vec![
-                card.name().to_owned(),
-                row.b.clone(),
-                crate::report::value::human_ratio(&row.comparison.ratio),
-                row.comparison.verdict.to_string(),
-            ]
-        })
-    });
-    Ok(Table {
-        title: format!("Contentions against {BASELINE}, at each cost card"),
-        note: "A verdict that changes between cards is fragile.".to_owned(),
-        columns: ["card", "design", "ratio", "verdict"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: rows.collect(),
-    })
-}
+/// Whether the verdicts survive if every cost is at the end of its range.
+const CARDS: Cards<Scene> = Cards {
+    title: "Contentions against round-jiffies+shepherd-at-once, at each cost card",
+    note: "A verdict that changes between cards is fragile.",
+    effort: Effort::Full,
+    with_mid: true,
+    pairs: &[
+        (BASELINE, SLOWED, |_| vec![CONTENTIONS]),
+        (BASELINE, PATCH, |_| vec![CONTENTIONS]),
+        (BASELINE, OURS, |_| vec![CONTENTIONS]),
+    ],
+    columns: &[
+        ("card", cards::card),
+        ("design", cards::b),
+        ("ratio", cards::ratio),
+        ("verdict", cards::verdict),
+    ],
+};

@@ -14,13 +14,13 @@ use plimsoll_sim::Stats;
 use plimsoll_sim::profile::{CostKey, Profile};
 use rand::RngExt;
 
-use super::named;
+use crate::catalog::designs;
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
 use crate::measure::metric::Unit;
 use crate::measure::stats;
-use crate::report::Table;
 use crate::report::value::human;
+use crate::report::{Table, tabulate};
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
@@ -72,7 +72,7 @@ pub(super) fn measure(
     let mut cases = Vec::new();
     for &price in prices {
         for schedule in SCHEDULES {
-            let design = named(&format!("{schedule}+shepherd-at-once"))?.design;
+            let design = designs::find(&format!("patched+{schedule}+shepherd-at-once"))?.design;
             cases.push((price, schedule, design));
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn measure(
             .collect();
         let median = |nth: usize| {
             let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
-            stats::median(&values).unwrap_or(0.0)
+            stats::median(&values).expect("a seed runs")
         };
         Cell {
             price,
@@ -140,52 +140,54 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
 }
 
 impl Regime {
-    pub(super) fn tables(&self) -> Vec<Table> {
-        let counts = self.table(
-            "Regime map: contentions of decays by drain length",
-            |cell| human(cell.contentions, Unit::Count),
-        );
-        let waits = self.table("Regime map: total wait of decays by drain length", |cell| {
-            human(cell.wait_ns, Unit::Nanos)
-        });
-        vec![counts, waits]
+    pub(super) fn tables(&self) -> [Table; 2] {
+        let note = "All CPUs busy; the drain is the mean time one firing holds the zone lock.";
+        [
+            self.table(
+                "Regime map: contentions of decays by drain length",
+                format!("{note} {}", self.jump()),
+                |cell| human(cell.contentions, Unit::Count),
+            ),
+            self.table(
+                "Regime map: total wait of decays by drain length",
+                note.to_owned(),
+                |cell| human(cell.wait_ns, Unit::Nanos),
+            ),
+        ]
     }
 
-    fn table(&self, title: &str, show: impl Fn(&Cell) -> String) -> Table {
-        let mut columns = vec!["page price".to_owned(), "drain per firing".to_owned()];
-        columns.extend(SCHEDULES.map(str::to_owned));
-        let rows = self.cells.chunk_by(|one, next| one.price == next.price);
-        let row = |cells: &[Cell]| {
+    /// A line for each price, and a column for each schedule.
+    fn table(&self, title: &str, note: String, show: impl Fn(&Cell) -> String) -> Table {
+        let by_price = self.cells.chunk_by(|one, next| one.price == next.price);
+        let rows: Vec<&[Cell]> = by_price.collect();
+        let drain = |cells: &&[Cell]| {
             let drains: Vec<f64> = cells.iter().map(|cell| cell.drain_ns).collect();
-            let drain = stats::median(&drains).unwrap_or(0.0);
-            let mut row = vec![
-                format!("× {}", f64::from(cells[0].price) / 100.0),
-                human(drain, Unit::Nanos),
-            ];
-            row.extend(cells.iter().map(&show));
-            row
+            human(
+                stats::median(&drains).expect("a schedule runs"),
+                Unit::Nanos,
+            )
         };
-        Table {
-            title: title.to_owned(),
-            note: "All CPUs busy; the drain is the mean time one firing holds the zone lock."
-                .to_owned(),
-            columns,
-            rows: rows.map(row).collect(),
-        }
+        let table = tabulate!(
+            title,
+            note,
+            &rows,
+            |cells| {
+                "page price" => format!("× {}", f64::from(cells[0].price) / 100.0),
+                "drain per firing" => drain(cells),
+            }
+        );
+        table.with_each(&rows, SCHEDULES.into_iter().zip(0_usize..), |cells, nth| {
+            show(&cells[*nth])
+        })
     }
 
     /// The sentence on where contention with exact phases jumps, if the map reaches that far.
-    pub(super) fn sentence(&self) -> String {
-        let of = |schedule: &'static str| {
-            self.cells
-                .iter()
-                .filter(move |cell| cell.schedule == schedule)
-        };
-        let jump = of("phased")
-            .zip(of("phased").skip(1))
+    fn jump(&self) -> String {
+        let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
+        let jump = phased()
+            .zip(phased().skip(1))
             .find(|(cell, next)| next.contentions > 10.0 * cell.contentions.max(1.0));
-        let drains = of("phased").map(|cell| cell.drain_ns);
-        let longest = drains.fold(0.0, f64::max);
+        let longest = phased().map(|cell| cell.drain_ns).fold(0.0, f64::max);
         match jump {
             Some((before, after)) => format!(
                 "With exact phases contention jumps where a firing's drain grows from {} to {}; \

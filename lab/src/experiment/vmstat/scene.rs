@@ -8,74 +8,136 @@
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Site};
-use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{LockStats, Stats};
+use plimsoll_mm::units::{CpuId, Hz, Nanos};
+use plimsoll_sim::LockStats;
+use plimsoll_sim::profile::{Card, Profile};
 
+use crate::error::Error;
+use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::Sample;
-use crate::measure::metric::Metric;
+use crate::measure::metric::{Metric, Unit};
 use crate::run::options::Effort;
 use crate::run::testbed::{Log, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::daemons::Daemons;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The metrics of each run.
-pub(super) mod metrics {
-    use crate::measure::metric::{Metric, Unit};
+/// The number of all waits for the zone lock in `free_pcppages_bulk`.
+pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
+/// The number of those waits in which a decay waited.
+pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
+/// The pages that decays gave back.
+pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
+/// [`DECAY_CONTENTIONS`] for each million of [`DECAYED`].
+pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
-    /// All waits for the zone lock in `free_pcppages_bulk`.
-    pub(in crate::experiment::vmstat) const CONTENTIONS: Metric =
-        Metric::lower("contentions", Unit::Count);
-    pub(super) const PERF_CONTENTIONS: Metric = Metric::lower("perf_contentions", Unit::Count);
-    pub(super) const TOTAL_WAIT: Metric = Metric::lower("total_wait_ns", Unit::Nanos);
-    pub(super) const MAX_WAIT: Metric = Metric::lower("max_wait_ns", Unit::Nanos);
-    pub(super) const AVG_WAIT: Metric = Metric::lower("avg_wait_ns", Unit::Nanos);
-    pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
-    pub(super) const DECAY_WAIT: Metric = Metric::lower("decay_wait_ns", Unit::Nanos);
-    pub(super) const ZONE_CONTENTIONS: Metric = Metric::lower("zone_contentions", Unit::Count);
-    pub(super) const ZONE_TOTAL_WAIT: Metric = Metric::lower("zone_total_wait_ns", Unit::Nanos);
-    pub(super) const ZONE_MAX_WAIT: Metric = Metric::lower("zone_max_wait_ns", Unit::Nanos);
-    pub(super) const REFRESHES: Metric = Metric::neither("refreshes", Unit::Count);
-    pub(super) const KICKS: Metric = Metric::neither("kicks", Unit::Count);
-    pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
-    pub(super) const PER_DECAYED: Metric =
-        Metric::lower("decay_contentions_per_mpage", Unit::Count);
-    pub(super) const CROWD_TICK: Metric =
-        Metric::lower("cpus_starting_within_1_jiffy_max", Unit::Cpus);
-    pub(super) const CROWD_1: Metric = Metric::lower("cpus_starting_within_1ms_max", Unit::Cpus);
-    pub(super) const CROWD_4: Metric = Metric::lower("cpus_starting_within_4ms_max", Unit::Cpus);
-    pub(super) const CROWD_32: Metric = Metric::lower("cpus_starting_within_32ms_max", Unit::Cpus);
+/// The metrics of each run.
+pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
+    CONTENTIONS => seen.bulk.contentions as f64,
+    lower("perf_contentions", Unit::Count) => seen.bulk.perf_contentions as f64,
+    lower("total_wait_ns", Unit::Nanos) => seen.bulk.wait_total.0 as f64,
+    lower("max_wait_ns", Unit::Nanos) => max(&seen.bulk),
+    lower("avg_wait_ns", Unit::Nanos) => per(seen.bulk.wait_total.0, seen.bulk.contentions),
+    DECAY_CONTENTIONS => seen.decay.contentions as f64,
+    lower("decay_wait_ns", Unit::Nanos) => seen.decay.wait_total.0 as f64,
+    lower("zone_contentions", Unit::Count) => seen.zone.contentions as f64,
+    lower("zone_total_wait_ns", Unit::Nanos) => seen.zone.wait_total.0 as f64,
+    lower("zone_max_wait_ns", Unit::Nanos) => max(&seen.zone),
+    Metric::neither("refreshes", Unit::Count) => seen.log.refreshes as f64,
+    Metric::neither("kicks", Unit::Count) => seen.log.kicks as f64,
+    DECAYED => seen.log.decayed as f64,
+    PER_DECAYED => 1e6 * per(seen.decay.contentions, seen.log.decayed),
+    lower("cpus_starting_within_1_jiffy_max", Unit::Cpus) => seen.starting_on_one_tick(),
+    lower("cpus_starting_within_1ms_max", Unit::Cpus) => seen.starting_within(1),
+    lower("cpus_starting_within_4ms_max", Unit::Cpus) => seen.starting_within(4),
+    lower("cpus_starting_within_32ms_max", Unit::Cpus) => seen.starting_within(32),
+});
+
+const fn lower(name: &'static str, unit: Unit) -> Metric {
+    Metric::lower(name, unit)
 }
 
-/// The length of a run, and of its first part.
-#[derive(Clone, Copy, Debug)]
+/// The longest wait, in nanoseconds.
+fn max(stats: &LockStats) -> f64 {
+    stats.wait_max.map_or(0, |longest| longest.wait.0) as f64
+}
+
+/// `count` for each `of`; 0 if there is none of these.
+fn per(count: u64, of: u64) -> f64 {
+    if of == 0 {
+        0.0
+    } else {
+        count as f64 / of as f64
+    }
+}
+
+/// What one run showed.
+pub(super) struct Seen {
+    /// The zone lock in `free_pcppages_bulk`, in decays alone, and at all call sites.
+    bulk: LockStats,
+    decay: LockStats,
+    zone: LockStats,
+    log: Log,
+    settled: Nanos,
+    hz: Hz,
+}
+
+impl Seen {
+    fn starts(&self) -> impl Iterator<Item = Nanos> {
+        self.log.starts(self.settled, None)
+    }
+
+    /// The most CPUs whose work starts between two ticks.
+    fn starting_on_one_tick(&self) -> f64 {
+        crowd_on_one_tick(self.starts(), self.hz) as f64
+    }
+
+    /// The most CPUs whose work starts within this time.
+    fn starting_within(&self, ms: u64) -> f64 {
+        crowd(self.starts(), Nanos::from_ms(ms)) as f64
+    }
+}
+
+/// The machine, the length of a run, and of its first part.
+#[derive(Clone, Debug)]
 pub(super) struct Scene {
+    pub(super) profile: Profile,
     length: Nanos,
     /// The time until which page lists fill and schedules settle; crowding is counted from then on.
     settled: Nanos,
 }
 
 impl Scene {
-    pub(super) fn of(effort: Effort) -> Self {
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
         let seconds = match effort {
             Effort::Full => 20,
             Effort::Quick => 5,
         };
-        Self {
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
             length: Nanos(seconds * Nanos::SECOND.0),
             settled: Nanos(5 * Nanos::SECOND.0 / 2),
-        }
+        })
     }
 
     /// Runs the workload once on one seed.
-    pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Sample {
-        let testbed = Testbed::new(profile, *design, seed);
+    pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
+        let testbed = Testbed::new(&self.profile, *design, seed);
         self.populate(&testbed);
         testbed.sim.run_until(self.length);
         let (stats, log) = testbed.finish();
+        let zone = |site: Site| stats.site(LockClass::Zone, site).clone();
+        let bulk_sites = Site::ALL.into_iter().filter(|site| site.is_bulk_free());
+        let seen = Seen {
+            bulk: LockStats::sum(&bulk_sites.map(zone).collect::<Vec<_>>()),
+            decay: zone(Site::Decay),
+            zone: stats.class(LockClass::Zone),
+            log,
+            settled: self.settled,
+            hz: self.profile.hz,
+        };
         Sample {
             hash: stats.hash,
-            metrics: self.metrics(profile, &stats, &log),
+            metrics: read(METRICS, &seen),
         }
     }
 
@@ -99,48 +161,5 @@ impl Scene {
             };
             daemons.start(testbed, [cpu], self.length);
         }
-    }
-
-    fn metrics(&self, profile: &Profile, stats: &Stats, log: &Log) -> Vec<(Metric, f64)> {
-        let zone = |site: Site| stats.site(LockClass::Zone, site);
-        let bulk_sites = Site::ALL.into_iter().filter(|site| site.is_bulk_free());
-        let bulk: Vec<LockStats> = bulk_sites.map(zone).cloned().collect();
-        let bulk = LockStats::sum(&bulk);
-        let decay = zone(Site::Decay);
-        let all = stats.class(LockClass::Zone);
-        let max = |stats: &LockStats| stats.wait_max.map_or(0, |longest| longest.wait.0);
-        let per = |count: u64, of: u64| {
-            if of == 0 {
-                0.0
-            } else {
-                count as f64 / of as f64
-            }
-        };
-        let starts = || log.starts(self.settled, None);
-        let ms = |ms| crowd(starts(), Nanos::from_ms(ms)) as f64;
-        let tick = crowd_on_one_tick(starts(), profile.hz) as f64;
-        vec![
-            (metrics::CONTENTIONS, bulk.contentions as f64),
-            (metrics::PERF_CONTENTIONS, bulk.perf_contentions as f64),
-            (metrics::TOTAL_WAIT, bulk.wait_total.0 as f64),
-            (metrics::MAX_WAIT, max(&bulk) as f64),
-            (metrics::AVG_WAIT, per(bulk.wait_total.0, bulk.contentions)),
-            (metrics::DECAY_CONTENTIONS, decay.contentions as f64),
-            (metrics::DECAY_WAIT, decay.wait_total.0 as f64),
-            (metrics::ZONE_CONTENTIONS, all.contentions as f64),
-            (metrics::ZONE_TOTAL_WAIT, all.wait_total.0 as f64),
-            (metrics::ZONE_MAX_WAIT, max(&all) as f64),
-            (metrics::REFRESHES, log.refreshes as f64),
-            (metrics::KICKS, log.kicks as f64),
-            (metrics::DECAYED, log.decayed as f64),
-            (
-                metrics::PER_DECAYED,
-                1e6 * per(decay.contentions, log.decayed),
-            ),
-            (metrics::CROWD_TICK, tick),
-            (metrics::CROWD_1, ms(1)),
-            (metrics::CROWD_4, ms(4)),
-            (metrics::CROWD_32, ms(32)),
-        ]
     }
 }

@@ -19,35 +19,35 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Request, ZoneKind, ZoneView};
-use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::space::{Access, FaultError, MapRequest, Place};
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Vpn};
 use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 use rand::RngExt;
 
-pub use self::population::Headcount;
+pub(crate) use self::population::Headcount;
 use self::population::Role;
-pub use self::stalls::{Death, Part, Stall};
-pub use self::world::Kill;
+pub(crate) use self::stalls::{Death, Part, Stall};
+pub(crate) use self::world::Kill;
 use self::world::StormWorld;
 use crate::run::testbed::Testbed;
 
 /// A machine that will be out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Storm {
+pub(crate) struct Storm {
     /// The number of processes of each kind.
-    pub headcount: Headcount,
+    pub(crate) headcount: Headcount,
     /// The pages that can still be had when the storm begins.
-    pub free: Pages,
+    pub(crate) free: Pages,
     /// The number of bursts that each allocator wants.
-    pub bursts: u32,
+    pub(crate) bursts: u32,
     /// The way in which hogs die that are told to.
-    pub ending: Ending,
+    pub(crate) ending: Ending,
 }
 
 /// The way in which a hog dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// Its threads notice that they are to die, and the last one empties its memory.
     AtOnce,
     /// As [`Ending::AtOnce`], and a daemon on another CPU hears of every kill and calls
@@ -60,17 +60,15 @@ pub enum Ending {
 
 /// The result of a storm.
 #[derive(Clone, Debug)]
-pub struct StormResult {
+pub(crate) struct StormResult {
     /// The stalls of allocators that asked the last resort and ended with a page.
-    pub stalls: Vec<Stall>,
+    pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
-    pub deaths: Vec<Death>,
+    pub(crate) deaths: Vec<Death>,
     /// The state of the processes at each kill.
-    pub kills: Vec<Kill>,
-    /// The number of allocators that were not killed.
-    pub survivors: usize,
+    pub(crate) kills: Vec<Kill>,
     /// The hash of everything that the run did.
-    pub hash: u64,
+    pub(crate) hash: u64,
 }
 
 /// The page at which a process's first mapping begins.
@@ -91,7 +89,7 @@ impl Storm {
     /// When a page, a count or a process is left in the end, with the seed; our bug, never the
     /// user's.
     #[must_use]
-    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
+    pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
         let world = StormWorld::new(profile, *design, (population, self.ending), seed);
         let free_at_first = free_pages(&world.testbed);
@@ -162,7 +160,6 @@ impl Storm {
             stalls,
             deaths,
             kills,
-            survivors: allocators.values().filter(|told| told.is_none()).count(),
             hash: stats.hash,
         }
     }
@@ -193,11 +190,8 @@ fn settle(world: &Rc<StormWorld>, bursts: u32) {
                 Role::Allocator | Role::Sleeper => vec![(0, own)],
             };
             for (nth, pages) in mappings {
-                let request = MapRequest {
-                    place: Place::Fixed(Vpn(START.0 + nth * APART)),
-                    pages,
-                    backing: Backing::Anonymous { huge: false },
-                };
+                let request =
+                    MapRequest::anonymous(Place::Fixed(Vpn(START.0 + nth * APART)), pages);
                 let mapped = proc.space.map(mapping.memory(sim), request);
                 mapped.expect("nothing is there");
             }
@@ -363,7 +357,7 @@ mod tests {
                     panic!("{:?}", result.kills);
                 };
                 assert!(kill.pages > 5000 && kill.pages == kill.most, "{kill:?}");
-                assert_eq!(result.survivors, 3);
+                assert_eq!(result.deaths.len(), 1, "no allocator dies");
             }
         }
     }

@@ -16,16 +16,16 @@ const RAN_ON_MAX: u64 = 4;
 
 /// The number of processes of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Headcount {
+pub(crate) struct Headcount {
     /// The number of processes that have touched their memory and sleep.
-    pub sleepers: u32,
+    pub(crate) sleepers: u32,
     /// The range of the pages that each sleeper has.
-    pub pages: RangeInclusive<u64>,
+    pub(crate) pages: RangeInclusive<u64>,
     /// The number of processes that have memory like sleepers and go on to take more, each on a CPU
     /// of its own.
-    pub allocators: u32,
+    pub(crate) allocators: u32,
     /// The number of threads of each hog, each on a CPU of its own.
-    pub hogs: Vec<u32>,
+    pub(crate) hogs: Vec<u32>,
 }
 
 /// The behaviour of a process once the storm begins.

@@ -51,7 +51,7 @@ pub(super) enum Edge {
 /// A part of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Part {
+pub(crate) enum Part {
     /// Running: the allocation asks the zones in vain, drains lists, and asks reclaimers.
     Attempts,
     /// Running: the last resort looks for memory at the high mark, before and after it selects, and
@@ -71,7 +71,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Attempts,
         Self::Looks,
         Self::Select,
@@ -83,7 +83,7 @@ impl Part {
 
     /// The name in metrics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Attempts => "attempts",
             Self::Looks => "looks",
@@ -98,38 +98,38 @@ impl Part {
 
 /// One allocation that found nothing, until it had a page or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// The CPU of the allocation.
-    pub cpu: CpuId,
+    pub(crate) cpu: CpuId,
     /// Its beginning and its end, in nanoseconds.
-    pub span: Range<u64>,
+    pub(crate) span: Range<u64>,
     /// The number of times that it asked the last resort.
-    pub asked: usize,
+    pub(crate) asked: usize,
     /// The nanoseconds in each part, indexed by [`Part`].
-    pub parts: [u64; Part::ALL.len()],
+    pub(crate) parts: [u64; Part::ALL.len()],
 }
 
 impl Stall {
     /// The length in nanoseconds.
     #[must_use]
-    pub const fn ns(&self) -> u64 {
+    pub(crate) const fn ns(&self) -> u64 {
         self.span.end - self.span.start
     }
 }
 
 /// The death of one process that was told to die; times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Death {
+pub(crate) struct Death {
     /// The process.
-    pub process: u32,
+    pub(crate) process: u32,
     /// The time at which it was told to die.
-    pub told: u64,
+    pub(crate) told: u64,
     /// The time at which a task began to empty its memory.
-    pub emptying: Option<u64>,
+    pub(crate) emptying: Option<u64>,
     /// The time at which the first of its pages went back.
-    pub back: Option<u64>,
+    pub(crate) back: Option<u64>,
     /// The time at which all that could be had of it was free.
-    pub free: Option<u64>,
+    pub(crate) free: Option<u64>,
 }
 
 /// All deaths, in the order in which the processes were told to die.

@@ -70,13 +70,13 @@ pub(super) struct Seen {
 
 /// The state of the processes when one was told to die, by the pages that each had touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kill {
+pub(crate) struct Kill {
     /// The process that was told to die.
-    pub process: u32,
+    pub(crate) process: u32,
     /// The pages it had.
-    pub pages: u64,
+    pub(crate) pages: u64,
     /// The most pages of any process that was not dying yet, this one included.
-    pub most: u64,
+    pub(crate) most: u64,
 }
 
 /// The calls of the OOM killer: it kills a process, and it has the reaper started.

@@ -14,11 +14,11 @@ use crate::run::testbed::Testbed;
 /// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and leaves, while the
 /// second CPU reaps it.
 #[derive(Clone, Copy, Debug)]
-pub struct KilledApps {
+pub(crate) struct KilledApps {
     /// The number of pairs.
-    pub pairs: u32,
+    pub(crate) pairs: u32,
     /// The number of small mappings of each app.
-    pub mappings: u32,
+    pub(crate) mappings: u32,
 }
 
 /// The interval at which an app that has left checks whether its reaper is done.
@@ -26,7 +26,7 @@ const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
     /// Starts the pairs, spread evenly over the machine; no app starts after `until`.
-    pub fn start(self, testbed: &Testbed, until: Nanos) {
+    pub(crate) fn start(self, testbed: &Testbed, until: Nanos) {
         let cpus = u64::from(testbed.sim.topology().cpus());
         for pair in 0..u64::from(self.pairs) {
             let first = pair * cpus / u64::from(self.pairs);

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victim {
+pub(crate) enum Victim {
     /// A process like an Android app: one large heap, then `mappings` small mappings of all kinds
     /// close together, a part of it in swap.
     ///
@@ -46,27 +46,27 @@ pub enum Victim {
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub(crate) struct Part {
     /// Its first page.
-    pub start: Vpn,
+    pub(crate) start: Vpn,
     /// Its length in pages.
-    pub pages: u64,
+    pub(crate) pages: u64,
     /// The kind of memory.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The number of pages, from its start on, that are touched.
-    pub touched: u64,
+    pub(crate) touched: u64,
     /// The number of pages, from its start on, that are written to.
-    pub written: u64,
+    pub(crate) written: u64,
     /// The number of pages, from its start on, that are moved to swap.
-    pub swapped: u64,
+    pub(crate) swapped: u64,
     /// The node whose threads touch it, modulo the nodes of the machine; 0 is the node of the last
     /// user.
-    pub node: u32,
+    pub(crate) node: u32,
 }
 
 /// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Anonymous memory, in huge pages where they are used and fit.
     Anonymous {
         /// Whether huge pages are used.
@@ -80,17 +80,17 @@ pub enum Kind {
 
 /// The pages of a victim, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// The number of mappings.
-    pub mappings: u64,
+    pub(crate) mappings: u64,
     /// Pages in memory that no other process has.
-    pub private: u64,
+    pub(crate) private: u64,
     /// Pages of files that are in memory.
-    pub file: u64,
+    pub(crate) file: u64,
     /// Shared pages that are in memory.
-    pub shared: u64,
+    pub(crate) shared: u64,
     /// Pages in swap.
-    pub swapped: u64,
+    pub(crate) swapped: u64,
 }
 
 /// The lowest page at which the first mapping may begin; it begins less than a page table higher,
@@ -111,7 +111,7 @@ const SERVER_MAPPINGS: u64 = 8;
 impl Victim {
     /// Its mappings under `seed`, the lowest first.
     #[must_use]
-    pub fn layout(self, seed: u64) -> Vec<Part> {
+    pub(crate) fn layout(self, seed: u64) -> Vec<Part> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let at = FIRST + rng.random_range(0..TABLE);
         match self {
@@ -140,7 +140,7 @@ impl Part {
 impl Contents {
     /// The contents of all `parts` together.
     #[must_use]
-    pub fn of(parts: &[Part]) -> Self {
+    pub(crate) fn of(parts: &[Part]) -> Self {
         let mut all = Self::default();
         for part in parts {
             let resident = part.touched - part.swapped;
@@ -160,7 +160,7 @@ impl Contents {
 
     /// Pages in memory.
     #[must_use]
-    pub const fn resident(&self) -> u64 {
+    pub(crate) const fn resident(&self) -> u64 {
         self.private + self.file + self.shared
     }
 }
@@ -271,7 +271,7 @@ mod tests {
             for seed in 1..=8 {
                 let parts = victim.layout(seed);
                 let mut pairs = parts.windows(2);
-                assert!(pairs.all(|it| it[0].start.0 + it[0].pages < it[1].start.0));
+                assert!(pairs.all(|pair| pair[0].start.0 + pair[0].pages < pair[1].start.0));
                 for part in &parts {
                     assert!(part.touched >= 1 && part.touched <= part.pages, "{part:?}");
                     assert!(part.written <= part.touched && part.swapped <= part.touched);

@@ -11,6 +11,6 @@ mod others;
 mod race;
 mod stage;
 
-pub use self::killed_apps::KilledApps;
-pub use self::layout::{Contents, Kind, Part, Victim};
-pub use self::race::{Help, LockUse, MemoryLeft, Party, Race, Raced, START_WITHIN};
+pub(crate) use self::killed_apps::KilledApps;
+pub(crate) use self::layout::{Contents, Victim};
+pub(crate) use self::race::{Help, MemoryLeft, Party, Race, Raced, START_WITHIN};

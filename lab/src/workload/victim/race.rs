@@ -27,29 +27,29 @@ use crate::measure::phases::{PhaseRecorder, PhaseTree};
 use crate::run::testbed::Testbed;
 
 /// The time from the kill by which all tasks have started.
-pub const START_WITHIN: Nanos = Nanos(50_000);
+pub(crate) const START_WITHIN: Nanos = Nanos(50_000);
 
 /// The time from the last touched page to the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
 /// The victim of a race, and the CPUs of the tasks that empty it.
 #[derive(Clone, Debug)]
-pub struct Race {
+pub(crate) struct Race {
     /// The process that is killed.
-    pub victim: Victim,
+    pub(crate) victim: Victim,
     /// The CPU on which its last user leaves.
-    pub exit: CpuId,
+    pub(crate) exit: CpuId,
     /// The CPUs of the helpers.
-    pub helpers: Vec<CpuId>,
+    pub(crate) helpers: Vec<CpuId>,
     /// The kind of these helpers.
-    pub help: Help,
+    pub(crate) help: Help,
     /// The memory that the machine has left at the kill.
-    pub left: MemoryLeft,
+    pub(crate) left: MemoryLeft,
 }
 
 /// The memory that a machine has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLeft {
+pub(crate) enum MemoryLeft {
     /// All that the victim does not use. Lists of pages are as long as its faults have made them,
     /// so the CPU that it ran on may free most of its pages without a zone lock.
     Plenty,
@@ -60,7 +60,7 @@ pub enum MemoryLeft {
 
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Help {
+pub(crate) enum Help {
     /// The OOM reaper, queued at once (Linux waits for two seconds; the thread's test did not).
     Reaper,
     /// A task that calls `process_mrelease`.
@@ -69,7 +69,7 @@ pub enum Help {
 
 /// The tasks that spent a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
+pub(crate) enum Party {
     /// The last user.
     Exit,
     /// All helpers together.
@@ -78,33 +78,31 @@ pub enum Party {
 
 /// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LockUse {
+pub(crate) struct LockUse {
     /// The waits of all tasks together.
-    pub wait: Nanos,
+    pub(crate) wait: Nanos,
     /// The number of acquisitions that had to wait.
-    pub contentions: u64,
+    pub(crate) contentions: u64,
     /// The holds of all tasks together.
-    pub hold: Nanos,
+    pub(crate) hold: Nanos,
 }
 
 /// The result of a race.
 #[derive(Clone, Debug)]
-pub struct Raced {
+pub(crate) struct Raced {
     /// The time from the kill until all memory was free.
-    pub wall: Nanos,
+    pub(crate) wall: Nanos,
     /// The phases of all tasks, and how long they took.
-    pub tree: PhaseTree,
-    /// The mappings and pages of the victim.
-    pub contents: Contents,
+    pub(crate) tree: PhaseTree,
     /// Pages that are on lists of CPUs when all is free: free, but not in their zones yet.
-    pub listed: u64,
+    pub(crate) listed: u64,
     /// The work of giving these back to their zones, which some CPU has to do later.
-    pub owed: Nanos,
+    pub(crate) owed: Nanos,
     /// The hash of everything that the run did, the making of the victim included.
-    pub hash: u64,
+    pub(crate) hash: u64,
     /// The work of all CPUs that has a price of its own: all but waiting, taking locks that are
     /// free, and moving cache lines.
-    pub worked: Nanos,
+    pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
     /// For the last user and for helpers: waits for the locks of page tables, and sleep.
@@ -124,7 +122,7 @@ impl Race {
     /// # Panics
     /// When something of it is left, with the seed; our bug, never the user's.
     #[must_use]
-    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
+    pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
         let testbed = Testbed::new(profile, *design, seed);
         let parts = self.victim.layout(seed);
         let contents = Contents::of(&parts);
@@ -161,7 +159,6 @@ impl Race {
         Raced {
             wall: times.wall(),
             tree: recorder.take().finish(),
-            contents,
             listed,
             owed,
             hash: stats.hash,
@@ -236,7 +233,7 @@ impl Help {
 impl Raced {
     /// The time on CPUs: without sleep, but with waiting for spinlocks.
     #[must_use]
-    pub fn ran(&self, who: Party) -> Nanos {
+    pub(crate) fn ran(&self, who: Party) -> Nanos {
         let root = self.root(who);
         let (_, asleep) = self.waits[who as usize];
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
@@ -245,37 +242,37 @@ impl Raced {
     /// The time from the call for the lock of a page table until the caller has it, contended or
     /// not: what a profile shows (Linux: `__pte_offset_map_lock`).
     #[must_use]
-    pub fn table_lock(&self, who: Party) -> Nanos {
+    pub(crate) fn table_lock(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
     /// The part of [`Raced::table_lock`] in which another task held the lock.
     #[must_use]
-    pub fn table_wait(&self, who: Party) -> Nanos {
+    pub(crate) fn table_wait(&self, who: Party) -> Nanos {
         self.waits[who as usize].0
     }
 
     /// The time spent on removing reverse mappings.
     #[must_use]
-    pub fn rmap(&self, who: Party) -> Nanos {
+    pub(crate) fn rmap(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
     /// The time spent on forgetting mappings.
     #[must_use]
-    pub fn forgetting(&self, who: Party) -> Nanos {
+    pub(crate) fn forgetting(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
     }
 
     /// The time asleep while waiting for the mmap_lock.
     #[must_use]
-    pub fn asleep(&self, who: Party) -> Nanos {
+    pub(crate) fn asleep(&self, who: Party) -> Nanos {
         self.waits[who as usize].1
     }
 
     /// The use of the locks of `class`, at all call sites.
     #[must_use]
-    pub fn lock(&self, class: LockClass) -> LockUse {
+    pub(crate) fn lock(&self, class: LockClass) -> LockUse {
         self.locks[class as usize]
     }
 

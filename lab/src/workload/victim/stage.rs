@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::units::{CpuId, NodeId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
 use super::layout::{Contents, Kind, Part};

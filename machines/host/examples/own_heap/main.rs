@@ -1,9 +1,10 @@
-//! A process whose own heap is Plimsoll's. All its boxes, vectors and threads, and all heap memory
-//! that Plimsoll itself needs, are in pages from Plimsoll's allocator. Tenants use up the rest.
-//! They are killed when no page is left, and exit or are reaped; the process goes on.
+//! A process whose own heap is managed by Plimsoll. All its boxes, vectors and threads, and all
+//! heap memory that Plimsoll itself needs, are in pages from Plimsoll's allocator. Tenants use up
+//! the rest. When no page is left, a tenant is killed and exits or is reaped; the process
+//! continues.
 //!
-//! `cargo run --release -p plimsoll-host --example own_heap -- 600` runs for ten minutes; without a
-//! number it runs until several tenants were killed and at least one was reaped.
+//! `cargo run --release -p plimsoll-host --example own_heap -- 600` runs for ten minutes. Without a
+//! number it runs until several tenants have been killed and at least one has been reaped.
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 mod slab;
@@ -18,21 +19,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::units::{CpuId, Pages};
+use plimsoll_mm::units::CpuId;
 use slab::{OwnHeap, Source};
 use tenants::{Machinery, PAGES, Tenant};
 
 #[global_allocator]
 static HEAP: OwnHeap = OwnHeap::new();
 
-/// The run goes on until at least this many tenants were killed, and this many of those reaped.
+/// The run continues until at least `KILLS` tenants have been killed, and `REAPED` of them reaped.
 const KILLS: u64 = 2;
 const REAPED: u64 = 1;
 /// The number of CPUs that threads play.
 const CPUS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(0), |it| it.parse());
+    let seconds = std::env::args().nth(1).map_or(Ok(0), |text| text.parse());
     let seconds = seconds.map_err(|_| "usage: own_heap [SECONDS]")?;
     live(Duration::from_secs(seconds))
 }
@@ -45,13 +46,14 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
         pages: all.manager.pages(),
     });
     let (stop, until) = (AtomicBool::new(false), Instant::now() + time);
-    // The work ends: tenants take pages until memory is short, and about every second tenant that
-    // is killed waits to be reaped.
+    // This condition becomes false: tenants take pages until memory is short, and about every
+    // second tenant that is killed waits to be reaped.
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
-        // A run without a time, such as the test, has one thread of each kind: if other programs
-        // need the CPUs too, threads that take locks in the order of arrival hardly get on.
+        // A run without a given time, such as the test, has one thread of each kind. If other
+        // programs also need the CPUs, threads that take locks in the order of arrival make hardly
+        // any progress.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {
@@ -77,8 +79,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does the everyday work of a process and checks it: lists of any size, which must keep what was
-/// written to them, a map, strings, and now and then a thread. Returns the number of rounds.
+/// Does typical work of a process and checks it: lists of any size that must keep their contents, a
+/// map, strings, and occasionally a thread. Returns the number of rounds.
 fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let (mut lists, mut map) = (Vec::new(), BTreeMap::new());
@@ -94,7 +96,7 @@ fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
         );
         let largest = if rounds % 64 == 0 { 60_000 } else { 600 };
         let (words, mut list) = (random.below(largest), Vec::new());
-        // If memory is short, the heap may refuse, like any allocator.
+        // If memory is short, the heap may refuse, as any allocator may.
         if list.try_reserve_exact(words).is_ok() {
             list.resize(words, random.next());
         }
@@ -124,23 +126,21 @@ fn report(all: &Machinery, rounds: u64) {
     println!("{kills} tenants were killed, {reaped} of them reaped");
     pages.drain_all_sync(host);
     let free = pages.view(host)[0].free;
-    // The list of views was in a page of the heap too, which may or may not be back in the zone.
+    // The list of views was itself in a page of the heap, which may or may not have been freed to
+    // the zone.
     let (used, all_pages) = (HEAP.used(), u64::from(PAGES.0));
     assert!(
         u64::from(free.0).abs_diff(all_pages - used) <= 4,
         "{free} free, {used} used"
     );
-    assert!(
-        Pages(u32::try_from(used).unwrap_or(0)) < Pages(2000),
-        "{used} pages of heap are left"
-    );
+    assert!(used < 2000, "{used} pages of heap are left");
     println!("at the end {free} of {PAGES} pages are free, {used} are the heap's");
     let places = all.spaces.plan().area().groups(host);
     assert_eq!(places, 0, "every tenant gave its counters back");
     assert!(host.topology().cpus() == CPUS);
 }
 
-/// An xorshift generator, which needs no heap.
+/// A xorshift generator, which needs no heap memory.
 struct Random(u64);
 
 impl Random {
@@ -152,7 +152,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() >> 11).unwrap_or(0) % end
+        usize::try_from((self.next() >> 11) % end as u64).expect("below `end`")
     }
 }
 

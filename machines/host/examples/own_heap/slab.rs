@@ -1,9 +1,9 @@
-//! The heap of the process: small blocks, in pages that each hold blocks of one size, and large
-//! blocks, which are blocks of pages. All pages come from a Plimsoll arena.
+//! The heap of the process. Small blocks are in pages that hold blocks of one size; large blocks
+//! are whole blocks of pages. All pages come from a Plimsoll arena.
 //!
-//! A page of small blocks begins with a header, and its free blocks form a list through the blocks
-//! themselves. The pages with free blocks form a list for each size. The lock of that list is never
-//! held while pages are allocated or freed, because allocating one may wait until a tenant has
+//! A page of small blocks begins with a header. Its free blocks are linked through their own
+//! memory. The pages with free blocks form a list for each size. The lock of that list is never
+//! held while pages are allocated or freed, because allocating a page may wait until a tenant has
 //! died.
 #![expect(
     unsafe_code,
@@ -26,10 +26,11 @@ use plimsoll_mm::page::{AllocError, Mobility, NoKill, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
 const PAGE: usize = 4096;
-/// The largest blocks for which the heap waits until there is memory: 8 pages, as in Linux, because
-/// most programs cannot do without.
+/// The largest block of pages for which the heap waits until there is memory: 8 pages, as in Linux.
+/// Most programs cannot continue without such a block.
 const TOO_SMALL_TO_FAIL: Order = Order::new(3).expect("8 pages are an order");
-/// The number of tries for such a block; the pauses between them last ten seconds or more in all.
+/// The number of attempts to allocate such a block. The pauses between them add up to at least ten
+/// seconds.
 const TRIES: u32 = 10_000;
 /// The number of sizes of small blocks: 16 bytes to 1 KiB, in powers of two.
 const SIZES: usize = 7;
@@ -42,24 +43,24 @@ pub(crate) struct Source {
     pub(crate) pages: &'static PageAllocator<Host>,
 }
 
-/// The heap, see the description of this file. Until [`OwnHeap::start`], memory comes from the
-/// system's allocator.
+/// The heap; the comment at the top of this file describes it. Before [`OwnHeap::start`], memory
+/// comes from the system's allocator.
 pub(crate) struct OwnHeap {
     source: OnceLock<Source>,
     sizes: [Size; SIZES],
-    /// The number of pages in use by the heap.
+    /// The number of pages that the heap uses.
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
 }
 
-/// All pages with blocks of one size that have a free block.
+/// All pages with blocks of one size that have at least one free block.
 struct Size {
     locked: AtomicBool,
     first: UnsafeCell<*mut Header>,
 }
 
-// SAFETY: only the holder of `locked` touches `first` and the pages behind it.
+// SAFETY: only the holder of `locked` accesses `first` and the pages linked from it.
 unsafe impl Sync for Size {}
 
 /// The beginning of a page of small blocks.
@@ -72,7 +73,7 @@ struct Header {
     size: usize,
 }
 
-/// A free block, with the link to the next one.
+/// A free block, which holds the link to the next free block of its page.
 struct Free {
     next: *mut Self,
 }
@@ -92,13 +93,13 @@ impl OwnHeap {
         }
     }
 
-    /// Makes memory come from `source` from now on.
+    /// Makes all memory come from `source` from now on.
     pub(crate) fn start(&self, source: Source) {
         let started = self.source.set(source);
         assert!(started.is_ok(), "a process has one heap");
     }
 
-    /// Returns the number of pages in use by the heap.
+    /// Returns the number of pages that the heap uses.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -119,17 +120,18 @@ impl Source {
     }
 
     fn take(&self, order: Order) -> Option<NonNull<u8>> {
-        // The pages cannot be moved, because no record says which pointers lead to them.
+        // The pages cannot be moved, because nothing records which pointers refer to them.
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
         let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
         for _ in 0..tries {
             match self.pages.alloc(self.host, request) {
                 Ok(pfn) => return Some(self.arena.page(pfn)),
-                // A thread whose tenant must die must not wait for its own death.
+                // A thread whose own tenant must die must not wait for that tenant's death.
                 Err(AllocError::OutOfMemory(tried)) if tried.no_kill == NoKill::Dying => break,
                 Err(_) => {}
             }
-            // Any tenant that could be killed has been, and is still exiting, so the thread waits.
+            // Every tenant that may be killed has been killed and is still exiting, so the thread
+            // waits.
             std::thread::sleep(Duration::from_millis(1));
         }
         None
@@ -142,14 +144,15 @@ impl Source {
     }
 }
 
-/// Returns the order of the block of pages for `bytes`; `None` if no block is so large.
+/// Returns the order of a block of pages that holds `bytes`; `None` if that is larger than any
+/// block.
 fn order_of(bytes: usize) -> Option<Order> {
     let pages = bytes.div_ceil(PAGE).next_power_of_two();
     Order::new(u8::try_from(pages.ilog2()).ok()?)
 }
 
-/// Returns the index of the size of small blocks that fits, if one does. Blocks are aligned to
-/// their size.
+/// Returns the index of the size of small blocks that fits `layout`; `None` if none fits. Blocks
+/// are aligned to their size.
 fn size_of_block(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(SMALLEST);
     let size = (bytes.next_power_of_two() / SMALLEST).ilog2() as usize;
@@ -169,17 +172,17 @@ impl Size {
         result
     }
 
-    /// Takes a block out of a page that has a free one; `None` if no page has.
+    /// Takes a free block from a page on the list; `None` if the list is empty.
     fn take(&self) -> Option<NonNull<u8>> {
         self.with(|first| {
             let page = *first;
             if page.is_null() {
                 return None;
             }
-            // SAFETY: pages of the list are live and belong to the holder of the lock.
+            // SAFETY: pages on the list are live, and the holder of the lock owns them.
             let header = unsafe { &mut *page };
             let block = header.free;
-            // SAFETY: a page of the list has a free block.
+            // SAFETY: a page on the list has a free block.
             header.free = unsafe { (*block).next };
             header.used += 1;
             let is_full = header.free.is_null();
@@ -190,25 +193,25 @@ impl Size {
         })
     }
 
-    /// Adds a new page with free blocks.
+    /// Adds a new page of free blocks to the list.
     fn add(&self, page: *mut Header) {
         self.with(|first| link(first, page));
     }
 
-    /// Takes a block back. Returns its page if that is now empty and other pages have free blocks.
+    /// Frees a block. Returns its page if the page is now empty and other pages have free blocks.
     fn give(&self, page: *mut Header, block: *mut Free) -> Option<*mut Header> {
         self.with(|first| {
-            // SAFETY: the page is live while one of its blocks is, and belongs to the holder of the
-            // lock.
+            // SAFETY: the page is live while one of its blocks is, and the holder of the lock owns
+            // the page.
             let header = unsafe { &mut *page };
             let was_full = header.free.is_null();
-            // SAFETY: the caller gives up the block, so its memory belongs to this page again.
+            // SAFETY: the caller frees the block, so its memory belongs to the page again.
             unsafe { block.write(Free { next: header.free }) };
             header.free = block;
             header.used -= 1;
             let is_empty = header.used == 0;
-            // A page that was full is on no list yet. It counts as alone, so it stays even if it is
-            // empty now.
+            // A page that was full is not on the list. It counts as the only page, so it is kept
+            // even if it is now empty.
             let alone = was_full || header.next.is_null() && header.prev.is_null();
             if was_full {
                 link(first, page);
@@ -225,10 +228,10 @@ impl Size {
 /// Returns the header at `page`, or `None` if `page` is null.
 ///
 /// # Safety
-/// The caller holds the lock of the list that `page` is in or is added to, has no other reference
-/// to the header, and drops this one before it makes another.
+/// The caller holds the lock of the list that `page` is on or is being added to. It has no other
+/// reference to the header, and drops this one before it creates another.
 unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
-    // SAFETY: pages of a list are live and belong to the holder of its lock; the caller guarantees
+    // SAFETY: pages on a list are live, and the holder of its lock owns them; the caller guarantees
     // the rest.
     unsafe { page.as_mut() }
 }
@@ -253,11 +256,11 @@ fn unlink(first: &mut *mut Header, page: *mut Header) {
         (mem::replace(next, null), mem::replace(prev, null))
     });
     let (next, prev) = links.unwrap_or((null, null));
-    // SAFETY: the neighbour is in the list too, and the reference ends with its statement.
+    // SAFETY: the neighbour is on the list too, and the reference ends with its statement.
     if let Some(next) = unsafe { header(next) } {
         next.prev = prev;
     }
-    // SAFETY: the neighbour is in the list too, and the reference ends with its statement.
+    // SAFETY: the neighbour is on the list too, and the reference ends with its statement.
     match unsafe { header(prev) } {
         Some(prev) => prev.next = next,
         None => *first = next,
@@ -270,8 +273,8 @@ impl OwnHeap {
             if let Some(block) = self.sizes[size].take() {
                 return block.as_ptr();
             }
-            // No lock is held here, so another thread may add a page at the same time; then there
-            // is one more page than needed.
+            // No lock is held here, so another thread may add a page at the same time. Then there
+            // is one page more than needed.
             let Some(page) = source.take(Order::ZERO) else {
                 self.refused.fetch_add(1, Relaxed);
                 return ptr::null_mut();
@@ -304,7 +307,7 @@ impl OwnHeap {
     }
 }
 
-/// Turns a fresh page into a page of free blocks.
+/// Turns a newly allocated page into a page of free blocks.
 fn fill(page: *mut Header, size: usize) {
     let bytes = SMALLEST << size;
     let mut free = ptr::null_mut();
@@ -329,8 +332,8 @@ fn fill(page: *mut Header, size: usize) {
     }
 }
 
-// SAFETY: a block is inside frames that the page allocator gave to this heap, is large and aligned
-// enough, and belongs to its user until it is given back; it returns to its origin, which its
+// SAFETY: a block is inside frames that the page allocator gave to this heap, and is large enough
+// and aligned. Its user owns it until it is freed. It is then returned to its origin, which its
 // address determines. Nothing here unwinds: the expectations hold unless a block is freed twice.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -347,7 +350,7 @@ unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let source = self.source.get();
         let Some(source) = source.filter(|source| source.frame(block).is_some()) else {
-            // SAFETY: the block was allocated before the start, so it belongs to `System`.
+            // SAFETY: the block was allocated before the start, so it came from `System`.
             return unsafe { System.dealloc(block, layout) };
         };
         match size_of_block(layout) {

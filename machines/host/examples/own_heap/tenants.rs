@@ -1,8 +1,8 @@
 //! The users of the memory that the heap leaves: tenants with address spaces, the OOM killer, and
 //! the reaper.
 //!
-//! Code that runs while memory is out must not allocate: its lists have their capacity already, and
-//! it prints nothing.
+//! Code that runs while memory is exhausted must not allocate. Its lists are allocated in advance,
+//! and it prints nothing.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -15,56 +15,45 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    How, Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+    How, Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, State,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use crate::{CPUS, Random};
 
-/// 256 MiB, most of which is never touched: no tenant writes to its pages.
+/// 256 MiB, most of which is never touched, because no tenant writes to its pages.
 pub(crate) const PAGES: Pages = Pages(1 << 16);
-/// The largest number of tenants at a time.
+/// The largest number of tenants at any time.
 const TENANTS: usize = 8;
 
-/// Everything that the heap depends on. It is made with the system's allocator and lives until the
-/// end.
+/// Everything that the heap depends on. It is allocated from the system's allocator and is never
+/// freed.
 pub(crate) struct Machinery {
     pub(crate) arena: Arena,
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     pub(crate) spaces: Spaces<Host>,
-    pub(crate) oom: Arc<OutOfMemory<Host, Silent, House>>,
-    /// The number of tenants whose memory the reaper took.
+    pub(crate) oom: Arc<OutOfMemory<Host, (), House>>,
+    /// The number of tenants whose memory the reaper freed.
     reaped: AtomicU64,
-}
-
-/// Sends no signals, because tenants check for themselves whether they must die.
-pub(crate) struct Silent;
-
-impl Signals<Host> for Silent {
-    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
 /// All tenants.
 pub(crate) struct House {
     all: Mutex<Vec<Arc<Process<Host>>>>,
-    /// The tenants by number, so that a thread can find its own tenant while `all` is locked.
+    /// The tenants by number, so that a thread can find its own tenant even while `all` is locked.
     by_id: [Mutex<Option<Arc<Process<Host>>>>; TENANTS],
 }
 
 thread_local! {
-    /// The number of the tenant that this thread plays. A value that must be dropped would not do,
-    /// because registering its destructor needs memory.
+    /// The number of the tenant that this thread plays. Its type must not need a destructor,
+    /// because registering one allocates memory.
     static TENANT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -91,7 +80,7 @@ impl Machinery {
             pause: Nanos(1_000_000),
             ..Patience::LINUX
         };
-        let killer = Arc::new(OomKiller::new(&host, Silent, patience));
+        let killer = Arc::new(OomKiller::new(&host, (), patience));
         let house = House {
             all: Mutex::new(Vec::with_capacity(TENANTS)),
             by_id: [const { Mutex::new(None) }; TENANTS],
@@ -113,12 +102,12 @@ impl Machinery {
         })
     }
 
-    /// Returns the number of tenants that were killed.
+    /// Returns the number of tenants that have been killed.
     pub(crate) fn kills(&self) -> u64 {
         self.oom.killer().kills(&self.host)
     }
 
-    /// Returns the number of tenants whose memory the reaper took.
+    /// Returns the number of tenants whose memory the reaper freed.
     pub(crate) fn reaped(&self) -> u64 {
         self.reaped.load(Relaxed)
     }
@@ -168,7 +157,8 @@ impl Tenant {
         TENANT.set(None);
     }
 
-    /// Makes a process that uses no pages yet; `None` if there is no memory for one right now.
+    /// Creates a process that does not use any pages yet; `None` if there is currently no memory
+    /// for it.
     fn arrive(&mut self) -> Option<Arc<Process<Host>>> {
         let space = Arc::new(AddressSpace::new(self.all.memory()).ok()?);
         let killer = self.all.oom.killer();
@@ -189,12 +179,12 @@ impl Tenant {
         Some(process)
     }
 
-    /// Uses more and more memory, and unmaps or swaps out some of it, until the tenant must die or
-    /// has enough.
+    /// Uses more and more memory, and unmaps or swaps out some of it. Returns when the tenant must
+    /// die or has enough.
     fn grow(&mut self, process: &Arc<Process<Host>>, stop: &AtomicBool) {
         let (host, memory) = (&self.all.host, self.all.memory());
         let space = process.space(host).expect("it has not left");
-        // The end, in pages of address space, about half of which are used.
+        // The limit, in pages of address space. About half of these pages are used.
         let enough = 80_000 + self.random.below(100_000) as u64;
         let mut at = 0;
         while at < enough && !stop.load(Relaxed) && !process.is(host, State::Killed) {
@@ -209,7 +199,8 @@ impl Tenant {
             if space.map(memory, request).is_err() {
                 return;
             }
-            // The first eighth is touched page by page, and the rest together.
+            // The first eighth of the pages is touched page by page; the others are populated
+            // together.
             let first = Vpn(at + pages / 8);
             let mut each = (at..first.0).map(|page| space.fault(memory, Vpn(page), Access::Write));
             if each.any(|faulted| faulted.is_err())
@@ -227,7 +218,7 @@ impl Tenant {
         }
         // About every second tenant that must die is stuck, so the reaper must take its memory.
         let is_stuck = self.random.below(2) == 0 && process.is(host, State::Killed);
-        // The loop ends: the reaper sets the flag, whatever the outcome.
+        // The loop ends, because the reaper sets the flag even if its attempts fail.
         while is_stuck && !space.has(host, Flag::Skip) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -244,10 +235,10 @@ impl Tenant {
         let listed = own.take();
         drop(own);
         let mut all = house.all.lock().expect("no tenant panics");
-        let place = all.iter().position(|it| Arc::ptr_eq(it, &process));
+        let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
-        // The last owner of the process gives its memory back; the reaper may be that owner.
+        // The last owner of the process frees its memory; the reaper may be that owner.
         for known in [listed, in_house, Some(process)].into_iter().flatten() {
             let retired = killer.retire(host, known);
             assert_eq!(retired, Ok(()), "its pages were counted right");

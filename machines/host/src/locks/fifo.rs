@@ -1,10 +1,10 @@
-//! A queue that threads pass one at a time, in the order in which they came.
+//! A queue that admits one thread at a time, in the order of arrival.
 //!
-//! Only the first thread in the queue may go on; when it leaves, the next one is first. A waiter
-//! sleeps until it is woken, or for a tick if it may be killed.
+//! Only the first thread in the queue may proceed; when it leaves, the next one is first. A waiter
+//! sleeps until it is woken. A waiter that may be killed also wakes once a tick.
 //!
-//! The queue allocates no memory, because a waiter may be about to give memory back. So its length
-//! is limited; a thread that finds it full looks once a tick whether it can join.
+//! The queue allocates no memory, because a waiter may be about to free memory. So its length is
+//! limited; a thread that finds it full checks once a tick whether there is room.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
-/// The time that a waiter which may be killed sleeps before it looks again: one tick.
+/// How long a waiter that may be killed sleeps between two checks: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The most waiters that are served in the order in which they came.
+/// The most waiters that are served in the order of arrival.
 const WAITERS_MAX: usize = 16;
 
 /// The access that a thread waits for.
@@ -28,17 +28,17 @@ pub(crate) enum Purpose {
 #[derive(Default)]
 pub(crate) struct Fifo {
     waiters: Mutex<Waiters>,
-    /// The number of waiters: a copy that can be read without the mutex.
+    /// The number of waiters. This copy can be read without the mutex.
     waiting: AtomicU32,
-    /// The number of waiters that wait to write: a copy that can be read without the mutex.
+    /// The number of waiters that want to write. This copy can be read without the mutex.
     writers: AtomicU32,
 }
 
 #[derive(Default)]
 struct Waiters {
-    /// The waiters in the order in which they came; empty places are at the end.
+    /// The waiters in order of arrival; free entries are at the end.
     queue: [Option<Waiter>; WAITERS_MAX],
-    /// The number that the next thread gets which joins the queue.
+    /// The number for the next thread that joins the queue.
     next: u64,
 }
 
@@ -48,19 +48,19 @@ struct Waiter {
     thread: Thread,
 }
 
-/// A thread's place in the queue. When it is dropped, the thread leaves the queue.
+/// A thread's entry in the queue. Dropping it makes the thread leave the queue.
 pub(crate) struct Place<'a> {
     fifo: &'a Fifo,
     number: u64,
 }
 
 impl Fifo {
-    /// Returns whether no thread waits. The answer may be outdated at once; a thread that joins
-    /// meanwhile counts as coming at the same moment as the caller.
+    /// Returns whether no thread waits. The answer may be outdated at once: a thread that joins
+    /// meanwhile counts as arriving at the same moment as the caller.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: the caller reads no other memory because of the answer; the lock that it takes
-        // next orders.
+        // Relaxed is enough: the answer does not make the caller read other memory. The lock that
+        // it acquires next provides the ordering.
         self.waiting.load(Relaxed) == 0
     }
 
@@ -77,15 +77,15 @@ impl Fifo {
         place.expect("only a thread that may be killed gives up")
     }
 
-    /// Joins the queue. If the queue is full, waits for room, and gives up with `None` once
-    /// `killed` returns true.
+    /// Joins the queue. If the queue is full, waits for room. Returns `None` once `killed` returns
+    /// true.
     pub(crate) fn join_unless(
         &self,
         purpose: Purpose,
         killed: impl Fn() -> bool,
     ) -> Option<Place<'_>> {
-        // The loop ends when a waiter has left the queue. Several threads that wait for room join
-        // in any order.
+        // The loop ends when there is room because a waiter has left the queue. If several threads
+        // wait for room, they join in arbitrary order.
         loop {
             if let Some(number) = self.waiters().add(purpose, self) {
                 let fifo = self;
@@ -103,22 +103,26 @@ impl Fifo {
         waiters.remove(number);
         self.publish(&waiters);
         if let Some(first) = waiters.first() {
-            // If this thread was first already, it is woken needlessly, looks, and sleeps again.
+            // If this thread was already first, the wakeup is spurious: the thread checks and
+            // sleeps again.
             first.thread.unpark();
         }
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        // A poisoned mutex is used as it is, because no code panics halfway through a change.
+        // A poisoned mutex is used anyway, because no code panics in the middle of a change.
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Updates the copies of the two numbers.
     ///
-    /// Relaxed: they are written under the mutex, so they are current when the mutex is released.
+    /// Relaxed is enough: both are written under the mutex, so they are current when it is
+    /// released.
     fn publish(&self, waiters: &Waiters) {
         let all = || waiters.queue.iter().flatten();
-        let writers = all().filter(|it| it.purpose == Purpose::Write).count();
+        let writers = all()
+            .filter(|waiter| waiter.purpose == Purpose::Write)
+            .count();
         let sum = |many: usize| u32::try_from(many).expect("fewer threads than 2³²");
         self.waiting.store(sum(all().count()), Relaxed);
         self.writers.store(sum(writers), Relaxed);
@@ -145,7 +149,8 @@ impl Waiters {
     }
 
     fn remove(&mut self, number: u64) {
-        let is_it = |place: &Option<Waiter>| place.as_ref().is_some_and(|it| it.number == number);
+        let is_it =
+            |place: &Option<Waiter>| place.as_ref().is_some_and(|waiter| waiter.number == number);
         if let Some(at) = self.queue.iter().position(is_it) {
             self.queue[at] = None;
             self.queue[at..].rotate_left(1);
@@ -154,16 +159,17 @@ impl Waiters {
 }
 
 impl Place<'_> {
-    /// Waits to be first.
+    /// Waits until this thread is first.
     pub(crate) fn wait(&self) {
-        // The loop ends when all earlier threads have left. A wake-up for another reason only costs
-        // one more look.
+        // The loop ends when all earlier threads have left. A spurious wakeup costs only one more
+        // check.
         while !self.is_first() {
             sync::park();
         }
     }
 
-    /// Waits to be first, or gives up once `killed`. Returns whether it is first.
+    /// Waits until this thread is first or `killed` returns true. Returns whether the thread is
+    /// first.
     pub(crate) fn wait_unless(&self, killed: impl Fn() -> bool) -> bool {
         while !self.is_first() {
             if killed() {
@@ -176,7 +182,9 @@ impl Place<'_> {
 
     fn is_first(&self) -> bool {
         let waiters = self.fifo.waiters();
-        waiters.first().is_some_and(|it| it.number == self.number)
+        waiters
+            .first()
+            .is_some_and(|waiter| waiter.number == self.number)
     }
 }
 

@@ -1,7 +1,8 @@
-//! A flag that one CPU takes often and others seldom.
+//! A flag that one CPU acquires often and other CPUs seldom.
 //!
-//! The owner never waits: if the flag is busy, it takes its slow path. Other CPUs take the flag
-//! seldom, to drain lists or to look at them, so they wait without a queue, in no order.
+//! The owner never waits: if the flag is set, the owner takes its slow path. Other CPUs need the
+//! flag only to drain or inspect lists. So they wait without a queue, and are served in no
+//! particular order.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,7 +14,7 @@ use super::sync::AtomicBool;
 #[repr(align(128))]
 pub(crate) struct Flag(AtomicBool);
 
-/// A set flag; cleared when dropped.
+/// The guard of a set flag, which clears the flag when it is dropped.
 pub(crate) struct Set<'a>(&'a Flag);
 
 impl RawLock for Flag {
@@ -26,9 +27,10 @@ impl RawLock for Flag {
             if let Some(set) = self.try_acquire() {
                 return set;
             }
-            // Relaxed: this load only decides when to try again; the swap in `try_acquire` orders.
-            // The loop ends when the holder releases the flag. An owner that takes the flag again
-            // and again can overtake this waiter, but each release leaves it a gap.
+            // Relaxed is enough: this load only decides when to try again, and the swap in
+            // `try_acquire` provides the ordering. The loop ends when the holder releases the flag.
+            // An owner that acquires the flag in quick succession can overtake this waiter, but
+            // after each release the flag is free for a moment.
             while self.0.load(Relaxed) {
                 relax(looks);
                 looks = looks.saturating_add(1);

@@ -1,7 +1,7 @@
-//! A value that only the holder of its lock can reach. The only unsafe code of the locks.
+//! A value that only the holder of its lock can access. This is the only unsafe code of the locks.
 //!
-//! Invariant: a `&mut` to the value exists only between an acquisition of the raw lock and the
-//! drop of what the acquisition returned, and a raw lock has one holder at a time.
+//! Invariant: a `&mut` to the value exists only while a guard of the raw lock exists, and a raw
+//! lock has at most one holder at a time.
 #![expect(
     unsafe_code,
     reason = "a lock hands out `&mut` to a value that threads share"
@@ -13,18 +13,19 @@ use super::flag::Flag;
 use super::raw::RawLock;
 use super::ticket::Ticket;
 
-/// A raw lock that has at most one holder at a time, whose release happens before the next
+/// A raw lock that has at most one holder at a time. Its release happens before the next
 /// acquisition.
 ///
 /// # Safety
 /// An implementation must have both properties, because [`Guarded`] relies on them.
 pub(crate) unsafe trait Excludes: RawLock {}
 
-// SAFETY: tickets are unique until 2³² waiters exist, and only the ticket being served holds;
-// the releasing store of `serving` pairs with the acquiring load that sees it.
+// SAFETY: tickets are unique until 2³² waiters exist, and only the thread whose ticket is being
+// served holds the lock. The Release store to `serving` pairs with the Acquire load that reads its
+// value.
 unsafe impl Excludes for Ticket {}
-// SAFETY: only the swap that turned the flag from clear to set holds; the releasing store that
-// clears it pairs with the next such swap.
+// SAFETY: only the thread whose swap changed the flag from clear to set holds the lock. The Release
+// store that clears the flag pairs with the next such swap.
 unsafe impl Excludes for Flag {}
 
 /// A value behind a raw lock.
@@ -34,8 +35,8 @@ pub(crate) struct Guarded<L, T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: threads reach the value one after the other, each after the one before let go of it,
-// so sharing `Guarded` only sends the `T` from thread to thread.
+// SAFETY: threads access the value one after the other, each after the previous one has released
+// the lock. So sharing `Guarded` only sends the `T` from thread to thread.
 unsafe impl<L: Excludes + Sync, T: Send> Sync for Guarded<L, T> {}
 
 impl<L: Excludes, T> Guarded<L, T> {
@@ -46,25 +47,25 @@ impl<L: Excludes, T> Guarded<L, T> {
         }
     }
 
-    /// Takes the lock, and runs `f`. Calls `relax` after each look at a busy lock.
+    /// Acquires the lock and runs `f`. Calls `relax` after each attempt that finds the lock held.
     #[inline]
     pub(crate) fn with<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
         let held = self.raw.acquire(relax);
         self.run(held, f)
     }
 
-    /// Runs `f` if the lock is free.
+    /// Runs `f` if the lock is free; otherwise returns `None`.
     #[inline]
     pub(crate) fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let held = self.raw.try_acquire()?;
         Some(self.run(held, f))
     }
 
-    /// Runs `f` on the value and drops `_held` after it, also when `f` panics.
+    /// Runs `f` on the value and drops `_held` afterwards, even if `f` panics.
     fn run<'a, R>(&'a self, _held: L::Held<'a>, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: `_held` lives until `f` has returned, and `L: Excludes` has one holder at a
-        // time, so this is the only reference to the value. Both callers pass the acquisition of
-        // `self.raw`.
+        // SAFETY: `_held` lives until `f` has returned, and both callers acquired it from
+        // `self.raw`. Because `L: Excludes` has at most one holder at a time, this is the only
+        // reference to the value.
         let value = unsafe { &mut *self.value.get() };
         f(value)
     }

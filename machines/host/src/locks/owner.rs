@@ -10,11 +10,11 @@ use super::guarded::Guarded;
 use super::spin_then_yield;
 use crate::Host;
 
-/// A lock around a value that is cheap for its owner; other threads wait for it.
+/// A lock around a value. Acquiring it is cheap for the owner; other threads wait for it.
 pub struct OwnerLock<T>(Guarded<Flag, T>);
 
 impl<T> OwnerLock<T> {
-    /// An unlocked `value`.
+    /// Creates an unlocked lock around `value`.
     pub fn new(value: T) -> Self {
         Self(Guarded::new(value))
     }

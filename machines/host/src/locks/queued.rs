@@ -10,16 +10,16 @@ use super::spin_then_yield;
 use super::ticket::Ticket;
 use crate::Host;
 
-/// A lock around a value that serves waiters in the order in which they came.
+/// A lock around a value, which serves waiters in the order of arrival.
 pub struct TicketLock<T>(Guarded<Ticket, T>);
 
 impl<T> TicketLock<T> {
-    /// An unlocked `value`.
+    /// Creates an unlocked lock around `value`.
     pub fn new(value: T) -> Self {
         Self(Guarded::new(value))
     }
 
-    /// Takes the lock, and runs `f`. Calls `relax` after each look at a busy lock.
+    /// Acquires the lock and runs `f`. Calls `relax` after each attempt that finds the lock held.
     #[inline]
     pub(crate) fn with_relax<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
         self.0.with(relax, f)
@@ -73,7 +73,7 @@ mod tests {
                         .expect("no thread panics while it holds the lock")
                         .push(waiter);
                 });
-                // The next waiter comes only when this one has its ticket.
+                // Start the next waiter only after this one has its ticket.
                 while lock.next.load(Relaxed) != waiter + 1 {
                     thread::yield_now();
                 }

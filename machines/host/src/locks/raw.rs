@@ -7,10 +7,10 @@ pub(crate) trait RawLock: Default {
     where
         Self: 'a;
 
-    /// Takes the lock, and waits for it while it is busy. Each look that finds the lock busy is
-    /// followed by a call of `relax`, with the number of such looks before this one.
+    /// Acquires the lock, and waits while it is held. After each attempt that finds the lock held,
+    /// calls `relax` with the number of earlier attempts.
     fn acquire(&self, relax: impl FnMut(u32)) -> Self::Held<'_>;
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free; otherwise returns `None`.
     fn try_acquire(&self) -> Option<Self::Held<'_>>;
 }

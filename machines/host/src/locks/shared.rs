@@ -1,12 +1,14 @@
 //! The lock that readers share: the lock of `parking_lot` behind a queue (`fifo`).
 //!
-//! The lock of `parking_lot` alone would not do: a writer that may be killed has to wait in slices
+//! The lock of `parking_lot` alone is not enough. A writer that may be killed has to wait in slices
 //! of time, and would lose its place after each slice. So a thread that does not get the lock at
-//! once joins the queue, and only the first thread of the queue waits for the lock itself, in
-//! slices if it may be killed. A thread that finds a queue joins it, and so overtakes no waiter.
+//! once joins the queue. Only the first thread of the queue waits for the lock itself, in slices if
+//! it may be killed. A thread that finds waiters in the queue joins it, and so overtakes none of
+//! them.
 //!
-//! So readers and writers, killable or not, are served in the order in which they came. A thread
-//! that comes at the same moment as the first thread of the queue may still get in before it.
+//! Readers and writers, killable or not, are therefore served in the order of arrival. There is one
+//! exception: a thread that arrives at the same moment as the first thread of the queue may
+//! overtake it.
 
 use std::fmt;
 
@@ -17,7 +19,7 @@ use plimsoll_mm::site::Site;
 use super::fifo::{Fifo, LOOK_EVERY, Place, Purpose};
 use crate::Host;
 
-/// A lock that readers share and writers do not. It serves waiters in the order in which they came,
+/// A lock that readers share and a writer holds alone. It serves waiters in the order of arrival,
 /// and waiters sleep.
 pub struct SharedLock<T> {
     fifo: Fifo,
@@ -25,7 +27,7 @@ pub struct SharedLock<T> {
 }
 
 impl<T> SharedLock<T> {
-    /// An unlocked `value`.
+    /// Creates an unlocked lock around `value`.
     pub fn new(value: T) -> Self {
         Self {
             fifo: Fifo::default(),
@@ -65,7 +67,8 @@ impl<T> SharedLock<T> {
         self.lock.write()
     }
 
-    /// Takes the lock as a reader that has to queue; `None` if `killed` returned true meanwhile.
+    /// Acquires the lock as a reader that has to queue. Returns `None` if `killed` returns true
+    /// first.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
         let place = self.fifo.join_unless(Purpose::Read, &killed)?;
@@ -73,7 +76,8 @@ impl<T> SharedLock<T> {
         in_slices(&place, killed, attempt)
     }
 
-    /// Takes the lock as a writer; `None` if `killed` returned true while it waited.
+    /// Acquires the lock as a writer. Returns `None` if `killed` returns true while the writer
+    /// waits.
     fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
             let place = self.fifo.join_unless(Purpose::Write, &killed)?;
@@ -83,8 +87,8 @@ impl<T> SharedLock<T> {
     }
 }
 
-/// Waits to be first in the queue, then calls `attempt` until it returns a guard, and returns that.
-/// `None` if `killed` returned true meanwhile.
+/// Waits to be first in the queue, then calls `attempt` until it returns a guard, and returns the
+/// guard. Returns `None` if `killed` returns true first.
 fn in_slices<G>(
     place: &Place<'_>,
     killed: impl Fn() -> bool,
@@ -94,8 +98,8 @@ fn in_slices<G>(
         return None;
     }
     let mut got = None;
-    // The loop ends when the holders have left, because no other thread is let in before this one,
-    // or when this thread is killed.
+    // The loop ends when all holders have released the lock, because no other thread is admitted
+    // before this one. It also ends when this thread is killed.
     while got.is_none() && !killed() {
         got = attempt();
     }

@@ -1,7 +1,7 @@
-//! The atomics, mutexes and threads of the raw locks, of the FIFO of waiters and of the job queue.
+//! The atomics, mutexes and threads for the raw locks, the FIFO of waiters and the job queue.
 //!
-//! These files take them from this module only, so that the model checkers can run the same files
-//! over their own primitives (`machines/model/tests/host_locks_*.rs`).
+//! These files import them only from this module. So the model checkers can run the same files with
+//! their own primitives (`machines/model/tests/host_locks_*.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};

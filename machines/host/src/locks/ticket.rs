@@ -1,9 +1,8 @@
-//! A ticket spinlock: waiters are served in the order they came.
+//! A ticket spinlock: waiters are served in the order of arrival.
 //!
-//! `next` is the next ticket to give out, and `serving` is the ticket whose holder has the lock.
-//! The lock is free if they are equal. Both are in one cache line, which the value does not share.
-//! So an uncontended acquisition moves that line and the line of the value, and waiters do not
-//! disturb the line of the value.
+//! `next` is the next ticket to hand out, and `serving` is the ticket whose owner holds the lock.
+//! The lock is free if they are equal. Both are in one cache line, separate from the value. So an
+//! uncontended acquisition transfers two lines, and waiters do not disturb the line of the value.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -18,7 +17,7 @@ pub(crate) struct Ticket {
     pub(super) serving: AtomicU32,
 }
 
-/// The right to be served; passed on when dropped.
+/// The right to be served. Dropping it passes the right to the next ticket.
 pub(crate) struct Turn<'a> {
     lock: &'a Ticket,
     ticket: u32,
@@ -29,8 +28,8 @@ impl RawLock for Ticket {
 
     #[inline]
     fn acquire(&self, mut relax: impl FnMut(u32)) -> Turn<'_> {
-        // Relaxed: the ticket only sets the order of waiters; the load of `serving` makes the
-        // writes of the holder before visible.
+        // Relaxed is enough: the ticket only determines the order of waiters. The load of `serving`
+        // makes the writes of the previous holder visible.
         let ticket = self.next.fetch_add(1, Relaxed);
         let mut looks = 0;
         // Acquire pairs with the Release in `Turn::drop`. The loop ends when every earlier holder
@@ -44,10 +43,11 @@ impl RawLock for Ticket {
 
     #[inline]
     fn try_acquire(&self) -> Option<Turn<'_>> {
-        // Acquire pairs with the Release in `Turn::drop`, which wrote this very value.
+        // Acquire pairs with the Release in `Turn::drop`, which wrote the value that this load
+        // reads.
         let ticket = self.serving.load(Acquire);
-        // Relaxed: as in `acquire`. The exchange succeeds only if no thread has a ticket from
-        // `ticket` on, so the lock is free, and the load above read its latest release.
+        // Relaxed: as in `acquire`. The exchange succeeds only if `ticket` has not been handed out.
+        // Then the lock is free, and the load above read its latest release.
         let won = self
             .next
             .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);

@@ -1,8 +1,9 @@
-//! The prices of a lock between two CPUs, each the mean of the middle half of many timings.
+//! The prices of a lock between two CPUs. Each price is the mean of the middle half of many
+//! timings.
 //!
-//! The middle half makes a [`Watch`](super::watch::Watch) unnecessary: a thread that is interrupted
-//! spoils only the timing at hand. The mean is used rather than the median, because some clocks
-//! tick in steps of 10 ns. Every wait for the other CPU has a limit.
+//! Because only the middle half counts, no [`Watch`](super::watch::Watch) is needed: an interrupt
+//! spoils only the timing during which it happens. The mean is used rather than the median, because
+//! some clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -13,35 +14,35 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// Number of rounds. Prices are taken in turns, because virtual CPUs wander, and then all prices
-/// change.
+/// The number of rounds. Each round measures all prices, because a hypervisor may move virtual CPUs
+/// to other cores, and then all prices change.
 const ROUNDS: u32 = 8;
 
-/// Number of timings of one price in one round.
+/// The number of timings of one price in each round.
 const TIMINGS: u64 = 2000;
 
-/// Number of steps per timing where one step is too short to time.
+/// The number of steps in each timing, if one step is too short to be timed.
 const STEPS: u32 = 64;
 
-/// The time after which a CPU that has not used a line has settled.
+/// How long a CPU waits before a timing, without using the line of the lock, in nanoseconds.
 const SETTLE_NS: f64 = 400.0;
 
-/// The time for which a holder keeps the lock, long enough for the other CPU to be waiting.
+/// How long a holder keeps the lock: long enough for the other CPU to start waiting.
 const HOLD_NS: f64 = 500.0;
 
-/// The longest wait for the other CPU.
+/// The longest wait for the other CPU, in nanoseconds.
 const PATIENCE_NS: f64 = 3e9;
 
 /// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are
-/// free.
+/// idle.
 ///
 /// # Errors
-/// If a thread cannot be pinned, or the CPUs are too busy to meet.
+/// If a thread cannot be pinned, or the CPUs are so busy that they do not run at the same time.
 pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
     prices_of(pair, ROUNDS)
 }
 
-/// [`prices`] with `rounds` rounds of timings; 2 rounds take about a tenth of a second.
+/// As [`prices`], with `rounds` rounds of timings; 2 rounds take about a tenth of a second.
 ///
 /// # Errors
 /// As [`prices`].
@@ -65,13 +66,13 @@ pub fn prices_of(pair: Pair, rounds: u32) -> Result<Prices, CannotMeasure> {
     })
 }
 
-/// A counter alone in its cache lines.
+/// A counter in cache lines that no other data shares.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 impl Line {
-    /// Waits until the line holds `value`.
+    /// Waits until the counter holds `value`.
     fn wait_for(&self, value: u64, rate: Rate) -> Result<(), CannotMeasure> {
         const LOOKS_PER_READING: u32 = 1 << 12;
         let mut patience_end = None;
@@ -95,7 +96,7 @@ impl Line {
     }
 }
 
-/// Times a line that goes back and forth: half a round trip.
+/// Times a cache line that alternates between the CPUs. Each timing is half a round trip.
 fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let line = Line::default();
     let trips = TIMINGS * u64::from(STEPS);
@@ -125,13 +126,13 @@ fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     timings
 }
 
-/// Times the span from one CPU's release to the other's first look, while both want the lock all
-/// the time.
+/// Times the span from one CPU's release to the other CPU's first read of the value. Both CPUs want
+/// the lock all the time.
 ///
-/// The waiter reads the clock between looks at the lock, as in `lock_waits`: without that, a
-/// hand-over takes up to a fifth longer.
+/// The waiter reads the clock between attempts, as in `lock_waits`. Otherwise a hand-over takes up
+/// to a fifth longer.
 fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
-    // The time of the last release, and the CPU that released.
+    // The value holds the time of the last release, and the CPU that released the lock.
     let lock = TicketLock::new((0_u64, 0_u8));
     let side = |me: u8| {
         let mut timings = Vec::new();
@@ -161,7 +162,7 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok([one, other].concat())
 }
 
-/// Times one CPU that takes and releases a lock again and again.
+/// Times one CPU that repeatedly acquires and releases a lock.
 fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -177,7 +178,7 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// Times one CPU that takes its free lock now and then, as [`remote`] does.
+/// Times one CPU that acquires its free lock from time to time, as [`remote`] does.
 fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -191,7 +192,7 @@ fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// Times the CPUs in turns, with a lock that is free whenever it is asked for.
+/// Times both CPUs in turn. The lock is free whenever a CPU requests it.
 fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let (lock, turn) = (TicketLock::new(0_u64), Line::default());
     let side = |me: u64| {
@@ -215,8 +216,8 @@ fn settle(rate: Rate) {
     while ticks() < settled {}
 }
 
-/// The time from asking for a free lock to the first look at its value, and one reading of the
-/// clock.
+/// The time from the request for a free lock to the first read of its value, plus one reading of
+/// the clock.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();
     let got = lock.with_relax(
@@ -231,7 +232,7 @@ fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
 
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     if timings.is_empty() {
-        // The CPUs never waited for each other: each time one of them was busy with something else.
+        // Neither CPU ever waited for the other: each time, one of them was busy with other work.
         return Err(CannotMeasure::TooBusy { kept_share: 0.0 });
     }
     timings.sort_unstable_by(f64::total_cmp);

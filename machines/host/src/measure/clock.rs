@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 pub(super) use imp::{ticks, ticks_after_loads};
 
-/// The time for which the two clocks are compared.
+/// The time over which the two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(20);
 
-/// Number of readings of both clocks, of which the closest together counts.
+/// The number of readings of both clocks. The pair that is closest together is used.
 const READINGS: u32 = 32;
 
-/// The rate of [`ticks`].
+/// The rate of [`ticks`], in nanoseconds per tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     ns_per_tick: f64,
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// A simultaneous reading of both clocks: of several, the one with the least time in between.
+/// A simultaneous reading of both clocks: of several, the one that took the least time.
 fn both_clocks() -> (u64, Instant) {
     let reading = || {
         let before = ticks();
@@ -80,7 +80,8 @@ mod imp {
         unsafe { _rdtsc() }
     }
 
-    /// [`ticks`], read once every earlier load in the program has its value.
+    /// As [`ticks`], but reads the counter only after every earlier load of the program is
+    /// complete.
     #[inline]
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         let mut cpu = 0;
@@ -95,14 +96,16 @@ mod imp {
     use std::sync::LazyLock;
     use std::time::Instant;
 
+    use plimsoll_mm::units::Nanos;
+
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// The time now, in ticks: nanoseconds since the first reading.
+    /// The time now, in ticks. A tick is one nanosecond, counted from the first reading.
     pub(in crate::measure) fn ticks() -> u64 {
-        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        Nanos::from(START.elapsed()).0
     }
 
-    /// [`ticks`]. The system's clock is read slowly enough for earlier loads to be over.
+    /// As [`ticks`]. Reading the system's clock takes long enough for earlier loads to complete.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()
     }

@@ -1,7 +1,7 @@
-//! Two threads that think, take one lock, hold it and release it, again and again.
+//! Two threads that repeatedly think, acquire one lock, hold it and release it.
 //!
-//! The lock is the host's own. Only its way of waiting differs: the waiter reads the clock between
-//! looks at the lock, and never yields.
+//! The lock is that of the host, but its waiters behave differently: they read the clock between
+//! attempts and never yield.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,13 +11,14 @@ use super::watch::{Jumps, Span, Watch};
 use super::{CannotMeasure, Load, Pair, Waits, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The least share of samples to keep. If fewer are kept, they are not typical.
+/// The smallest acceptable share of kept samples. If fewer are kept, they are not representative.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// Samples this near to a jump are dropped, beyond the hold time: after a jump caches are cold.
+/// The margin around a clock jump, in nanoseconds, in addition to the hold time. Samples within it
+/// are dropped, because caches are cold after a jump.
 const MARGIN_NS: f64 = 2000.0;
 
-/// The most samples taken by one thread.
+/// The maximum number of samples that one thread takes.
 const SAMPLES_MAX: usize = 1 << 20;
 
 /// Runs `load` on both CPUs of `pair` for `duration`.
@@ -43,8 +44,9 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     let margin = rate.ticks(MARGIN_NS + f64::from(load.hold_ns));
     let hold_ticks = rate.ticks(f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
-    // Long waits must not be dropped more often than short ones. So the span that has to be
-    // undisturbed is the same for all: as long as the longest wait between two threads.
+    // Long waits must not be dropped more often than short ones. So the span that must be
+    // undisturbed has the same length for all samples: that of the longest wait between two
+    // threads.
     let span = |sample: &Sample| Span {
         start: sample.start,
         end: sample.start + hold_ticks,
@@ -61,13 +63,13 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
 /// One acquisition of the lock.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// The time at which the lock was asked for.
+    /// The clock reading at which the lock was requested.
     start: u64,
-    /// The time from then to the first look at the value.
+    /// The time from the request to the first read of the value, in ticks.
     wait: u64,
-    /// The time from then to just before the release.
+    /// The time from the first read of the value until just before the release, in ticks.
     hold: u64,
-    /// The delay from the planned time of asking to the real one.
+    /// The delay between the planned and the actual time of the request, in ticks.
     late: u64,
     contended: bool,
 }
@@ -113,8 +115,8 @@ fn contend(lock: &TicketLock<u64>, load: Load, side: Side) -> (Vec<Sample>, Vec<
     (samples, watch.into_jumps())
 }
 
-/// The time between two readings of the clock with nothing in between. A clock that ticks in steps
-/// shows the true length only on average.
+/// The mean time between two consecutive readings of the clock. If the clock advances in steps,
+/// only the mean shows the true time.
 pub(super) fn reading_ns(rate: Rate) -> f64 {
     const READINGS: u32 = 1024;
     let reading = |_| {
@@ -132,7 +134,7 @@ fn summarize(
     ns: impl Fn(u64) -> f64,
     reading_ns: f64,
 ) -> Result<Waits, CannotMeasure> {
-    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let count = |count: usize| f64::from(u32::try_from(count).expect("fewer than 2³² samples"));
     let kept_share = count(kept.len()) / count(all.max(1));
     if kept.is_empty() || kept_share < KEPT_SHARE_MIN {
         return Err(CannotMeasure::TooBusy { kept_share });
@@ -159,7 +161,7 @@ fn summarize(
     })
 }
 
-/// Exponentially distributed numbers of mean 1, from a `SplitMix64`.
+/// Exponentially distributed random numbers with a mean of 1, from a `SplitMix64`.
 struct Exponential(u64);
 
 impl Exponential {

@@ -1,11 +1,11 @@
-//! Times a lock between two CPUs of this computer, as a check of simulated machines.
+//! Times a lock between two CPUs of this computer, to check simulated machines.
 //!
-//! [`prices`] measures the prices that a simulated machine is given; [`lock_waits`] measures the
-//! waits that it then has to predict. Neither panics if it cannot measure: [`CannotMeasure`] says
-//! why.
+//! [`prices`] measures the prices that a simulated machine takes as input. [`lock_waits`] measures
+//! the waits that the simulated machine must then predict. Both return [`CannotMeasure`], rather
+//! than panic, if the measurement is impossible.
 //!
-//! Other work on the computer is no obstacle by itself. Each thread watches its own clock; where
-//! the clock jumps, the thread did not run, and samples of either thread near such a jump are
+//! Other work on the computer need not prevent a measurement. Each thread watches its clock. If the
+//! clock jumps, the thread was not running, and the samples of both threads near the jump are
 //! dropped ([`Waits::kept_share`]). This requires clocks that agree between CPUs, as time-stamp
 //! counters of the last fifteen years do.
 
@@ -23,15 +23,15 @@ pub use contend::lock_waits;
 
 use crate::affinity::{self, CpuMask};
 
-/// Two real CPUs that this thread may use.
+/// Two real CPUs on which the calling thread may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair([u32; 2]);
 
 impl Pair {
-    /// The first two CPUs that the calling thread may run on.
+    /// Finds the first two CPUs on which the calling thread may run.
     ///
     /// # Errors
-    /// If the thread may not run on two CPUs, or cannot be pinned to one of them.
+    /// If the thread may run on fewer than two CPUs, or cannot be pinned to one of them.
     pub fn find() -> Result<Self, CannotMeasure> {
         let mask = CpuMask::of_this_thread();
         let &[first, second, ..] = mask.cpus() else {
@@ -46,13 +46,13 @@ impl Pair {
         Ok(Self([first, second]))
     }
 
-    /// The two CPUs.
+    /// The numbers of the two CPUs.
     #[must_use]
     pub fn cpus(self) -> [u32; 2] {
         self.0
     }
 
-    /// Runs both closures at the same time, each on its CPU.
+    /// Runs both closures at the same time, each on its own CPU.
     fn run<A: Send, B: Send>(
         self,
         a: impl FnOnce() -> A + Send,
@@ -61,8 +61,8 @@ impl Pair {
         let missing = AtomicU32::new(2);
         thread::scope(|scope| {
             let other = scope.spawn(|| on_cpu(self.0[1], &missing, b));
-            // This one runs on a thread of its own as well, so that the caller's affinity stays as
-            // it is.
+            // This closure runs on a new thread as well, so that the caller's affinity does not
+            // change.
             let one = scope.spawn(|| on_cpu(self.0[0], &missing, a));
             let one = one.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
             let other = other.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
@@ -71,11 +71,12 @@ impl Pair {
     }
 }
 
-/// Pins the calling thread, waits for the other one and runs `f`. Returns an error without running
-/// `f` if the thread could not be pinned; every wait of the other thread for it has a limit.
+/// Pins the calling thread, waits for the other thread, and runs `f`. If the thread cannot be
+/// pinned, returns an error without running `f`. The other thread does not hang then, because all
+/// of its later waits have a time limit.
 fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, CannotMeasure> {
     let pinned = affinity::pin(&CpuMask::only(cpu));
-    // Release and Acquire: the usual pair of a barrier, although it publishes nothing.
+    // Release and Acquire are the usual pair of a barrier, although this one publishes no data.
     missing.fetch_sub(1, Release);
     while missing.load(Acquire) != 0 {
         thread::yield_now();
@@ -84,87 +85,90 @@ fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, 
     Ok(f())
 }
 
-/// The use that two threads make of one lock.
+/// How two threads use one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// The mean time between a release and the next attempt, exponentially distributed.
+    /// The mean time between a release and the next request, in nanoseconds. It is exponentially
+    /// distributed.
     pub think_ns: u32,
-    /// The time between an acquisition and its release, always the same.
+    /// The constant time between an acquisition and its release, in nanoseconds.
     pub hold_ns: u32,
 }
 
-/// The waits of acquisitions of a lock, from asking for it to the first look at its value.
+/// The waits for a lock, each from the request to the first read of the locked value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// The share of kept acquisitions that found the lock taken, 0 to 1.
+    /// The share of kept acquisitions that found the lock held, from 0 to 1.
     pub contended_share: f64,
-    /// The mean wait.
+    /// The mean wait, in nanoseconds.
     pub mean_ns: f64,
-    /// The median wait.
+    /// The median wait, in nanoseconds.
     pub p50_ns: f64,
-    /// The wait that nine of ten do not exceed.
+    /// The 90th percentile of the waits, in nanoseconds.
     pub p90_ns: f64,
-    /// The wait that 99 of 100 do not exceed.
+    /// The 99th percentile of the waits, in nanoseconds.
     pub p99_ns: f64,
-    /// The wait that 999 of 1000 do not exceed.
+    /// The 99.9th percentile of the waits, in nanoseconds.
     pub p999_ns: f64,
-    /// The real length of a hold, on average: its end is noticed only at the next look at the
-    /// clock.
+    /// The actual mean length of a hold, in nanoseconds. A hold is a little longer than requested,
+    /// because the holder notices its end only at the next reading of the clock.
     pub hold_ns: f64,
-    /// The time by which a think was longer than planned, on average, for the same reason.
+    /// The mean time by which a think exceeded its planned length, for the same reason, in
+    /// nanoseconds.
     pub late_ns: f64,
-    /// Number of acquisitions that were kept.
+    /// The number of acquisitions that were kept.
     pub kept: usize,
-    /// The share of acquisitions that were kept, 0 to 1.
+    /// The share of acquisitions that were kept, from 0 to 1.
     pub kept_share: f64,
 }
 
-/// The price of one step: the middle half of many timings.
+/// The price of one step, from the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The mean of the middle half.
+    /// The mean of the middle half, in nanoseconds.
     pub middle_ns: f64,
-    /// The start of the middle half.
+    /// The lower end of the middle half, in nanoseconds.
     pub low_ns: f64,
-    /// The end of the middle half.
+    /// The upper end of the middle half, in nanoseconds.
     pub high_ns: f64,
-    /// Number of timings.
+    /// The number of timings.
     pub timings: usize,
 }
 
-/// The least time that moving two lines between cores takes, on any machine so far: the nearest
-/// cores in published tables are 20 ns apart.
+/// The least time that it takes to move two lines between cores, in nanoseconds, on any machine so
+/// far. In published tables the nearest cores are 20 ns apart.
 const TWO_LINES_NS: f64 = 30.0;
 
 /// The prices that two CPUs pay for a lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
-    /// Moving one cache line from one CPU to the other, one way.
+    /// The transfer of one cache line from one CPU to the other, in one direction.
     pub transfer: Price,
-    /// The span from a release to the waiter's first look at the value.
+    /// The hand-over: from a release to the waiter's first read of the value.
     pub handover: Price,
-    /// Taking and releasing a free lock that this CPU held last.
+    /// Acquiring and releasing a free lock that this CPU held last.
     pub own: Price,
-    /// Taking a free lock that this CPU held last, up to the first look at the value. It takes
-    /// longer than its share of `own`, because the look waits for everything before it.
+    /// Acquiring a free lock that this CPU held last, up to the first read of the value. This takes
+    /// longer than the corresponding part of `own`, because the read waits until everything before
+    /// it is complete.
     pub entry: Price,
-    /// Taking a free lock that the other CPU held last, up to the first look at the value.
+    /// Acquiring a free lock that the other CPU held last, up to the first read of the value.
     pub remote: Price,
 }
 
 impl Prices {
-    /// Returns whether the two CPUs were mostly threads of one core, whatever the kernel reports:
-    /// then no line moved for a remote lock.
+    /// Returns whether the two CPUs were probably threads of one core most of the time, whatever
+    /// the kernel reports. Then no line was transferred for a remote lock.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// The distance between two sets of prices: the largest ratio between the two values of any
-    /// price, 1 if all are equal.
+    /// Returns how much two sets of prices differ: the largest ratio between the two values of any
+    /// price. It is 1 if all prices are equal.
     ///
-    /// A hypervisor moves its virtual CPUs between cores as it likes. A measurement made between
-    /// two sets of prices that differ belongs to neither.
+    /// A hypervisor may move its virtual CPUs between cores at any time. If the prices before and
+    /// after a measurement differ, the measurement fits neither set.
     #[must_use]
     pub fn drift(&self, other: &Self) -> f64 {
         let pairs = [
@@ -173,7 +177,8 @@ impl Prices {
             (self.remote, other.remote),
         ];
         let ratio = |(a, b): (Price, Price)| {
-            // At least two ticks of the clock: shorter times differ by no more than the ticks do.
+            // Raise both values to at least two ticks of the clock, because shorter times may
+            // differ just by the length of a tick.
             let (a, b) = (a.middle_ns.max(20.0), b.middle_ns.max(20.0));
             a.max(b) / a.min(b)
         };
@@ -181,24 +186,24 @@ impl Prices {
     }
 }
 
-/// The reason why this computer could not be measured.
+/// The reason why the measurement was impossible on this computer.
 #[derive(Debug)]
 pub enum CannotMeasure {
     /// The calling thread may run on fewer than two CPUs.
     OneCpu,
     /// A thread could not be pinned to a CPU.
     PinRefused {
-        /// The CPU.
+        /// The number of the CPU.
         cpu: u32,
         /// The kernel's error.
         why: io::Error,
     },
     /// Too few samples were undisturbed.
     TooBusy {
-        /// The share of samples that were kept, 0 to 1.
+        /// The share of samples that were kept, from 0 to 1.
         kept_share: f64,
     },
-    /// One CPU did not answer the other for seconds.
+    /// One CPU did not respond to the other for several seconds.
     Stalled,
 }
 
@@ -239,8 +244,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// The value that a share `share` of `sorted` does not exceed (nearest rank); zero if `sorted` is
-/// empty.
+/// The smallest value that at least the share `share` of `sorted` does not exceed (nearest rank).
+/// Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

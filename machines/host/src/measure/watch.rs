@@ -1,14 +1,14 @@
-//! The times when a thread did not run: its clock jumps between two consecutive looks.
+//! The times when a thread did not run, detected as jumps between two consecutive clock readings.
 //!
-//! A thread looks all the time while it waits, thinks and holds, so that nothing else in between
-//! takes long.
+//! A thread reads the clock continually while it waits, thinks and holds the lock, so no other work
+//! takes long between two readings.
 
 use std::cell::{Cell, RefCell};
 
 use super::clock::{self, Rate};
 
-/// The longest time between two looks that is not a jump. A line transfer is far shorter, an
-/// interrupt longer.
+/// The longest time between two readings that does not count as a jump, in nanoseconds. A line
+/// transfer takes far less, an interrupt more.
 const JUMP_NS: f64 = 600.0;
 
 /// A span of the clock, in ticks.
@@ -18,7 +18,7 @@ pub(super) struct Span {
     pub(super) end: u64,
 }
 
-/// The clock of one thread, and its jumps.
+/// The clock of one thread, and the jumps that it has seen.
 #[derive(Debug)]
 pub(super) struct Watch {
     jump_ticks: u64,
@@ -36,19 +36,19 @@ impl Watch {
         }
     }
 
-    /// Reads the clock, and notes a jump since the last look.
+    /// Reads the clock, and records a jump if too much time has passed since the last reading.
     #[inline]
     pub(super) fn look(&self) -> u64 {
         self.note(clock::ticks())
     }
 
-    /// Reads the clock once every earlier load has its value, and notes a jump since the last look.
+    /// As [`Watch::look`], but reads the clock only after every earlier load is complete.
     #[inline]
     pub(super) fn look_after_loads(&self) -> u64 {
         self.note(clock::ticks_after_loads())
     }
 
-    /// Looks at the clock until it shows `end`.
+    /// Reads the clock until it has reached `end`. Returns the last reading.
     pub(super) fn pass(&self, end: u64) -> u64 {
         loop {
             let now = self.look();
@@ -75,7 +75,7 @@ impl Watch {
     }
 }
 
-/// The jumps of several threads, merged into spans that do not touch, in order.
+/// The jumps of several threads, in order, merged into spans that do not touch each other.
 #[derive(Debug)]
 pub(super) struct Jumps(Vec<Span>);
 
@@ -92,7 +92,7 @@ impl Jumps {
         Self(merged)
     }
 
-    /// Returns whether a jump is less than `margin` from `span`.
+    /// Returns whether any jump is less than `margin` ticks from `span`.
     pub(super) fn are_near(&self, span: Span, margin: u64) -> bool {
         let past = self
             .0

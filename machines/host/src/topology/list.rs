@@ -1,9 +1,9 @@
-//! Parsers for the contents of Linux' files: a number, or a list of CPUs such as `0-3,8,10-11`.
+//! Parsers for files in sysfs that contain a number or a list of CPUs such as `0-3,8,10-11`.
 
 use super::CPUS_MAX;
 
-/// The CPUs of a list, in its order. `None` if the text is not a list, or a CPU number is
-/// implausibly large.
+/// Parses a list of CPUs and keeps its order. Returns `None` if the text is not a list, or a CPU
+/// number is implausibly large.
 ///
 /// An empty list is valid: a node may have memory and no CPU.
 pub(super) fn cpus(text: &str) -> Option<Vec<u32>> {
@@ -23,12 +23,12 @@ pub(super) fn cpus(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// An id. Linux writes −1 for an id that it does not know.
+/// Parses an id. Linux writes −1 for an id that it does not know.
 pub(super) fn id(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }
 
-/// Refuses a plus sign, which `parse` would accept but Linux never writes.
+/// Parses digits only. It refuses a plus sign, which `parse` would accept but Linux never writes.
 fn digits(text: &str) -> Option<u32> {
     if text.starts_with('+') {
         None

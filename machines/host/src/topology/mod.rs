@@ -1,8 +1,8 @@
 //! The CPUs of this computer, from the files in which Linux describes them.
 //!
-//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` numbers what they
-//! describe. Ids may have holes. A CPU that is possible but not described, because it is offline,
-//! gets a core and a cache of its own.
+//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` assigns the
+//! numbers. The kernel's ids may have gaps. A CPU that is possible but has no description is
+//! offline. It is given its own core and its own last-level cache.
 
 mod list;
 mod sysfs;
@@ -13,54 +13,54 @@ use std::{fmt, io, thread};
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::NodeId;
 
-/// The folder in which Linux describes CPUs and nodes.
+/// The directory in which Linux describes CPUs and nodes.
 const SYS: &str = "/sys/devices/system";
 
-/// The most CPUs accepted; Linux stops at 8192.
+/// The maximum number of CPUs that is accepted; Linux supports at most 8192.
 const CPUS_MAX: u32 = 1 << 16;
 
-/// The CPUs of this computer.
+/// Reads the CPUs of this computer.
 ///
 /// # Errors
-/// The error names the file that is missing or not as expected.
+/// The error names the file that is missing or has unexpected contents.
 pub fn read() -> Result<Topology, TopologyError> {
     read_from(Path::new(SYS))
 }
 
-/// The CPUs described in a folder laid out as `/sys/devices/system`.
+/// Reads the CPUs from a directory with the layout of `/sys/devices/system`.
 ///
 /// # Errors
-/// The error names the file that is missing or not as expected.
+/// The error names the file that is missing or has unexpected contents.
 pub fn read_from(root: &Path) -> Result<Topology, TopologyError> {
     Ok(assemble(&sysfs::describe(root)?))
 }
 
-/// The CPUs of this computer; if Linux does not describe them, the same number of equal CPUs.
-#[must_use]
-pub fn read_or_flat() -> Topology {
+/// Reads the CPUs of this computer. If Linux does not describe them, returns the same number of
+/// equal CPUs.
+pub(crate) fn read_or_flat() -> Topology {
     read().unwrap_or_else(|_undescribed| {
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        Topology::flat(u32::try_from(cpus).unwrap_or(1))
+        Topology::flat(u32::try_from(cpus).expect("fewer than 2³² CPUs"))
     })
 }
 
-/// The reason why the CPUs are not known.
+/// The reason why the topology of the CPUs is unknown.
 #[derive(Debug)]
 pub enum TopologyError {
     /// A file could not be read.
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The error of the operating system.
         why: io::Error,
     },
     /// The contents of a file are not as expected.
     Parse {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its contents.
+        /// The contents of the file.
         text: String,
-        /// The expected contents.
+        /// The contents that were expected.
         expected: &'static str,
     },
 }
@@ -93,25 +93,25 @@ impl std::error::Error for TopologyError {
     }
 }
 
-/// The description of one CPU in the files, in the kernel's numbers.
+/// The description of one CPU in the files, with the kernel's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Described {
     package: i64,
     die: i64,
     core: i64,
-    /// The first CPU that shares the last-level cache; `None` where caches are not described.
+    /// The first CPU that shares the last-level cache; `None` if caches are not described.
     llc_first: Option<u32>,
     node: u32,
 }
 
-/// Gives cores, caches and sockets numbers that are unique across the machine, in the order of
-/// the first CPU of each.
+/// Numbers the cores, caches and sockets of the machine, each in the order of its first CPU. No
+/// number is used twice.
 fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // Ids are at most `CPUS_MAX`, so negative keys can stand for CPUs without a key of their
-        // own.
+        // Ids are at most `CPUS_MAX`, so a negative key can stand for a CPU whose core is not
+        // described.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {
@@ -120,7 +120,7 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
                 llc_first: Some(first),
                 ..
             }) => (0, i64::from(first)),
-            // If caches are not described, a socket is taken to have one cache.
+            // If caches are not described, each socket is assumed to have one cache.
             Some(Described { package, .. }) => (2, package),
         };
         let socket_key = cpu.map_or_else(|| first_package(cpus), |cpu| cpu.package);
@@ -138,7 +138,7 @@ fn first_package(cpus: &[Option<Described>]) -> i64 {
     cpus.iter().flatten().next().map_or(0, |cpu| cpu.package)
 }
 
-/// The place of `key` in `keys`, at the end if it is new.
+/// The index of `key` in `keys`. A new key is appended.
 fn number_of<K: PartialEq>(keys: &mut Vec<K>, key: K) -> u32 {
     let place = keys
         .iter()

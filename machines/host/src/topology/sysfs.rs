@@ -1,17 +1,18 @@
 //! Reads the files: `cpu/possible`, `cpu/cpu*/topology`, `cpu/cpu*/cache`, `node/node*/cpulist`.
 //!
-//! A CPU without a `topology` folder is offline. Caches and nodes may be missing altogether, as
-//! in some virtual machines; a file that is there and cannot be understood is an error.
+//! A CPU without a `topology` directory is offline. Caches and nodes may be missing altogether, as
+//! in some virtual machines. A file that exists but cannot be parsed is an error.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::{Described, TopologyError, list};
 
-/// The most cache levels looked at. Linux has no more such folders anywhere.
+/// The maximum number of cache directories that are read. Linux creates no more on any machine.
 const CACHES_MAX: u32 = 16;
 
-/// The description of every possible CPU, by id; `None` for a CPU that is not described.
+/// Reads the description of every possible CPU, indexed by id. The entry of a CPU that is not
+/// described is `None`.
 pub(super) fn describe(root: &Path) -> Result<Vec<Option<Described>>, TopologyError> {
     let path = root.join("cpu/possible");
     let possible = parse(
@@ -57,7 +58,8 @@ fn describe_cpu(folder: &Path) -> Result<Option<Described>, TopologyError> {
     }))
 }
 
-/// The first of the CPUs that share the cache of the highest level.
+/// The first of the CPUs that share the cache of the highest level; `None` if no cache is
+/// described.
 fn last_level_cache(folder: &Path) -> Result<Option<u32>, TopologyError> {
     let mut highest = None;
     for index in 0..CACHES_MAX {
@@ -79,7 +81,7 @@ fn last_level_cache(folder: &Path) -> Result<Option<u32>, TopologyError> {
     Ok(highest.and_then(|(_level, first)| first))
 }
 
-/// Every memory node with its CPUs.
+/// Reads every memory node with its CPUs.
 fn nodes(root: &Path) -> Result<Vec<(u32, Vec<u32>)>, TopologyError> {
     let folder = root.join("node");
     let entries = match fs::read_dir(&folder) {

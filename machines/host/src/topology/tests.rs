@@ -1,4 +1,4 @@
-//! Folders as Linux would show them, and the topologies read from them.
+//! Directories as Linux would present them, and the topologies that are read from them.
 
 use std::{env, fs, process};
 
@@ -7,7 +7,7 @@ use plimsoll_mm::units::CpuId;
 
 use super::*;
 
-/// A folder of files that is gone when dropped.
+/// A directory of files, which is removed when this is dropped.
 struct Fixture(PathBuf);
 
 impl Fixture {

@@ -1,4 +1,5 @@
-//! Counters of every size work or are refused by an error, and their sums are right whatever is added.
+//! Counters of every size either work or are refused with an error, and their sums are correct for
+//! all additions.
 //!
 //! Sums wrap, so the tests compare them with integers that wrap.
 
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32};
 
-/// A machine whose CPUs share some cores, caches and sockets, with arbitrary numbers.
+/// A machine whose CPUs share some cores, caches and sockets, and whose ids are arbitrary.
 fn topology() -> impl Strategy<Value = Topology> {
     let number = || prop_oneof![3 => 0..4u32, 1 => any_u32()];
     let place = (number(), number(), 0..4u32, number());
@@ -30,12 +31,12 @@ fn topology() -> impl Strategy<Value = Topology> {
     collection::vec(place, 1..70).prop_map(Topology::new)
 }
 
-/// Any possible batch.
+/// Any valid batch.
 fn batch() -> impl Strategy<Value = Batch> {
     (1..32u32).prop_map(|bit| Batch::new(1 << bit).expect("a power of two"))
 }
 
-/// Additions: the CPU, the counter, the amount.
+/// A list of additions: for each the CPU, the counter and the amount.
 type Additions = Vec<(u32, usize, i64)>;
 
 fn additions() -> impl Strategy<Value = Additions> {
@@ -43,11 +44,11 @@ fn additions() -> impl Strategy<Value = Additions> {
     collection::vec((any::<u32>(), any::<usize>(), delta), 0..100)
 }
 
-/// Adds, and asserts that every way of summing gives what integers give.
+/// Applies the additions, and asserts that every kind of sum agrees with plain integers.
 fn add(host: &Host, counters: &AnyCounters<Host>, additions: &Additions, cpus: u32) {
     let width = counters.width();
     let mut sums = vec![0_i64; width];
-    // Below 2^60 no sum has wrapped, so ranges have to contain the sums.
+    // Below 2^60 no sum has wrapped, so the ranges must contain the sums.
     let mut travelled = 0_u128;
     for &(cpu, counter, delta) in additions {
         let _entered = host.enter(CpuId(cpu % cpus));
@@ -135,7 +136,7 @@ proptest! {
     ) {
         prop_assert_eq!(Batch::new(size).is_ok(), size >= 2 && size.is_power_of_two());
         let cpus = topology.cpus();
-        // Shapes for up to a million CPUs would take too long to make in each case.
+        // Shapes for up to a million CPUs would take too long to create in each case.
         let other = if (5000..=1 << 20).contains(&other) { cpus } else { other };
         let host = Host::with_topology(topology.clone());
         let _entered = host.enter(CpuId(0));

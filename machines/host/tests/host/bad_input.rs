@@ -1,7 +1,7 @@
-//! Every layout, knob and size that a caller can pass works or is refused by an error.
+//! Every layout, knob and size that a caller can pass either works or is refused with an error.
 //!
-//! With debug assertions an overflow stops the test at once; without them the checks at the end
-//! find it.
+//! With debug assertions an overflow stops the test at once. Without them, the checks at the end
+//! detect it.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ fn kind() -> impl Strategy<Value = ZoneKind> {
     sample::select(ZoneKind::ALL.to_vec())
 }
 
-/// A zone anywhere; most such zones are refused.
+/// A zone at any address; most such zones are refused.
 fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     let holes = collection::vec(
         any_u32().prop_flat_map(|from| (Just(from), any_u32())),
@@ -43,7 +43,7 @@ fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     })
 }
 
-/// Returns whether `zones` can be managed, computed in numbers that cannot overflow.
+/// Returns whether `zones` can be managed. The computation uses numbers that cannot overflow.
 fn is_possible(zones: &[ZoneLayout]) -> bool {
     let span = |zone: &ZoneLayout| {
         let start = u64::from(zone.start.0);
@@ -77,8 +77,8 @@ fn is_possible(zones: &[ZoneLayout]) -> bool {
     !zones.is_empty() && zones.iter().all(fits) && zones.iter().enumerate().all(apart)
 }
 
-/// Zones of a few thousand pages, next to each other or with gaps in between, anywhere from low
-/// memory to the last possible frame. Most such layouts are possible.
+/// Zones of a few thousand pages, adjacent or with gaps between them. They are anywhere from low
+/// memory to the last possible frame. Most such layouts are valid.
 fn small_layout() -> impl Strategy<Value = Layout> {
     let zone = (
         kind(),
@@ -183,7 +183,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An allocator and the blocks that it has handed out.
+/// An allocator and the blocks that are allocated from it.
 struct Held<'a> {
     host: &'a Host,
     pages: &'a PageAllocator<Host>,
@@ -338,7 +338,7 @@ fn a_machine_with_more_cpus_is_not_the_one_that_the_allocator_was_made_with() {
 #[test]
 fn of_many_zones_each_finds_its_own_pages_and_gaps_belong_to_none() {
     const ZONES: u32 = 30;
-    // The zones are not in the order of their frames.
+    // The zones are not sorted by their frames.
     let start = |nth: u32| 4096 * (nth * 7 % ZONES) + 1024;
     let zone = |nth| ZoneLayout {
         kind: ZoneKind::Normal,

@@ -1,25 +1,26 @@
-//! Every list of CPUs makes a machine that works, or is refused by an error. The same is true of every
-//! number that is counted, of every list of free blocks, and of every reading of a candidate.
+//! Every list of CPUs either gives a machine that works or is refused with an error. The same holds
+//! for all counted numbers, lists of free blocks, and readings of candidates.
 
 use crate::support;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::Reading;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, SelectError, Selecting, Slot, TotalPages,
-    Usage, badness, oom_score,
+    Candidates, Facts, Outcome, Scope, ScoreAdj, SelectError, Selecting, Slot, TotalPages, Usage,
+    badness, oom_score,
 };
 use plimsoll_mm::page::{Config, Layout, Mobility, NODES_MAX, PageAllocator, SeedError};
 use plimsoll_mm::space::Spaces;
 use plimsoll_mm::topology::{CpuPlace, NodeSet, Topology, TopologyError};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
 
-/// Places of CPUs; most of them are on nodes that a machine may have.
+/// The places of CPUs; most of them are on nodes that a machine may have.
 fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     let node = prop_oneof![8 => 0..5u32, 2 => 1000..1030u32, 1 => any_u32()];
     let place = (any_u32(), any_u32(), node, any_u32());
@@ -32,7 +33,7 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates with arbitrary readings, in order or not.
+/// Candidates with arbitrary readings, whose ends may be in the wrong order.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 

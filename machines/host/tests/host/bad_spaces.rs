@@ -1,5 +1,5 @@
-//! Every request to an address space, and every size that it can be made with, works or is refused by
-//! an error. A refused request changes nothing, and all memory is back in the end.
+//! Every request to an address space, and every size of one, either works or is refused with an
+//! error. A refused request changes nothing, and all memory has been freed at the end.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use proptest::{collection, sample};
 use support::numbers::{any_u32, any_u64};
 use support::world::{Sizes, What, World};
 
-/// A page number: at the beginning, where most mappings are, near the end of the space, or anywhere.
+/// A page number: at the start, where most mappings are, near the end of the space, or anywhere.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..3000u64,
@@ -59,7 +59,7 @@ fn what() -> impl Strategy<Value = What> {
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
-    /// Like `Map`, but the length is a multiple of a page table.
+    /// As `Map`, but the length is a multiple of the pages of a page table.
     MapHuge(Place, u64, What),
     Unmap(u64, u64),
     Fault(u64, Access),
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns whether a file, or the frames, have as many pages as are to be mapped.
+/// Returns whether the file, or the frames, have at least `pages` pages.
 fn is_possible(pages: u64, what: What) -> bool {
     match what {
         What::Anonymous { .. } => true,
@@ -94,7 +94,8 @@ fn is_possible(pages: u64, what: What) -> bool {
     }
 }
 
-/// Touches the first and the last page of a mapping. Only a lack of memory or of budget may stop that.
+/// Touches the first and the last page of a mapping. Only a shortage of memory or budget may
+/// prevent that.
 fn touch_ends(world: &World, pages: Range<Vpn>) {
     assert!(pages.start < pages.end && pages.end <= END, "{pages:?}");
     for page in [pages.start, Vpn(pages.end.0 - 1)] {
@@ -111,7 +112,8 @@ fn touch_ends(world: &World, pages: Range<Vpn>) {
 
 fn take(world: &World, step: &Step) {
     let (memory, before) = (world.memory(), world.state());
-    // A refused request changes nothing, except that a refused fault may leave a page in a file.
+    // A refused request changes nothing. The exception is a refused fault, which may leave a page
+    // in a file.
     let is_refused = match *step {
         Step::Map(place, pages, what) | Step::MapHuge(place, pages, what) => {
             let mapped = world.map(place, pages, what);

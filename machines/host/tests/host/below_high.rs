@@ -1,8 +1,8 @@
-//! Checks when a zone counts as below its high watermark, and which zones keep short lists because
-//! kswapd reclaims, as in Linux.
+//! Checks, as in Linux, when a zone counts as below its high watermark, and which zones keep short
+//! lists because kswapd reclaims.
 //!
-//! The tests look at refills: as long as a zone is below its high watermark, no refill raises the
-//! number of pages that a CPU may keep.
+//! The tests observe refills: while a zone is below its high watermark, no refill raises the number
+//! of pages that a CPU may keep.
 
 use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
@@ -15,8 +15,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 const PAGES: u32 = 64 * 1024;
-/// The pages that the lower zone keeps from requests that the upper one could serve: a 256th of the
-/// pages of the upper zone.
+/// The number of pages that the lower zone reserves from requests that the upper zone could serve.
+/// It is a 256th of the pages of the upper zone.
 const RESERVE: u32 = PAGES / 256;
 const MARKS: Watermarks = Watermarks {
     min: Pages(1000),
@@ -30,7 +30,7 @@ fn host() -> Host {
     Host::with_observer(Topology::flat(1), |_, _, _| {})
 }
 
-/// Makes an allocator with two zones of a node, each with the watermarks [`MARKS`].
+/// Creates an allocator with two zones on one node, each with the watermarks [`MARKS`].
 fn allocator(host: &Host) -> PageAllocator<Host> {
     let zone = |kind, start| ZoneLayout {
         kind,
@@ -46,7 +46,7 @@ fn allocator(host: &Host) -> PageAllocator<Host> {
     let sizes = Sizes {
         batch: Pages(8),
         high_min: Pages(32),
-        // More than a CPU can take, so that every refill has room to raise `high`.
+        // More pages than a CPU can take, so that every refill has room to raise `high`.
         high_max: Pages(2 * PAGES),
     };
     for zone in [LOWER, UPPER] {
@@ -61,7 +61,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>, zone: u32) -> u32 {
     pages.view(host)[zone as usize].free.0
 }
 
-/// Returns a request for the lower zone alone; only such a request may use the zone's reserve.
+/// Returns a request for the lower zone only. Only such a request may use the zone's reserve.
 fn lower() -> Request {
     let request = Request::new(Order::ZERO).from_zone(LOWER);
     request.of_class(ZoneKind::Dma32)
@@ -71,7 +71,7 @@ fn upper() -> Request {
     Request::new(Order::ZERO).from_zone(UPPER)
 }
 
-/// Takes pages until at most `left` are free in `zone`. Returns the pages.
+/// Allocates pages until at most `left` are free in `zone`. Returns the pages.
 fn take(
     host: &Host,
     pages: &PageAllocator<Host>,
@@ -86,7 +86,7 @@ fn take(
     taken
 }
 
-/// Gives pages back until more than `least` are free in `zone`.
+/// Frees pages until more than `least` are free in `zone`.
 fn give(host: &Host, pages: &PageAllocator<Host>, taken: &mut Vec<Pfn>, zone: u32, least: u32) {
     while free(host, pages, zone) <= least {
         let page = taken.pop().expect("enough were taken");
@@ -99,7 +99,7 @@ fn refill_raises(host: &Host, pages: &PageAllocator<Host>, request: Request, zon
     let state = || pages.list_state(host, zone, CpuId(0)).expect("such a zone");
     let before = state().high;
     let listed = state().count().0;
-    // Takes one page more than is listed.
+    // Allocates one page more than the lists hold.
     for _ in 0..=listed {
         pages.alloc(host, request).expect("above the min watermark");
     }
@@ -113,8 +113,8 @@ fn a_zone_is_below_high_until_it_is_above_what_it_keeps_for_itself_too() {
     let pages = allocator(&host);
     let mut taken = take(&host, &pages, lower(), LOWER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
-    // The zone is above its high watermark, but not above that plus the reserve, so it still counts
-    // as below.
+    // The zone is above its high watermark, but not above the sum of the watermark and the reserve.
+    // So it still counts as below.
     give(&host, &pages, &mut taken, LOWER, MARKS.high.0 + RESERVE / 2);
     assert!(free(&host, &pages, LOWER) <= MARKS.high.0 + RESERVE);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
@@ -135,8 +135,8 @@ fn an_urgent_request_notes_that_a_zone_is_below_high_as_any_other() {
     let pages = allocator(&host);
     let urgent = upper().urgent(Urgency::Atomic);
     assert!(refill_raises(&host, &pages, urgent, UPPER));
-    // The zone stays above three eighths of the high watermark, the limit of an urgent request in
-    // the slow path.
+    // The zone stays above three eighths of the high watermark, which is the limit for an urgent
+    // request in the slow path.
     take(&host, &pages, urgent, UPPER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, urgent, UPPER));
 }
@@ -175,7 +175,7 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks that bypass the lists take the zone down to just above its high watermark.
+    // Blocks that bypass the lists reduce the zone to just above its high watermark.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -189,7 +189,7 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .seed_sizes(&host, UPPER, high, sizes)
         .expect("it is there");
     pages.test_high(&host, upper());
-    // Now the high watermark is low again, but only a spill would notice that.
+    // The high watermark is now low again, but only a spill would notice that.
     pages
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");
@@ -204,7 +204,7 @@ fn mark(host: &Host, pages: &PageAllocator<Host>, zone: u32, marks: Watermarks) 
         .expect("there is such a zone");
 }
 
-/// Watermarks of which low and high are above the free pages of any zone here.
+/// Watermarks whose low and high are above the number of free pages of any zone here.
 const UNREACHED: Watermarks = Watermarks {
     min: Pages(1),
     low: Pages(2 * PAGES),
@@ -234,7 +234,7 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// The counter lags behind by the CPU's differential: at a threshold of 6, a refill of 8 blocks
+/// The counter lags behind by the CPU's differential. At a threshold of 6, a refill of 8 blocks
 /// folds 7 of them and leaves one in the differential.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
@@ -256,8 +256,8 @@ fn blocks_of_one_refill_are_counted_one_by_one() {
     }
 }
 
-/// Makes an allocator with zones of these kinds on these nodes, and with the watermarks and sizes
-/// of [`allocator`].
+/// Creates an allocator with zones of these kinds on these nodes. The watermarks and sizes are
+/// those of [`allocator`].
 fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> PageAllocator<Host> {
     let zone = |(at, &(kind, node)): (u32, &(ZoneKind, u32))| ZoneLayout {
         kind,
@@ -284,7 +284,7 @@ fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> P
     pages
 }
 
-/// Linux checks the watermark as for a request of a movable page, and a zone below movable memory
+/// Linux checks the watermark as for a request for a movable page. A zone below movable memory
 /// keeps a reserve from such requests, too.
 #[test]
 fn a_zone_is_below_high_until_it_is_above_what_it_keeps_from_movable_pages() {
@@ -312,7 +312,7 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
     pages
         .alloc(&host, pair.urgent(Urgency::Atomic))
         .expect("it may go below the low watermark");
-    // Only frees are used here, because an allocation would find by itself that the zone is below
+    // Only frees are used here, because an allocation would itself notice that the zone is below
     // its high watermark.
     let mut spills_raise = |least| {
         give(&host, &pages, &mut taken, 0, least);
@@ -323,7 +323,7 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // Most of the page block that served the pair is free, and kept for atomic requests.
+    // Most of the page block that served the pair is free, and is kept for atomic requests.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -387,8 +387,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             low: Pages(1000 + distance),
             high,
         };
-        // The zone is tested against the high watermark plus the reserve, which is above the drift
-        // mark.
+        // The zone is tested against the sum of the high watermark and the reserve, which is above
+        // the drift mark.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

@@ -1,14 +1,15 @@
-//! Budgets against a model, the errors of budgets without room, and which processes die together.
+//! Budgets against a model, the errors of exhausted budgets, and which processes die together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::space::budget::{Budget, OverBudget};
 use plimsoll_mm::topology::Topology;
 use proptest::prelude::*;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 
@@ -18,7 +19,7 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Makes budgets, of which each but the first is under an earlier one.
+/// Creates budgets. Each, except the first, is under an earlier one.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {
@@ -31,7 +32,7 @@ fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     all
 }
 
-/// A naive model of budgets: the limit, parent and pages of each.
+/// A simple model of budgets: the limit, parent and pages of each.
 struct Model {
     limits: Vec<u64>,
     parents: Vec<Option<usize>>,
@@ -42,7 +43,7 @@ impl Model {
     fn new(limits: &[(u64, usize)]) -> Self {
         let parent = |nth: usize| (nth > 0).then(|| limits[nth].1 % nth);
         Self {
-            limits: limits.iter().map(|it| it.0).collect(),
+            limits: limits.iter().map(|limit| limit.0).collect(),
             parents: (0..limits.len()).map(parent).collect(),
             used: vec![0; limits.len()],
         }
@@ -75,7 +76,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Charge(usize, u64),
-    /// The charge to give back: an index into the charges that are still held, modulo their number.
+    /// Uncharges one of the charges that are still held: this index is taken modulo their number.
     Uncharge(usize),
     Limit(usize, u64),
 }
@@ -176,9 +177,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// Makes a line of four budgets, a root and three below it, each under the one before, and one
-/// budget beside that line. The latter kills its processes together, and so does each budget of
-/// the line for which `together` says so.
+/// Creates a root budget and three budgets in a line below it, each under the previous one. A fifth
+/// budget is also under the root. The fifth kills its processes together, and so does each budget
+/// of the line for which `together` is true.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {
@@ -207,7 +208,8 @@ fn the_highest_group_within_the_domain_dies_together() {
                 let found = line[victim].dies_together(domain.map(|nth: usize| &line[nth]));
                 let top = domain.unwrap_or(0);
                 let expected = (top..=victim).find(|&nth| together[nth]);
-                let found = found.map(|it| line.iter().position(|each| Arc::ptr_eq(each, &it)));
+                let found =
+                    found.map(|found| line.iter().position(|each| Arc::ptr_eq(each, &found)));
                 assert_eq!(
                     found,
                     expected.map(Some),
@@ -218,7 +220,7 @@ fn the_highest_group_within_the_domain_dies_together() {
             assert!(elsewhere.is_none(), "it is not under that domain");
         }
         let alone = beside.dies_together(Some(&beside));
-        assert!(alone.is_some_and(|it| Arc::ptr_eq(&it, &beside)));
+        assert!(alone.is_some_and(|budget| Arc::ptr_eq(&budget, &beside)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The error of an approximate sum can be exactly as large as the shape says, which is more than
+//! The error of an approximate sum can be exactly as large as the shape's bound. This is more than
 //! the published comparison allows for.
 
 use std::cmp::Ordering;
@@ -12,7 +12,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId};
 
-/// Makes a topology of `sockets`, each with `llcs` last-level caches of `cpus` CPUs.
+/// Returns a topology of `sockets` sockets, each with `llcs` last-level caches of `cpus` CPUs.
 fn topology(sockets: u32, llcs: u32, cpus: u32) -> Topology {
     let place = |cpu| CpuPlace {
         core: cpu,
@@ -32,9 +32,9 @@ fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
     counters.add_growing(host, 0, delta);
 }
 
-/// Makes every cell and item keep as much as it can: adds one bit after the other, highest first,
-/// on each CPU, and takes back every addition that moves the root. Items of the top level fill up
-/// first; from then on a carry into them would reach the root, so it is taken back.
+/// Makes every cell and item keep as much as it can. Adds single bits on each CPU, highest first,
+/// and undoes every addition that changes the root. Items of the top level fill up first. After
+/// that, a carry into them would reach the root, so it is undone.
 fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i64) {
     const TOP_BIT: u32 = 16;
     let cpus = host.topology().cpus();
@@ -54,7 +54,7 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
     }
 }
 
-/// Makes a one-sided tree that has grown.
+/// Creates a one-sided tree that has grown.
 fn grown(host: &Host, shape: Shape) -> OneSidedTree<Host> {
     let area = Arc::new(Area::new(host, 1).expect("one counter fits"));
     let tree = OneSidedTree::init_many(host, &area, &Arc::new(shape)).expect("made for the host");
@@ -119,7 +119,7 @@ fn the_published_tree_is_as_far_behind_as_its_shape_says() {
     }
 }
 
-/// Returns how a full counter with a batch of 4 compares with its own value.
+/// Returns the result of comparing a full counter, which has a batch of 4, with its own value.
 fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     let host = Host::with_topology(Topology::flat(cpus));
     let _entered = host.enter(CpuId(0));
@@ -140,8 +140,8 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs in a tree with 128 places for which the comparison goes wrong: the
-/// tree may be 1153 behind, and its comparison allows for 1152.
+/// The smallest number of CPUs, in a tree with 128 places, for which the comparison is wrong. The
+/// tree may be 1153 behind, but its comparison allows only for 1152.
 const TOO_MANY: u32 = 107;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Parts that do not fit are refused with an error that says what is wrong, and nothing is written;
-//! an address space that ends with pages says of which kind.
+//! Parts that do not fit together are refused with an error that says what is wrong, and nothing is
+//! written. If an address space ends with pages still counted, the error names their kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// A machine, and the area and shape that trees on it are made of.
+/// A machine, and the area and shape from which trees are created on it.
 struct Parts {
     host: Host,
     area: Arc<Area<Host>>,
@@ -34,7 +34,7 @@ impl Parts {
         Items::new(&self.host, lines).expect("there is memory")
     }
 
-    /// Checks that no refused counter holds a place in the area.
+    /// Checks that no refused counter occupies a place in the area.
     fn is_untouched(&self) {
         assert_eq!(self.area.groups(&self.host), 0);
     }
@@ -279,7 +279,7 @@ fn a_counter_that_there_is_not_panics_in_every_way_to_ask_for_it() {
     let host = Host::with_topology(Topology::flat(CPUS));
     let _entered = host.enter(CpuId(0));
     for (counting, grown) in Counting::ALL
-        .map(|it| (it, false))
+        .map(|counting| (counting, false))
         .into_iter()
         .chain([(Counting::OneSided, true)])
     {

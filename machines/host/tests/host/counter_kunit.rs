@@ -1,8 +1,8 @@
-//! The tests of the proposed `percpu_counter_tree`, on every variant.
+//! The tests of the proposed `percpu_counter_tree`, for every variant.
 //!
-//! Every addition goes to a counter and to a plain integer; afterwards every sum and comparison of
-//! the counter must agree with the integer. There are two such pairs. The multi-threaded tests are
-//! scaled down, because the published ones add for minutes.
+//! Every addition is applied to a counter and to a plain integer. Afterwards every sum and
+//! comparison of the counter must agree with the integer. There are two such pairs. The
+//! multi-threaded tests are scaled down, because the published ones run for minutes.
 
 use std::cmp::Ordering;
 use std::sync::Barrier;
@@ -75,8 +75,8 @@ impl Pair {
         }
     }
 
-    /// Checks that both counters agree with their integers, and that each compares as equal to the
-    /// other.
+    /// Checks that both counters agree with their integers, and that each counter compares as equal
+    /// to the other.
     fn check_equal(&self) {
         self.check();
         let (host, counting) = (&self.host, self.counting);
@@ -101,7 +101,7 @@ impl Pair {
     }
 }
 
-/// A generator of random numbers (xorshift).
+/// A random number generator (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -168,7 +168,7 @@ fn one_thread_adds_step_by_step() {
     }
 }
 
-/// A function that says on which CPU thread `nth` adds.
+/// A function that returns the CPU on which thread `nth` adds.
 type Placement = fn(u32, &mut Dice) -> u32;
 
 const PLACEMENTS: [Placement; 4] = [
@@ -178,7 +178,7 @@ const PLACEMENTS: [Placement; 4] = [
     |_, dice| dice.below(CPUS),
 ];
 
-/// Runs threads that start at once, each of which adds `delta` to both counters `count` times.
+/// Runs threads that start at the same time. Each adds `delta` to both counters, `count` times.
 fn add_on_threads(pair: &Pair, threads: u32, count: u32, delta: i64, placement: Placement) {
     let barrier = Barrier::new(threads as usize);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Sums of many groups taken together equal the sum of each.
+//! Summing many groups in one call gives the same results as summing each group separately.
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
@@ -8,29 +8,31 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// More groups than two chunks of the per-CPU memory hold.
+/// The most groups in a test: more than two chunks of the per-CPU memory hold.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: the group, the counter in it, the CPU, and the amount. All except the amount are
-/// taken modulo their number.
+/// An addition: the group, the counter in the group, the CPU, and the amount. All except the amount
+/// are taken modulo the number that exists.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {
     let addition = (
         0..GROUPS_MAX,
         0_usize..8,
-        // Half of all additions are on a few CPUs.
+        // Half of all additions are on the first few CPUs.
         prop_oneof![0_u32..3, any::<u32>()],
         -5000_i64..5000,
     );
     vec(addition, 0..800)
 }
 
-/// Makes `count` groups and applies `additions`. Returns the groups and the sum of each. To a third
-/// of them, every CPU has added.
+/// Creates `count` groups and applies `additions`. Returns the groups and the sum of each. In a
+/// third of the groups, every CPU has added.
 fn groups(
     host: &Host,
-    (counting, width, count): (Counting, usize, usize),
+    counting: Counting,
+    width: usize,
+    count: usize,
     additions: &[Addition],
 ) -> (Vec<AnyCounters<Host>>, Vec<i64>) {
     let plan = Plan::new(host, counting, width, Batch::RSS).expect("in the table");
@@ -78,7 +80,7 @@ proptest! {
         additions in additions(),
     ) {
         let host = Host::with_topology(Topology::flat(cpus));
-        let (groups, held) = groups(&host, (counting, width, count), &additions);
+        let (groups, held) = groups(&host, counting, width, count, &additions);
         let order: Vec<usize> = (0..count).collect();
         prop_assert_eq!(totals(&host, &groups, &order), &*held);
         for (group, &held) in groups.iter().zip(&held) {
@@ -96,7 +98,7 @@ proptest! {
         additions in additions(),
     ) {
         let host = Host::with_topology(Topology::flat(100));
-        let (groups, held) = groups(&host, (counting, 4, GROUPS_MAX), &additions);
+        let (groups, held) = groups(&host, counting, 4, GROUPS_MAX, &additions);
         let expected: Vec<i64> = order
             .iter()
             .map(|&group| held.get(group).copied().unwrap_or(0))
@@ -109,7 +111,7 @@ proptest! {
 fn groups_made_in_a_row_are_in_the_order_of_memory() {
     let host = Host::with_topology(Topology::flat(256));
     for counting in [Counting::Flat, Counting::Tree] {
-        let (groups, _) = groups(&host, (counting, 4, GROUPS_MAX), &[]);
+        let (groups, _) = groups(&host, counting, 4, GROUPS_MAX, &[]);
         let positions = groups.iter().map(AnyCounters::position);
         assert!(positions.is_sorted_by(|a, b| a < b), "{counting:?}");
     }
@@ -118,7 +120,7 @@ fn groups_made_in_a_row_are_in_the_order_of_memory() {
 #[test]
 fn who_has_nothing_in_per_cpu_memory_has_no_position() {
     let host = Host::with_topology(Topology::flat(256));
-    let one = |counting| groups(&host, (counting, 4, 1), &[]).0.remove(0);
+    let one = |counting| groups(&host, counting, 4, 1, &[]).0.remove(0);
     assert_eq!(one(Counting::Shared).position(), 0);
     let plan = Plan::new(&host, Counting::OneSided, 4, Batch::RSS).expect("in the table");
     let counters = plan.init_many(&host).expect("there is memory");

@@ -1,5 +1,5 @@
-//! Properties of counters that hold for any additions on any machine, if one addition follows the
-//! other.
+//! Properties of counters that hold for all additions on any machine, if the additions are not
+//! concurrent.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, NodeId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// An addition: the CPU, modulo the number of CPUs, and the amount.
+/// An addition: the CPU, taken modulo the number of CPUs, and the amount.
 type Addition = (u32, i64);
 
 fn addition() -> impl Strategy<Value = Addition> {
@@ -24,7 +24,7 @@ fn addition() -> impl Strategy<Value = Addition> {
         1 => (0_u32..20).prop_map(|bit| -(1 << bit)),
         1 => -100_000_i64..100_000,
     ];
-    // Half of all additions are on a few CPUs.
+    // Half of all additions are on the first few CPUs.
     (prop_oneof![0_u32..4, any::<u32>()], delta)
 }
 
@@ -36,7 +36,7 @@ fn small_batch() -> impl Strategy<Value = Batch> {
     (1_u32..8).prop_map(|log| Batch::new(1 << log).expect("a power of two"))
 }
 
-/// Sockets with last-level caches with CPUs: up to 285 CPUs in all.
+/// A topology of sockets, last-level caches and CPUs, with at most 285 CPUs.
 fn topology() -> impl Strategy<Value = Topology> {
     (1_u32..4, 1_u32..6, 1_u32..20).prop_map(|(sockets, llcs, cpus)| {
         let place = |cpu| CpuPlace {
@@ -60,12 +60,12 @@ fn one_counter(host: &Host, counting: Counting, batch: Batch) -> (Plan<Host>, An
     (plan, counters)
 }
 
-/// Returns whether the result of a comparison is compatible with the truth: `Equal` always is.
+/// Returns whether the result of a comparison is compatible with the true order. `Equal` always is.
 fn agrees(told: Ordering, truth: Ordering) -> bool {
     told == Ordering::Equal || told == truth
 }
 
-/// Returns the value of a counter, and others near enough to be hard to compare with it.
+/// Returns the value of a counter, and values so close to it that the comparison is hard.
 fn values_near(precise: i64, accuracy: Accuracy) -> Vec<i64> {
     let [under, over] = [accuracy.under, accuracy.over].map(u64::cast_signed);
     let steps = [0, 1, under, over, under + over, under + over + 1];
@@ -113,7 +113,7 @@ proptest! {
     }
 }
 
-/// For each order, the arity exponents of the published tree.
+/// The arity exponents of the published tree, for each order.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -122,7 +122,8 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// Returns `Σ items × (batch − batch of the level below)` over all levels, starting with the cells.
+/// Returns `Σ items × (batch − batch of the level below)`, summed over all levels from the cells
+/// upwards.
 fn published_error_max(order: usize, batch: u32) -> u64 {
     let (mut items, mut below, mut batch) = (1_u64 << order, 1, u64::from(batch));
     let mut sum = 0;

@@ -1,10 +1,11 @@
 //! The laws of counters on real threads.
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 1000;
 

@@ -1,7 +1,8 @@
 //! The laws of dying address spaces on real threads.
 
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::{frontier, reaping, touching};
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 500;
 

@@ -1,21 +1,22 @@
-//! The number of pages that are gathered before they go back to the allocator.
+//! The number of pages that are gathered before they are freed to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
-/// The most records of a gather: those in the gather itself, and those of 19 batches.
+/// The most records of a gather: those in the gather itself, plus those of 19 batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// Returns how often gathered pages go back when a mapping of `pages` pages is unmapped.
+/// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages is
+/// unmapped.
 fn times(pages: u64) -> u32 {
     let times = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&times);
@@ -30,14 +31,10 @@ fn times(pages: u64) -> u32 {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The neighbours keep the page tables that they share with the mapping in between; otherwise
-    // those tables would count, too.
+    // The neighbouring mappings keep the page tables that they share with the mapping between them.
+    // Otherwise those tables would be counted, too.
     for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(start)),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         space.map(memory, request).expect("nothing is mapped there");
     }
     let filled = space.populate(memory, Vpn(513)..Vpn(513 + pages));

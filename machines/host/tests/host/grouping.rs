@@ -1,4 +1,4 @@
-//! Grouping of pages by mobility, bulk allocation, and zones that begin in a given state.
+//! Grouping of pages by mobility, bulk allocation, and zones that start in a given state.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,8 +19,8 @@ const PAGES: u32 = 64 * 1024;
 const UNMOVABLE: Mobility = Mobility::Unmovable;
 const MOVABLE: Mobility = Mobility::Movable;
 
-/// A hold: the holder's CPU, the site, the CPU whose page lists are involved, whether the hold
-/// continues an earlier one, and the pages moved.
+/// A hold of a zone lock: the holder's CPU, the site, the CPU whose page lists are involved,
+/// whether the hold continues an earlier one, and the number of pages moved.
 type Hold = (u32, Site, u32, bool, u32);
 type Holds = Arc<Mutex<Vec<Hold>>>;
 
@@ -78,7 +78,10 @@ fn each_mobility_has_lists_of_its_own_and_a_free_goes_where_its_block_belongs() 
     assert_eq!(pages.block_type(user), Some(MOVABLE));
     let listed = |mobility| {
         let blocks = state(&host, &pages, 0).blocks;
-        blocks.iter().filter(|it| it.mobility == mobility).count()
+        blocks
+            .iter()
+            .filter(|block| block.mobility == mobility)
+            .count()
     };
     let (unmovable, movable) = (listed(UNMOVABLE), listed(MOVABLE));
     pages.free(&host, user, Order::ZERO).expect("ours");
@@ -86,8 +89,8 @@ fn each_mobility_has_lists_of_its_own_and_a_free_goes_where_its_block_belongs() 
         (listed(UNMOVABLE), listed(MOVABLE)),
         (unmovable, movable + 1)
     );
-    // `free_as` puts the page onto the page list of the named type, and a drain then puts it onto
-    // the free list of its block's type.
+    // `free_as` puts the page onto the page list of the given type. A drain then puts it onto the
+    // free list for its block's type.
     let again = pages.alloc(&host, single(MOVABLE)).expect("free");
     assert_eq!(again, user, "the hottest");
     pages
@@ -119,7 +122,7 @@ fn without_grouping_all_mobilities_are_one() {
     assert_eq!(pages.alloc(&host, single(UNMOVABLE)), Ok(user));
     assert_eq!(pages.block_type(user), Some(UNMOVABLE));
     let blocks = state(&host, &pages, 0).blocks;
-    assert!(blocks.iter().all(|it| it.mobility == UNMOVABLE));
+    assert!(blocks.iter().all(|block| block.mobility == UNMOVABLE));
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn a_bulk_allocation_refills_as_often_as_it_must_and_forgets_no_frees() {
     let mut pfns = [Pfn(0); 300];
     assert_eq!(pages.alloc_bulk(&host, single(UNMOVABLE), &mut pfns), 300);
     let refills: Vec<u32> = took(&holds).iter().map(|hold| hold.4).collect();
-    // The arena's batch is 15 pages, and each refill moves twice as many as the one before.
+    // The arena's batch is 15 pages, and each refill moves twice as many pages as the previous one.
     assert_eq!(refills, [15, 30, 60, 120, 240]);
     for pfn in pfns {
         pages.free(&host, pfn, Order::ZERO).expect("ours");
@@ -179,7 +182,7 @@ fn a_request_for_a_zone_takes_from_no_other() {
     assert_eq!(pages.alloc(&host, request), Err(AllocError::NoSuchZone));
 }
 
-/// Returns a configuration with DMA32 and normal memory of one node.
+/// Returns a configuration with DMA32 and normal memory on one node.
 fn two_zones() -> Config<Host> {
     let zone = |kind, start| ZoneLayout {
         kind,
@@ -199,7 +202,7 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let (host, _) = watched();
     let _entered = host.enter(CpuId(0));
     let pages = PageAllocator::new(&host, two_zones()).expect("a layout");
-    // Much normal memory is free, but in pieces of movable blocks that are too small to claim.
+    // Much normal memory is free, but only as parts of movable blocks that are too small to claim.
     let mut free = [[0; Order::COUNT]; Mobility::COUNT];
     free[MOVABLE.index()][3] = 4000;
     pages.seed_free(&host, 1, &free).expect("it is fresh");
@@ -207,7 +210,7 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let request = Request::new(order).of_mobility(Mobility::Reclaimable);
     let low = pages.alloc(&host, request).expect("free");
     assert!(low.0 < PAGES, "{low:?} is in DMA32");
-    // If only normal memory may be used, mixing types is better than failing.
+    // If only normal memory may be used, a mix of types is better than a failure.
     let request = request.from_zone(1).urgent(Urgency::Reserve);
     let high = pages.alloc(&host, request).expect("free");
     assert!(high.0 >= PAGES);
@@ -242,7 +245,7 @@ fn a_block_that_served_an_atomic_request_is_kept_for_the_next() {
         free.sum::<u32>()
     };
     let kept = of_kept(&pages);
-    // The next atomic request is served from the kept block, if that has room.
+    // The next atomic request is served from the kept block if that has enough free pages.
     let next = pages.alloc(&host, atomic).expect("below the mark");
     if kept >= order.pages().0 {
         assert_eq!(pages.block_type(next), Some(Mobility::HighAtomic));
@@ -296,14 +299,14 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
         let zone = &pages.view(&host)[0];
         assert_eq!(zone.blocks_by_mobility, free);
         assert_eq!(zone.counted_free, u64::from(zone.free.0));
-        let used: u32 = in_use.iter().map(|it| it.order.pages().0).sum();
+        let used: u32 = in_use.iter().map(|block| block.order.pages().0).sum();
         assert_eq!(used + zone.free.0, PAGES);
         let again = pages.seed_free(&host, 0, &free);
         assert_eq!(again, Err(SeedError::NotFresh(0)));
-        // The blocks in use belong to the caller, which may split and free them.
+        // The caller owns the blocks in use, and may split and free them.
         let unmovable = in_use
             .iter()
-            .find(|it| it.mobility == UNMOVABLE && it.order > Order::ZERO);
+            .find(|block| block.mobility == UNMOVABLE && block.order > Order::ZERO);
         let block = *unmovable.expect("beside the free ones");
         assert_eq!(pages.block_type(block.pfn), Some(UNMOVABLE));
         pages
@@ -313,7 +316,7 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
             let pfn = Pfn(block.pfn.0 + page);
             pages.free(&host, pfn, Order::ZERO).expect("ours");
         }
-        for other in in_use.iter().filter(|it| it.pfn != block.pfn) {
+        for other in in_use.iter().filter(|used| used.pfn != block.pfn) {
             pages.free(&host, other.pfn, other.order).expect("ours");
         }
         pages.drain_all_sync(&host);
@@ -371,7 +374,7 @@ fn lists_begin_in_the_state_that_is_given() {
     assert_eq!(state(&host, &pages, 1), given);
     assert_eq!(pages.listed(&host, CpuId(1)), given.count());
     assert_eq!(given.count(), Pages(12));
-    // The same blocks cannot be given a second time, and no list takes blocks of order 4.
+    // The same blocks cannot be seeded a second time, and no list takes blocks of order 4.
     let twice = pages.seed_lists(&host, 0, CpuId(1), &given);
     let first = given.blocks[0].pfn;
     assert_eq!(twice, Err(SeedError::Block(FreeError::NotAllocated(first))));
@@ -413,7 +416,7 @@ fn holds_of_one_operation_are_told_from_those_of_the_next() {
         .seed_lists(&host, 0, CpuId(1), &listed)
         .expect("blocks of ours");
     pages.drain_cpu(&host, CpuId(1));
-    // CPU 0 drains CPU 1's lists, 32 batches of 15 pages per hold.
+    // CPU 0 drains the lists of CPU 1, 32 batches of 15 pages in each hold.
     assert_eq!(
         took(&holds),
         [

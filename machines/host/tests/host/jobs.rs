@@ -1,4 +1,4 @@
-//! Deferred work runs once, on its CPU, not before its time, unless cancelled or replaced.
+//! Deferred work runs once, on its own CPU, and not early, unless it is cancelled or replaced.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,14 +15,14 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 const CPU: CpuId = CpuId(1);
 const JOB: Job = Job::VmstatUpdate;
-/// The longest wait for a job: longer than any job that runs at all takes to start.
+/// The longest wait for a job: longer than any job takes to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn host() -> Host {
     Host::with_topology(Topology::flat(3))
 }
 
-/// Starts workers that report the CPU, the job and the time of each run.
+/// Starts workers that report the CPU, job and time of each run.
 fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
     let (sender, runs) = mpsc::channel();
     let report = move |host: &Host, job| {
@@ -123,7 +123,7 @@ fn a_handler_sees_itself_run_and_may_defer_itself() {
         inside.wait();
         inside.wait();
         let running = host.job_state(cpu, job);
-        // Relaxed: one worker runs the job, each run after the one before.
+        // Relaxed is enough: only one worker runs the job, and one run follows the other.
         if runs.fetch_add(1, Relaxed) + 1 < RUNS {
             host.defer(cpu, job, Due::Wheel(Jiffies(0)), WhenIdle::Defer);
         }

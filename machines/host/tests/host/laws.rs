@@ -1,19 +1,20 @@
-//! Two laws of words on real threads, and a check that a broken one is noticed.
+//! Two laws of words on real threads, and a check that a broken law is detected.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_host::words::{CpuWord, SharedWord};
 use plimsoll_mm::laws::{Body, Law};
 use plimsoll_mm::machine::{LocalWord, Machine, Word};
 use plimsoll_mm::units::CpuId;
 
+use crate::support::law::run_law;
+
 const CPUS: u32 = 4;
 const STEPS: i64 = 200;
 
-/// A counter with differentials, as simple as possible.
+/// A minimal counter with differentials.
 #[derive(Debug)]
 struct Folded {
     total: SharedWord,
@@ -32,7 +33,7 @@ fn setup(host: &Host) -> Folded {
     }
 }
 
-/// Counts up on this CPU, and folds whenever its part reaches eight.
+/// Counts on this CPU, and folds its differential whenever that reaches eight.
 fn count(host: &Host, state: &Folded) {
     let part = &state.parts[host.this_cpu().index()];
     for _ in 0..STEPS {
@@ -42,7 +43,7 @@ fn count(host: &Host, state: &Folded) {
     }
 }
 
-/// Folds the parts of all CPUs from this one.
+/// Folds the differentials of all CPUs, from the calling CPU.
 fn fold(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -51,7 +52,7 @@ fn fold(host: &Host, state: &Folded) {
     }
 }
 
-/// Folds like [`fold`], but loses what is added between its read and its write.
+/// As [`fold`], but loses any additions between its read and its write.
 fn fold_in_two_steps(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -123,11 +124,11 @@ impl Steps {
     }
 }
 
-/// Takes numbers by compare-exchange and adds them up.
+/// Takes consecutive numbers by compare-exchange and adds them up.
 fn step(host: &Host, steps: &Steps) {
     for _ in 0..STEPS {
         let mut seen = steps.next.load(host, Relaxed);
-        // The loop ends: an exchange fails only because another CPU's exchange has succeeded.
+        // The loop ends: an exchange fails only if another CPU's exchange has succeeded.
         while let Err(now) = steps.next.compare_exchange(host, seen, seen + 1, AcqRel) {
             seen = now;
         }

@@ -1,4 +1,5 @@
-//! The promises of the locks, on real threads: one holder at a time, and a release even by a panic.
+//! The promises of the locks, on real threads: one holder at a time, and a release even after a
+//! panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -17,8 +18,8 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(THREADS))
 }
 
-/// Reads the count, lets other threads run, and writes it back: loses a turn if another thread is
-/// inside meanwhile.
+/// Reads the count, lets other threads run, and writes the count plus one. An update is lost if
+/// another thread enters in the meantime.
 fn slow_increment(count: &mut u64) {
     let seen = *count;
     if seen.is_multiple_of(512) {

@@ -1,6 +1,6 @@
 //! Laws, swarms and checks of the memory manager on real CPUs.
 //!
-//! All are one test program, so that the memory manager is compiled for real CPUs only once.
+//! They form a single test program, so that the memory manager is compiled for real CPUs only once.
 
 mod bad_counters;
 mod bad_input;

@@ -1,7 +1,8 @@
 //! The laws of kills, exits and the reaper on real threads.
 
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::oom;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 

@@ -1,13 +1,13 @@
-//! Victims chosen by real counters, while threads change the counters and at rest.
+//! Victims are selected by real counters, both while threads change the counters and at rest.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Batch, Counting, Plan};
+use plimsoll_mm::counter::{Batch, Counting, Plan, Reading};
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages, Victim,
+    Candidates, Facts, Outcome, Scope, Selecting, Slot, TotalPages, Victim, sum_rss,
 };
 use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::topology::Topology;
@@ -15,7 +15,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// Processes that are known by the counters of their resident pages.
+/// Processes that are represented by the counters of their resident pages.
 struct Processes<'a> {
     host: &'a Host,
     rss: &'a [Rss<Host>],
@@ -39,7 +39,7 @@ impl Candidates for Processes<'_> {
     }
 
     fn precise_many(&self, slots: &mut [Slot]) {
-        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+        sum_rss(self.host, slots, |process| self.rss.get(process as usize));
     }
 
     fn batch_gain(&self) -> u32 {
@@ -67,7 +67,7 @@ impl Processes<'_> {
     }
 }
 
-/// Counts pages of several kinds on all CPUs: a little more than `pages` for each process and CPU.
+/// Counts pages of several kinds on all CPUs: slightly more than `pages` for each process and CPU.
 fn fill(host: &Host, rss: &[Rss<Host>], pages: i64) {
     for cpu in 0..CPUS {
         let _entered = host.enter(CpuId(cpu));
@@ -135,8 +135,8 @@ fn a_hog_is_found_while_all_others_count() {
                     let is_over = &is_over;
                     scope.spawn(move || {
                         let _entered = host.enter(CpuId(cpu));
-                        // The thread adds and removes the same number of pages, so each process
-                        // keeps its pages within a few.
+                        // The thread adds and removes the same number of pages, so the size of each
+                        // process varies by only a few pages.
                         while !is_over.load(Relaxed) {
                             for rss in rss {
                                 rss.add_growing(host, RssKind::Anon, 5);

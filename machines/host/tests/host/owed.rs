@@ -1,7 +1,8 @@
-//! The rest of a spill whose thread migrates between two holds of the zone lock.
+//! The remainder of a spill whose thread migrates between two holds of the zone lock.
 //!
-//! An observer is told of each hold while the lists are still locked. After the first hold of a
-//! spill it makes the thread enter another CPU, like a preemption exactly between two holds.
+//! The observer receives each hold while the page lists are still locked. After the first hold of a
+//! spill it makes the thread enter another CPU, as if the thread were preempted between the two
+//! holds.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,18 +21,18 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 const OWNER: CpuId = CpuId(0);
 const ELSEWHERE: CpuId = CpuId(1);
-/// The pages of the arena: they give a batch of 63 pages and, with [`FRACTION`], lists of at most
-/// 655 pages.
+/// The number of pages of the arena. It gives a batch of 63 pages and, with [`FRACTION`], lists of
+/// at most 655 pages.
 const PAGES: Pages = Pages(1 << 18);
 const FRACTION: u64 = 200;
 
-/// The holds of spills: for each the CPU whose lists spill, and the number of pages.
+/// The holds of spills: for each the CPU whose lists spill, and the number of pages moved.
 type Spills = Arc<Mutex<Vec<(CpuId, u32)>>>;
 
 struct Owing {
     host: Host,
     pages: PageAllocator<Host>,
-    /// True if the thread is to migrate after the next hold of a spill.
+    /// True if the thread must migrate after the next hold of a spill.
     migrates: Arc<AtomicBool>,
     spills: Spills,
     held: Vec<Pfn>,
@@ -59,7 +60,7 @@ impl Owing {
             seen.lock().expect("no test panicked").push((cpu, pages.0));
             if armed.swap(false, Relaxed) {
                 let host = machine.get().expect("it was made before anything is freed");
-                // The thread stays on that CPU until the test says otherwise.
+                // The thread stays on that CPU until the test enters another one.
                 mem::forget(host.enter(ELSEWHERE));
             }
         });
@@ -86,8 +87,8 @@ impl Owing {
         }
     }
 
-    /// Frees single pages onto the lists of the owner, from the middle and the end of `held` in
-    /// turns, until some have spilled. Returns the number of pages on the lists afterwards.
+    /// Frees single pages onto the owner's lists, alternately from the middle and the end of
+    /// `held`, until some have spilled. Returns the number of pages then on the lists.
     fn spill(&mut self) -> u32 {
         mem::forget(self.host.enter(OWNER));
         self.spills.lock().expect("no test panicked").clear();
@@ -104,7 +105,7 @@ impl Owing {
         freed.expect("it was handed out");
     }
 
-    /// Frees like [`Owing::spill`], but the thread migrates after the first hold of the spill.
+    /// As [`Owing::spill`], but the thread migrates after the first hold of the spill.
     fn spill_interrupted(&mut self) -> u32 {
         self.migrates.store(true, Relaxed);
         self.spill()
@@ -125,7 +126,7 @@ impl Owing {
     }
 }
 
-/// Returns the pages on the owner's lists after an undisturbed spill.
+/// Returns the number of pages on the owner's lists after a spill that was not interrupted.
 fn calm(holds: &'static dyn Holds) -> u32 {
     let mut owing = Owing::new(holds);
     let listed = owing.spill();
@@ -163,7 +164,8 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // The spill gives back its own excess and what was owed, as far as the lists have that many.
+    // The spill returns its own excess and the owed pages, unless the lists have fewer pages than
+    // that.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");
@@ -182,7 +184,7 @@ fn a_drain_settles_what_an_interrupted_spill_owes() {
 
 #[test]
 fn a_drain_settles_more_than_it_finds() {
-    // The owner has allocated all but `kept` of the listed pages since the spill.
+    // Since the spill, the owner has allocated all of the listed pages except `kept`.
     for kept in [0, 10] {
         let mut owing = Owing::new(&Bounded);
         let left = owing.spill_interrupted();

@@ -1,5 +1,4 @@
-//! A block that was handed out is split into single pages; and a request that does not wait fails
-//! at once.
+//! An allocated block is split into single pages. Also, a request that must not wait fails at once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -29,7 +28,7 @@ fn arena() -> Config<Host> {
     Config::new(Layout::arena(Pages(PAGES)))
 }
 
-/// Checks that every page is back and part of a block of the largest order.
+/// Checks that every page is free and part of a block of the largest order.
 fn is_whole(host: &Host, pages: &PageAllocator<Host>) {
     pages.drain_all_sync(host);
     let zone = &pages.view(host)[0];
@@ -53,7 +52,7 @@ fn single_pages_of_a_split_block_come_back_in_any_order_and_merge() {
             let pfn = pages.alloc(&host, any(order)).expect("there is a block");
             assert_eq!(pages.split(&host, pfn, order), Ok(()));
             let len = order.pages().0;
-            // An odd step has no divisor in common with the length, so each page has its turn.
+            // The step is odd and the length a power of two, so each page is reached once.
             let singles: Vec<Pfn> = (0..len).map(|nth| Pfn(pfn.0 + nth * 7 % len)).collect();
             let (one_by_one, together) = singles.split_at(singles.len() / 2);
             for &single in one_by_one {
@@ -94,7 +93,7 @@ fn only_a_block_with_its_order_is_split() {
             let why = Err(FreeError::NotAllocated(inside));
             assert_eq!(pages.split(&host, inside, Order::ZERO), why);
         }
-        // The refusals changed nothing: the block is still whole.
+        // The refused calls changed nothing: the block is still whole.
         assert_eq!(pages.free(&host, pfn, allocated), Ok(()));
         let why = Err(FreeError::NotAllocated(pfn));
         assert_eq!(pages.split(&host, pfn, allocated), why);
@@ -158,7 +157,8 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
     let mut config = arena();
     config.reclaimers.push(Box::new(Asked(Arc::clone(&asked))));
     let pages = allocator(&host, config);
-    // Single pages come from a list, without a check of the watermarks. Order 4 has no list.
+    // Single pages come from a page list, without a check of the watermarks. There is no list for
+    // order 4.
     let order = Order::new(4).expect("small");
     let request = |urgency| Request::new(order).urgent(urgency);
     let take = |urgency| std::iter::from_fn(|| pages.alloc(&host, request(urgency)).ok()).count();
@@ -172,7 +172,7 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
         ..Tried::default()
     };
     assert_eq!(why, Err(AllocError::OutOfMemory(tried)));
-    // NoWait stops at the min watermark. A request that may wait gets no more, but asks the
+    // NoWait stops at the min watermark. A request that may wait gets no more pages, but calls the
     // reclaimer before it fails.
     assert_eq!(take(Urgency::Normal), 0);
     assert_eq!(asked.load(Relaxed), 1);

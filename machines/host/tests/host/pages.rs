@@ -1,7 +1,8 @@
 //! The laws of the memory manager on real threads.
 
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 

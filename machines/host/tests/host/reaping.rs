@@ -1,6 +1,6 @@
-//! Lives of address spaces on real threads: two users fault, map and unmap, one thread reaps, one
-//! releases, and the last of the two users ends the address space. No page is lost or freed twice,
-//! whichever way the design reaps, while the memory goes back to the kernel.
+//! Address spaces on real threads. Two users fault, map and unmap; one thread reaps, another
+//! releases; and the last of the two users ends the address space. No page is lost or freed twice
+//! in any reaping design, while memory is returned to the kernel.
 
 use std::sync::Arc;
 use std::sync::Barrier;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
 use plimsoll_host::discard::ToKernel;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::reap::Reaping;
@@ -21,7 +22,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,13 +29,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const CPUS: u32 = 4;
 const USERS: u32 = 2;
 const PAGES: Pages = Pages(1 << 14);
-/// The distance between the starts of mappings, in pages; some mappings cross the end of a page
+/// The distance between the starts of mappings, in pages. Some mappings cross the end of a page
 /// table.
 const APART: u64 = 300;
 const MAPPINGS: u64 = 24;
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// The machine and its memory, on which one address space lives after the other.
+/// The machine and its memory. One address space after the other lives on it.
 struct Stage {
     host: Host,
     manager: Manager<Host>,
@@ -43,8 +43,8 @@ struct Stage {
     to_kernel: ToKernel,
 }
 
-/// The life of one address space: a barrier for its beginning, and the number of threads that
-/// still use it.
+/// The lifetime of one address space: a barrier for its start, and the number of threads that still
+/// use it.
 struct Life {
     space: AddressSpace<Host>,
     begun: Barrier,
@@ -79,7 +79,7 @@ impl Stage {
         Memory::new(&self.host, &self.manager, &self.spaces)
     }
 
-    /// Checks that all pages are free, on lists or in blocks, and that every count is zero.
+    /// Checks that all pages are free, on page lists or in blocks, and that every count is zero.
     fn check_empty(&self) {
         let zones = self.manager.pages().view(&self.host);
         let free: u32 = zones.iter().map(|zone| zone.free.0 + zone.listed.0).sum();
@@ -126,14 +126,14 @@ impl Stage {
         assert_eq!(space.destroy(&self.host), Ok(()));
     }
 
-    /// Maps, touches and unmaps until the address space is reaped; the last user ends it.
+    /// Maps, touches and unmaps until the address space is reaped. The last user then ends it.
     fn use_and_leave(&self, life: &Life, cpu: u32) {
         let seed = life.seed * u64::from(CPUS) + u64::from(cpu);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         while !life.space.has(&self.host, Flag::Unstable) {
             self.step(&life.space, &mut random);
         }
-        // AcqRel: everything that the other user did with the address space comes before its end.
+        // AcqRel: everything that the other user did to the address space happens before its end.
         if life.users.fetch_sub(1, AcqRel) == 1 {
             life.space.exit(self.memory()).expect("it ends once");
         }
@@ -180,17 +180,17 @@ impl Stage {
         for _ in 0..random.random_range(1..4) {
             let _reaped = life.space.try_reap(self.memory());
         }
-        // If the mappings were being changed at each attempt, no attempt has raised the flag that
+        // If the mappings were being changed during each attempt, no attempt has set the flag that
         // makes the users leave.
         life.space.raise(&self.host, Flag::Unstable);
     }
 
-    /// Releases the memory again and again, from the time when the users begin to leave.
+    /// Releases the memory repeatedly, from the time when the users begin to leave.
     fn release(&self, life: &Life) {
         while !life.space.has(&self.host, Flag::Unstable) {
             thread::yield_now();
         }
-        // Relaxed: only the length of this loop depends on it.
+        // Relaxed is enough: only the duration of this loop depends on it.
         while life.users.load(Relaxed) > 0 {
             let _released = life.space.release(self.memory(), || false);
         }

@@ -1,4 +1,4 @@
-//! Tests the lock that readers share, on real threads.
+//! Tests of the reader-writer lock on real threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_mm::machine::{Machine, RwLock};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 3000;
 
@@ -45,24 +46,25 @@ fn lock(host: &Host) -> Shared {
     host.rw_lock(LockClass::Mmap, CpuId(0), 0)
 }
 
-/// Calls `write`, which adds 1 inside the lock, `times` times, while three readers take the lock
-/// again and again so that their stays overlap.
+/// Calls `write`, which adds 1 while it holds the lock, `times` times. Meanwhile three readers
+/// acquire the lock repeatedly, and their holds overlap.
 fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
     let host = Host::new();
     let (lock, done) = (lock(&host), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                // Relaxed: the flag only ends the test.
+                // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // Longer than a slice, so that one reader has begun when another ends.
+                    // Longer than a slice of waiting, so that another reader has already entered
+                    // when one leaves.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });
                 }
             });
         }
-        // A write must not wait for the readers to stop, because they stop only afterwards.
+        // A write must not wait for the readers to stop, because they stop only after all writes.
         for _ in 0..times {
             write(&host, &lock);
         }
@@ -87,7 +89,7 @@ fn a_writer_that_may_be_killed_gets_in_though_readers_keep_coming() {
     });
 }
 
-/// Runs `meanwhile` inside the lock as a reader, while the writer of `asks` is known to wait.
+/// Runs `meanwhile` as a reader that holds the lock, while the writer in `asks` is known to wait.
 fn while_a_writer_waits(
     asks: impl FnOnce(&Host, &Shared) + Send,
     meanwhile: impl FnOnce(&Host, &Shared),
@@ -97,7 +99,7 @@ fn while_a_writer_waits(
     thread::scope(|scope| {
         lock.read(&host, Site::Fault, |_| {
             scope.spawn(|| asks(&host, &lock));
-            // The loop ends when the writer has come.
+            // The loop ends when the writer waits.
             while !lock.writer_waits(&host) {
                 thread::yield_now();
             }
@@ -106,7 +108,7 @@ fn while_a_writer_waits(
     });
 }
 
-/// Checks that no `try_read` succeeds for longer than a slice.
+/// Checks for longer than a slice of waiting that no `try_read` succeeds.
 fn assert_nobody_passes(host: &Host, lock: &Shared) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(30) {
@@ -144,8 +146,8 @@ fn a_writer_that_waits_does_not_get_in_before_another_has_read() {
         thread::scope(|scope| {
             let first = |value: &mut u32| {
                 scope.spawn(|| lock.write(&host, Site::Mmap, |value| *value += 1));
-                // The loop ends when the writer has come. The sleep is long enough for the lock to
-                // be handed over fairly.
+                // The loop ends when the writer waits. The sleep is long enough for `parking_lot`
+                // to hand the lock over fairly.
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
@@ -164,7 +166,7 @@ fn a_killed_writer_leaves_and_readers_behind_it_get_in() {
     let killed = AtomicBool::new(false);
     while_a_writer_waits(
         |host, lock| {
-            // Relaxed: the flag says nothing about other memory.
+            // Relaxed is enough: the flag does not protect other memory.
             let is_killed = || killed.load(Relaxed);
             let got_in = lock.write_killable(host, Site::Mmap, is_killed, |value| *value = 1);
             assert_eq!(got_in, None);
@@ -194,7 +196,7 @@ fn a_reader_that_may_be_killed_waits_for_a_writer() {
                 lock.read_killable(&host, Site::Fault, || false, read)
             });
             let impatient = scope.spawn(|| {
-                // Relaxed: the flag says nothing about other memory.
+                // Relaxed is enough: the flag does not protect other memory.
                 let is_killed = || killed.load(Relaxed);
                 lock.read_killable(&host, Site::Fault, is_killed, |value| *value)
             });
@@ -221,14 +223,14 @@ fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
         let outcome = thread::scope(|scope| {
             let waiter = lock.write(&host, Site::Mmap, |_| {
                 let waiter = scope.spawn(|| {
-                    // Relaxed: the flag is written inside the lock, which orders it.
+                    // Relaxed is enough: the flag is written inside the lock, which orders it.
                     let is_killed = || killed.load(Relaxed);
                     lock.write_killable(&host, Site::Mmap, is_killed, |value| *value = 1)
                 });
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
-                // The waiter waits for the lock now, in the middle of a slice.
+                // The waiter is now waiting for the lock, in the middle of a slice.
                 thread::sleep(Duration::from_micros(1500));
                 killed.store(true, Relaxed);
                 waiter

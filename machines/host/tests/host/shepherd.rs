@@ -1,16 +1,16 @@
-//! The shepherd leaves a CPU alone if the CPU's work is running right now.
+//! The shepherd does nothing about a CPU whose work is currently running.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, SHEPHERDS};
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Every error of an address space: nothing has changed, and the message says what to do.
+//! Every error of an address space: the call has changed nothing, and the message says what to do.
 
 use crate::support;
 
@@ -91,7 +91,7 @@ fn a_range_has_pages_and_ends_below_the_end() {
         let why = map_refused(&world, Place::Lowest, pages, ANONYMOUS);
         assert_eq!(why, MapError::TooHigh { start, pages });
     }
-    // There are that many addresses, but `Lowest` and `Highest` do not use all of them.
+    // The address space has that many pages, but `Lowest` and `Highest` do not use all of them.
     let why = map_refused(&world, Place::Highest, END.0, ANONYMOUS);
     assert_eq!(why, MapError::NoRoom(END.0));
     advises(&why, "unmap something");
@@ -177,8 +177,8 @@ fn there_are_only_so_many_mappings() {
         touch(&world, start + 5);
     }
     let too_many = MapError::TooMany(4);
-    // Replacing the middle of a mapping leaves two parts of it. With the new mapping and the two
-    // others there would be five.
+    // Replacing the middle of a mapping leaves two parts of it. Together with the new mapping and
+    // the two others, there would be five mappings.
     let why = map_refused(&world, Place::Replace(Vpn(105)), 2, FILE);
     assert_eq!(why, too_many);
     world.map_at(400, 10, SHARED);
@@ -294,7 +294,7 @@ fn no_budget_is_exceeded() {
         }
         assert_eq!(touch(&world, 2048), Faulted::Mapped { swapped: false });
         advises(&over, "give some back, or raise the limit");
-        // Swapping a page out makes room for another.
+        // Swapping out one page makes room for another.
         assert_eq!(world.space.swap_out(memory, Vpn(100)..Vpn(101)), 1);
         assert_eq!(touch(&world, 300), Faulted::Mapped { swapped: false });
         assert_eq!(fault_refused(&world, 100, Access::Read), over);

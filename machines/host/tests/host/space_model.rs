@@ -1,5 +1,5 @@
-//! An address space against a model of it: after any operations in any order, both return the same
-//! results and have the same visible state, above all after a refusal.
+//! An address space is compared with a model. After any operations in any order, both return the
+//! same results and have the same observable state, above all after a refusal.
 
 use crate::support;
 
@@ -14,12 +14,12 @@ use proptest::prelude::*;
 use support::model::{Model, Refused};
 use support::world::{Sizes, What, World, seen};
 
-/// The first page that steps use: there are four page tables on each side of the border between two
-/// upper tables.
+/// The first page that the steps use. There are four page tables on each side of the border between
+/// two upper tables.
 const BASE: u64 = (1 << 18) - 4 * 512;
 const SPAN: u64 = 8 * 512;
 
-/// The place of a step: a page number, or an offset in a mapping that is chosen by its index.
+/// The place of a step: a page number, or an offset in a mapping selected by its index.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Page(u64),

@@ -1,8 +1,8 @@
-//! An address space on a machine that runs out of memory at every possible page: the operation
-//! returns an error, no page is lost, and all pages come back.
+//! An address space on a machine that runs out of memory at every possible allocation. The
+//! operation returns an error, no page is lost, and all pages are freed at the end.
 //!
-//! Each attempt of an operation leaves the machine a different number of pages, so that every
-//! allocation of the operation is the one that fails in some attempt.
+//! Each attempt of an operation has a different number of free pages. So each allocation that the
+//! operation makes is the one that fails in some attempt.
 
 use crate::support;
 
@@ -31,7 +31,7 @@ fn world(reaping: Reaping) -> World {
     World::new(design, sizes)
 }
 
-/// Takes all memory except `left` single pages.
+/// Allocates all memory except `left` single pages.
 fn take_all_but(world: &World, left: usize) -> Vec<Pfn> {
     let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
     let take = || world.mm.pages().alloc(&world.host, request).ok();
@@ -52,13 +52,13 @@ fn is_out_of_memory(why: &FaultError) {
     assert!(text.starts_with("out of memory: asked 1 zones"), "{text}");
 }
 
-/// Touches a page of `what` with more and more free pages, until that succeeds. Returns the number
-/// of pages that it needed.
+/// Touches a page of `what` with an increasing number of free pages, until that succeeds. Returns
+/// the number of pages that it needed.
 fn touch_with_ever_more(what: What, access: Access) -> usize {
     let world = world(Reaping::MeetInTheMiddle);
     let _entered = world.host.enter(CpuId(0));
     world.map_at(1024, 512, what);
-    // A victim may take even the last page, so all `left` pages can be allocated.
+    // A victim may use even the last page, so all `left` pages can be allocated.
     assert!(world.space.raise(&world.host, Flag::Victim));
     for left in 0.. {
         let taken = take_all_but(&world, left);
@@ -72,7 +72,7 @@ fn touch_with_ever_more(what: What, access: Access) -> usize {
         };
         is_out_of_memory(&why);
         let mut after = world.state();
-        // A page that was read stays with its object, for the next access.
+        // A page that was read in remains in its object for the next access.
         let read = after.file + after.shared - before.file - before.shared;
         assert!(read <= 1);
         after.handed_out += taken.len() as u64 - read;
@@ -84,7 +84,7 @@ fn touch_with_ever_more(what: What, access: Access) -> usize {
 
 #[test]
 fn whichever_page_of_a_fault_is_missing_nothing_is_lost() {
-    // Needed are the page, its page table, and the upper table.
+    // The fault needs the page, its page table, and the upper table.
     assert_eq!(touch_with_ever_more(ANONYMOUS, Access::Write), 3);
     assert_eq!(touch_with_ever_more(HUGE, Access::Write), 3);
     let file = What::File { offset: 7 };
@@ -94,7 +94,7 @@ fn whichever_page_of_a_fault_is_missing_nothing_is_lost() {
         touch_with_ever_more(What::Frames { first: 9 }, Access::Read),
         2
     );
-    // An attempt that fails for want of a table leaves the page with its object.
+    // An attempt that fails because no table can be allocated leaves the page in its object.
     assert_eq!(touch_with_ever_more(file, Access::Read), 2);
     assert_eq!(touch_with_ever_more(shared, Access::Write), 2);
 }
@@ -136,7 +136,7 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
     for left in 0..120_usize {
         let world = world(Reaping::MeetInTheMiddle);
         let _entered = world.host.enter(CpuId(0));
-        // The mapping needs two page tables, so that in some attempts the second is missing.
+        // The mapping needs two page tables, so that the second one is missing in some attempts.
         world.map_at(1000, 100, ANONYMOUS);
         assert!(world.space.raise(&world.host, Flag::Victim));
         let taken = take_all_but(&world, left);
@@ -148,13 +148,13 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
             taken.len() as u64 + state.rss[1] + state.tables[0]
         );
         assert_eq!(state.used, [state.rss[1]; 3]);
-        // The first 24 pages need two tables, further pages a third.
+        // The first 24 pages need two tables; further pages need a third.
         let mapped = |pages: usize| match pages {
             0..=2 => 0,
             _ => (pages - 2).min(24).max(pages - 3).min(100) as u64,
         };
-        // A victim gets all pages on its CPU's lists. Of pages that spilled to the zone it gets
-        // only those above its watermark.
+        // A victim can allocate all pages on its CPU's lists. Of the pages that spilled to the
+        // zone, it can allocate only those above its watermark.
         let between = mapped(listed)..=mapped(left);
         assert!(
             between.contains(&state.rss[1]),
@@ -173,7 +173,7 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
     }
 }
 
-/// Maps and populates everything that an address space may have, then takes all free pages.
+/// Maps and populates everything that the address space may have, then allocates all free pages.
 fn crowded(world: &World) -> Vec<Pfn> {
     let memory = world.memory();
     world.map_at(1000, 1500, ANONYMOUS);
@@ -209,7 +209,7 @@ fn emptying_needs_no_memory() {
             let memory = world.memory();
             assert_eq!(world.space.unmap(memory, Vpn(1500), 2000), Ok(()));
             let state = world.state();
-            // The number of pages that are left of the cut huge page, and of copies of the file's
+            // The number of pages that remain of the split huge page, and of private copies of file
             // pages.
             let (parts, copies) = (3584 - 3500, 40);
             assert_eq!(state.rss[1], 500 + parts + 512 + copies);

@@ -1,12 +1,11 @@
-//! The parts that address spaces share, against models: swap slots, pages of objects, and the lists
-//! of used pages.
+//! The data structures that address spaces share, compared with models: swap slots, pages of
+//! objects, and the lists of used pages.
 
 use std::collections::BTreeMap;
 use std::env;
 use std::process::Command;
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
@@ -18,6 +17,8 @@ use plimsoll_mm::space::vma_tree::NoMemory;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use proptest::prelude::*;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 const PAGES: u32 = 1024;
@@ -44,7 +45,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
 #[derive(Clone, Debug)]
 enum Op {
     Take,
-    /// Gives these slots back, whether they are taken or not.
+    /// Frees these slots, whether or not they are in use.
     Give(Vec<u32>),
 }
 
@@ -69,7 +70,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Take => {
-                    let full = taken.iter().filter(|&&it| it).count() == slots as usize;
+                    let full = taken.iter().filter(|&&is_taken| is_taken).count() == slots as usize;
                     let slot = area.take(&host);
                     prop_assert_eq!(slot.is_none(), full);
                     if let Some(SwapSlot(slot)) = slot {
@@ -92,7 +93,7 @@ proptest! {
                     prop_assert_eq!(area.give_back(&host, &wanted), expected);
                 }
             }
-            let used = taken.iter().filter(|&&it| it).count();
+            let used = taken.iter().filter(|&&is_taken| is_taken).count();
             prop_assert_eq!(area.used(&host) as usize, used);
         }
     }
@@ -150,12 +151,12 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
         let object = Object::new(&host, kind);
         assert_eq!(object.kind(), kind);
         let mut model: BTreeMap<u64, Pfn> = BTreeMap::new();
-        // More indexes than a batch, in no order, many of them twice, and the extremes.
+        // More indexes than a batch, unsorted, many of them repeated, and the extremes.
         let indexes = (0..100)
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);
         for index in indexes {
-            // An object has single pages only, whatever order the request has.
+            // An object has only single pages, whatever the order of the request.
             let request = Request::new(Order::HUGE).urgent(Urgency::Reserve);
             let pfn = object.page(&host, &pages, index, request);
             let pfn = pfn.expect("there are more pages than that");
@@ -225,7 +226,7 @@ fn lists_of_used_pages_count_what_was_added_less_what_was_removed() {
         let cpu = CpuId(u32::try_from(round % 2).expect("small"));
         let _entered = host.enter(cpu);
         assert_eq!(host.this_cpu(), cpu);
-        // A frame in no zone is not counted.
+        // A frame outside all zones is not counted.
         for pfn in [Pfn(0), Pfn(PAGES - 1), Pfn(PAGES)] {
             lru.add(&host, &pages, pfn);
         }

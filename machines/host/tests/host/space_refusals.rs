@@ -1,4 +1,4 @@
-//! A range that a helper may not empty because a listener refuses is emptied by the next walker.
+//! If a listener refuses to let a helper empty a range, the next walker empties that range.
 
 use crate::support;
 
@@ -13,17 +13,18 @@ use plimsoll_mm::space::{Access, Faulted, Flag, Notified, Refused};
 use plimsoll_mm::units::{CpuId, Vpn};
 use support::world::{Sizes, What, World};
 
-/// The state that all listeners share, with counts of what they were told.
+/// The state that all listeners share, with counts of their notifications.
 #[derive(Default)]
 struct Told {
     refusals_left: AtomicU32,
-    /// The number of ranges that were begun and have not ended.
+    /// The number of ranges whose notification has begun and has not ended.
     open: AtomicI32,
     started: AtomicU32,
     released: AtomicU32,
 }
 
-/// A listener. If it `may_refuse`, it refuses ranges that may not wait while refusals are left.
+/// A listener. If it `may_refuse`, it refuses ranges for which it may not wait, until
+/// `refusals_left` is 0.
 struct Listener {
     told: Arc<Told>,
     may_refuse: bool,
@@ -50,7 +51,7 @@ impl Notified<Host> for Listener {
     }
 }
 
-/// Makes a world with ten mappings, each with a page table of its own and pages in it.
+/// Creates a world with ten mappings, each with a separate page table and with pages in it.
 fn world(reaping: Reaping, told: &Arc<Told>) -> World {
     let design = Design {
         reaping,

@@ -1,48 +1,34 @@
-//! The pages that killing a process would give back: as a cheap reading, exactly, and for many
-//! processes at once.
+//! The number of pages that killing a process would free: as an approximate reading, exactly, and
+//! for many processes in one call.
 
 use std::sync::Arc;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Counting, Range};
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::{Counting, Range, Reading};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Process, Reading, Scope,
-    Selecting, Selection, Signals, Slot, TotalPages,
+    Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Scope, Selecting, Selection,
+    Slot, TotalPages,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::rss::RssKind;
-use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::space::{Access, AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::units::{CpuId, Pages, ProcessId, Vpn};
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
 /// The process that has exited.
 const GONE: u32 = 30;
 
-/// Signals to processes that ignore every one of them.
-struct Deaf;
-
-impl Signals<Host> for Deaf {
-    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn reap_at(&self, _host: &Host, _at: Nanos) {}
-}
-
-/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that
-/// lie far apart, so that each has a page table of its own. A process with fewer neighbouring pages
-/// has more tables: the first process has the fewest pages without tables, and the most with them.
+/// Touches adjacent pages on several CPUs and swaps out a few of them. Then touches pages that are
+/// far apart, so that each has a separate page table. A process with fewer adjacent pages has more
+/// tables: the first process has the fewest pages if tables are not counted, and the most if they
+/// are.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
-        let request = MapRequest {
-            place: Place::Highest,
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Highest, pages);
         space.map(memory, request).expect("there is room").start
     };
     let more = nth * 7 % SPACES;
@@ -72,7 +58,7 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
         let manager = Manager::new(&host, config).expect("an arena is a layout");
         let spaces = Spaces::new(&host, &design, 4096).expect("countable");
         let memory = Memory::new(&host, &manager, &spaces);
-        let killer = OomKiller::new(&host, Deaf, Patience::LINUX);
+        let killer = OomKiller::new(&host, (), Patience::LINUX);
         let processes: Vec<_> = (0..SPACES)
             .map(|nth| {
                 let space = AddressSpace::new(memory).expect("there is memory");
@@ -127,8 +113,8 @@ fn chosen(selection: &Selection) -> Option<u32> {
     }
 }
 
-/// The processes of a census, with cheap readings that tell nothing, so that a selection has to sum
-/// all of them. It sums the last 16 processes one by one, and then the others together.
+/// The processes of a census, with approximate readings that carry no information. So a selection
+/// has to sum all of them. It sums the last 16 processes one by one, and the others together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {
@@ -162,7 +148,8 @@ impl Candidates for Blurred<'_> {
     }
 }
 
-/// The sums by kinds, the precise sums, the readings and the candidates of a census agree.
+/// Checks that the sums by kind, the precise sums, the readings and the candidates of a census
+/// agree.
 fn every_way_says_the_same(host: &Host, census: &Census<'_, Host>) {
     for (nth, process) in (0..).zip(census.processes()) {
         let Some(space) = process.space(host) else {

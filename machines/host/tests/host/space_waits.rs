@@ -1,4 +1,4 @@
-//! Reapers, faults and other changes while a thread changes the mappings of an address space.
+//! Reaping, faults and other changes while a thread is changing the mappings of an address space.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ const ANONYMOUS: What = What::Anonymous { huge: false };
 const FILE: What = What::File { offset: 0 };
 const SHARED: What = What::Shared { offset: 0 };
 
-/// Makes every thread that announces a range, and may wait, wait at two barriers.
+/// A listener at which every thread that announces a range, and may wait, waits at two barriers.
 struct Gate {
     entered: Arc<Barrier>,
     opened: Arc<Barrier>,
@@ -59,7 +59,7 @@ fn who_was_killed_does_not_wait_for_mappings() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let _entered = world.host.enter(CpuId(1));
-            // This thread has the mappings locked while it waits at the gate.
+            // This thread holds the lock of the mappings while it waits at the gate.
             let replaced = world.map(Place::Replace(Vpn(105)), 1, SHARED);
             replaced.expect("nothing is in the way");
         });
@@ -95,7 +95,8 @@ fn what_is_touched_in_a_new_mapping_does_not_go_with_the_old_one() {
             replaced.expect("nothing is in the way");
         });
         entered.wait();
-        // The new mapping is visible already, but the pages of the old one are not gone yet.
+        // The new mapping is already visible, but the pages of the old one have not been unmapped
+        // yet.
         scope.spawn(|| {
             let _entered = world.host.enter(CpuId(0));
             for page in [92, 101] {

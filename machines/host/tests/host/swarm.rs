@@ -1,8 +1,8 @@
-//! Random allocations and frees on real threads: no page has two owners, none is lost, and every
-//! block that can exist can be allocated afterwards.
+//! Random allocations and frees on real threads. No page has two owners, none is lost, and every
+//! possible block can be allocated afterwards.
 //!
-//! Each page has an owner word. A thread that gets a page writes its number there and must find 0,
-//! so a page that is handed out twice is noticed.
+//! Each page has an owner word. A thread that allocates a page writes its number there and must
+//! find 0. So a page that is allocated twice is detected.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::watermark::Urgency;
@@ -18,7 +19,6 @@ use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
 const CPUS: u32 = 4;
@@ -31,13 +31,13 @@ struct Stage {
     host: Host,
     mm: Manager<Host>,
     owners: Vec<AtomicU32>,
-    /// Blocks that another thread is to free.
+    /// Blocks that one thread has passed on for another to free.
     passed_on: Mutex<Vec<Block>>,
 }
 
 type Block = (Pfn, Order);
 
-/// A generator of random numbers (SplitMix64).
+/// A random number generator (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -109,12 +109,12 @@ impl Stage {
         freed.expect("all were handed out");
     }
 
-    /// Runs one thread: makes random steps until `stop` is set, then frees all that it holds.
+    /// Runs one thread: does random steps until `stop` is set, then frees all blocks that it holds.
     fn act(&self, cpu: CpuId, seed: u64, stop: &AtomicBool) {
         let _entered = self.host.enter(cpu);
         let (dice, me) = (&mut Dice(seed ^ u64::from(cpu.0) << 32), cpu.0 + 1);
         let mut held = Vec::new();
-        // Relaxed: the flag only says when to end.
+        // Relaxed is enough: the flag only ends the loop.
         while !stop.load(Relaxed) {
             match dice.below(100) {
                 0..50 if held.len() < HELD_MAX => {
@@ -157,8 +157,8 @@ impl Stage {
         });
     }
 
-    /// Checks that every page is free, counted, and merged into the largest possible blocks.
-    /// Nothing may be under way.
+    /// Checks that every page is free, counted, and merged into the largest possible blocks. No
+    /// operation may be in progress.
     fn is_whole(&self) {
         let _entered = self.host.enter(CpuId(0));
         let pages = self.mm.pages();
@@ -174,7 +174,7 @@ impl Stage {
             "{view:?}"
         );
         assert_eq!(view.listed, Pages::ZERO);
-        // 333 = 256 + 64 + 8 + 4 + 1.
+        // The block sizes of the remainder: 333 = 256 + 64 + 8 + 4 + 1.
         assert_eq!(view.blocks, [1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 6]);
     }
 }
@@ -221,7 +221,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&stage);
         drop(workers);
         stage.is_whole();
-        // Rounding to whole seconds delays the first firings of Linux.
+        // In Linux, rounding to whole seconds delays the first firings.
         let least = if design.schedule.name() == "phased" {
             20
         } else {
@@ -250,7 +250,7 @@ fn goes_dormant(stage: &Stage) {
     }
 }
 
-/// Two threads free all pages in random order; then every block of the largest orders can be
+/// Two threads free all pages in random order. Afterwards every block of the largest orders can be
 /// allocated.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{
-    Area, Batch, Counting, Flat, InitError, Items, OneSidedTree, Plan, Shape, ShapeError, Shared,
-    Tree,
+    Area, Batch, Counting, Flat, InitError, Items, OneSidedTree, Plan, Reading, Shape, ShapeError,
+    Shared, Tree,
 };
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    AdjOutOfRange, Census, Kind, NoPages, OomKiller, Patience, Process, Reading, ReleaseError,
-    SelectError, Signals,
+    AdjOutOfRange, Census, Kind, NoPages, OomKiller, Patience, Process, ReleaseError, SelectError,
+    Signals,
 };
 use plimsoll_mm::page::{
     AllocError, Config, FreeError, Layout, LayoutError, NoKill, SeedError, Tried,

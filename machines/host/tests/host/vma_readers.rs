@@ -1,8 +1,8 @@
-//! Readers of the tree of mappings on real threads, while one thread changes it.
+//! Readers of the tree of mappings on real threads, while one thread changes the tree.
 //!
-//! The start of a mapping determines its end and its id, so a mapping put together from two is
-//! noticed. Mappings with even numbers stay; those with odd numbers come, go, are cut and
-//! stored over.
+//! The start of a mapping determines its end and its id, so a mapping assembled from two others is
+//! detected. Mappings with even numbers never change. Those with odd numbers are added, removed,
+//! cut and overwritten.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -10,15 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::space::vma_tree::{Busy, Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The number of mappings: enough for three levels of nodes, and few enough for changes and readers
-/// to meet.
+use crate::support::law::run_law;
+
+/// The number of mappings: enough for three levels of nodes, and few enough that changes and
+/// lookups overlap.
 const NUMBERS: u64 = 4_001;
 const APART: u64 = 32;
 const LENGTH: Duration = Duration::from_millis(1500);
@@ -47,8 +48,8 @@ fn vma(number: u64) -> Vma {
     }
 }
 
-/// Returns the number of a mapping. Checks that the mapping is as it was added or, if its number is
-/// odd, without its last page.
+/// Returns the number of a mapping. Checks that the mapping is as it was added. If its number is
+/// odd, its last page may be missing.
 fn number_of(met: Vma) -> u64 {
     let number = met.start.0 / APART;
     let mut cut = vma(number);
@@ -57,7 +58,7 @@ fn number_of(met: Vma) -> u64 {
     number
 }
 
-/// Counts of a reader: all its looks, and those that found the tree busy.
+/// The counts of a reader: all its lookups, and those that found the tree busy.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -65,14 +66,14 @@ struct Seen {
 }
 
 impl Seen {
-    /// Counts a look. Returns what it found, unless the tree was busy.
+    /// Counts a lookup. Returns its result, or `None` if the tree was busy.
     fn got(&mut self, found: Result<Option<Vma>, Busy>) -> Option<Option<Vma>> {
         self.looks += 1;
         self.busy += u64::from(found.is_err());
         found.ok()
     }
 
-    /// Looks for an even mapping in every possible way.
+    /// Looks up an even mapping in every possible way.
     fn look(&mut self, tree: &VmaTree<Host>, finder: &mut Finder<'_, Host>, even: u64) {
         let there = vma(even);
         let page = Vpn(there.start.0 + even % 2);
@@ -84,7 +85,7 @@ impl Seen {
         ] {
             let got = self.got(found);
             assert!(
-                got.is_none_or(|it| it == Some(there)),
+                got.is_none_or(|found| found == Some(there)),
                 "{got:?} for {there:?}"
             );
         }
@@ -97,12 +98,12 @@ impl Seen {
         }
     }
 
-    /// Walks a few mappings up and back from an even one.
+    /// Walks forward over a few mappings from an even one, and then back to it.
     fn walk(&mut self, tree: &VmaTree<Host>, even: u64) {
         const FAR: u64 = 100;
         let mut cursor = Cursor::at(tree, vma(even).start);
         let mut next = even;
-        // The loop ends: the number rises, or stays while the writer changes the tree.
+        // The loop ends: the number rises, or stays the same while the writer changes the tree.
         while next < even + FAR {
             let Some(met) = self.got(cursor.forward()) else {
                 continue;
@@ -111,7 +112,7 @@ impl Seen {
                 assert_eq!(next, NUMBERS, "all up to the last were met");
                 break;
             };
-            // An odd mapping that grew meanwhile is met again.
+            // An odd mapping that has grown in the meantime is returned a second time.
             let again = number + 1 == next && !number.is_multiple_of(2);
             assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;
@@ -136,7 +137,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Changes a run of odd mappings, so that leaves fill up and run empty.
+    /// Changes consecutive odd mappings, so that leaves fill up and become empty.
     fn change(&mut self, tree: &VmaTree<Host>) {
         let Self { host, editor, .. } = self;
         let first = self.random.random_range(0..NUMBERS / 2) * 2 + 1;
@@ -180,7 +181,7 @@ fn what_is_there_is_found_whatever_changes() {
     let read = |seed: u64| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (mut seen, mut finder) = (Seen::default(), Finder::new(&tree));
-        // Acquire pairs with the Release below. Nothing depends on this.
+        // Acquire pairs with the Release below, but nothing depends on the pairing.
         while !over.load(Acquire) {
             for _ in 0..100 {
                 seen.look(&tree, &mut finder, random.random_range(0..=NUMBERS / 2) * 2);

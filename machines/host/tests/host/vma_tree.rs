@@ -8,7 +8,7 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Vma, VmaError, VmaTree};
 use plimsoll_mm::units::Vpn;
 use proptest::prelude::*;
 
-/// A sorted map of mappings: from the first page to the end and the id.
+/// A sorted map of mappings: the key is the first page, the value is the end and the id.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(BTreeMap<u64, (u64, u32)>);
 
@@ -54,7 +54,7 @@ impl Model {
         gone
     }
 
-    /// Returns the free ranges inside `allowed`, from low to high.
+    /// Returns the free ranges in `allowed`, in ascending order.
     fn free(&self, allowed: Range<u64>) -> Vec<Range<u64>> {
         let mut from = allowed.start;
         let mut free = Vec::new();
@@ -86,7 +86,7 @@ enum Step {
     Gaps(u64, Range<u64>),
 }
 
-/// The end of the addresses in use: low, so that steps meet.
+/// The end of the addresses in use. It is low, so that the mappings of different steps overlap.
 const TOP: u64 = 4_000;
 
 fn pages() -> impl Strategy<Value = Range<u64>> {
@@ -248,7 +248,7 @@ fn many_mappings_in_any_order_come_and_go() {
     }
 }
 
-/// Returns every mapping of `tree`, from low to high.
+/// Returns all mappings of `tree`, in ascending order.
 fn all(tree: &VmaTree<Host>) -> Vec<Vma> {
     let mut cursor = Cursor::at(tree, Vpn(0));
     std::iter::from_fn(|| cursor.forward().expect("no thread writes")).collect()

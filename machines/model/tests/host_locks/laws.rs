@@ -1,9 +1,9 @@
-//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU).
-//! Each function is one run; a checker calls it once for each interleaving.
+//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU). Each function
+//! is one run; a checker calls it once for each interleaving.
 //!
-//! The values that a lock guards are atomics, which are loaded and stored relaxed. If two threads
-//! are inside the lock at once, or if the second holder does not see the writes of the first, an
-//! addition is lost. So the laws need no unsafe code.
+//! The values that a lock protects are atomics with relaxed loads and stores. If two threads hold
+//! the lock at once, or the second holder does not see the writes of the first, an addition is
+//! lost. So the laws need no unsafe code.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -19,17 +19,18 @@ use crate::job_queue::JobQueue;
 use crate::raw::RawLock;
 use crate::ticket::Ticket;
 
-/// Adds 1 in two steps.
+/// Adds 1 with a separate load and store.
 fn add_one(sum: &AtomicU32) {
     let before = sum.load(Relaxed);
     sum.store(before + 1, Relaxed);
 }
 
-/// A bell that a thread rings after each release of a lock. Waiters of the lock sleep until it
-/// rings instead of spinning, because a checker would let two spinning threads take turns for ever.
+/// A bell that a thread rings after each release of a lock. Waiters of the lock do not spin: they
+/// sleep until the bell rings. Otherwise a checker would let two spinning threads alternate
+/// forever.
 ///
-/// The bell orders memory too, which would hide an ordering that the lock lacks. So a waiter looks
-/// at the bell only after two looks at the lock.
+/// The bell also orders memory, which would hide an ordering that the lock lacks. So a waiter uses
+/// the bell only after two attempts to acquire the lock.
 struct Bell {
     rings: Mutex<u32>,
     rung: Condvar,
@@ -62,13 +63,14 @@ impl Bell {
         *rings
     }
 
-    /// Returns the function that a waiter of a lock calls after each look: it waits for the bell.
+    /// Returns the function that a waiter of a lock calls after each attempt. It waits for the
+    /// bell.
     fn relax(&self) -> impl FnMut(u32) {
         let mut heard = 0;
         move |looks| {
             heard = match looks {
                 0 => 0,
-                // A release that comes after this look at the bell also rings after it.
+                // A release that comes after this reading of the bell also rings after it.
                 1 => self.heard(),
                 _ => self.wait_for_more_than(heard),
             };
@@ -87,10 +89,10 @@ fn join(thread: JoinHandle<()>) {
         .expect("a body that panics ends the whole model");
 }
 
-/// The payload of the panic with which a thread gives up waiting for a lock.
+/// The payload of the panic by which a thread stops waiting for a lock.
 struct GaveUp;
 
-/// A lock, and the sum that it guards.
+/// A lock, and the sum that it protects.
 #[derive(Default)]
 struct Guarded<L> {
     lock: L,
@@ -107,7 +109,7 @@ impl<L: RawLock> Guarded<L> {
         self.bell.ring();
     }
 
-    /// Waits and adds, but gives up after two looks at a busy lock.
+    /// Waits for the lock and adds 1, but gives up after two attempts that find the lock held.
     fn wait_little_and_add(&self) {
         let give_up = |looks| {
             if looks >= 2 {
@@ -132,8 +134,8 @@ impl<L: RawLock> Guarded<L> {
     }
 }
 
-/// Asserts that each holder is alone. The main thread and `others` more take the lock `rounds`
-/// times each.
+/// Asserts that each holder is alone. The main thread and `others` more threads each acquire the
+/// lock `rounds` times.
 pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
     let guarded = Arc::new((Guarded::<L>::default(), rounds));
     let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
@@ -146,9 +148,9 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// Asserts that each holder is alone if waiters give up. The main thread and `others` more give up
-/// after two looks at a busy lock, and one more thread only tries. The lock must allow its waiters
-/// to give up.
+/// Asserts that each holder is alone even if waiters give up. The main thread and `others` more
+/// threads give up after two attempts that find the lock held; one more thread only tries once. The
+/// lock must allow its waiters to give up.
 pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
     let guarded = Arc::new(Guarded::<L>::default());
     let waits = Guarded::wait_little_and_add;
@@ -201,8 +203,8 @@ struct Queued {
 }
 
 impl Queued {
-    /// Waits for the lock, which is held when the thread comes, and asserts that the thread is the
-    /// `nth` to get it.
+    /// Waits for the lock, which is held when the thread arrives. Asserts that this thread is the
+    /// `nth` to acquire it.
     fn queue(&self, nth: u32) {
         let mut relax = self.released.relax();
         let held = self.lock.acquire(|looks| {
@@ -222,8 +224,8 @@ impl Queued {
     }
 }
 
-/// Asserts that two threads are served in the order in which they took their tickets. The main
-/// thread holds the lock meanwhile.
+/// Asserts that two threads are served in the order of their tickets. The main thread holds the
+/// lock while they take the tickets.
 pub(crate) fn tickets_are_served_in_order() {
     let queued = Arc::new(Queued::default());
     let held = queued.lock.acquire(|_| panic!("it is free"));
@@ -254,7 +256,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Does what [`Behind::pass`] does, as a waiter that may be killed. Returns whether it passed.
+    /// As [`Behind::pass`], but as a waiter that may be killed. Returns whether it passed.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
@@ -270,12 +272,12 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // A further thread passes.
+        // Checks that a further thread can pass.
         self.fifo.join(Purpose::Read).wait();
     }
 }
 
-/// Asserts that each waiter passes alone. The main thread and `others` more pass.
+/// Asserts that each waiter passes alone. The main thread and `others` more threads pass.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
@@ -311,8 +313,8 @@ pub(crate) fn waiters_pass_in_order() {
     behind.is_whole();
 }
 
-/// Asserts that a killed waiter leaves the queue whole. One waiter is killed, or passes before
-/// that; another waiter passes; and the main thread, which was first, leaves.
+/// Asserts that a killed waiter leaves the queue intact. One waiter is killed, or passes before
+/// that. Another waiter passes, and the main thread, which was first, leaves.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.fifo.join(Purpose::Write);
@@ -334,12 +336,12 @@ pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     behind.is_whole();
 }
 
-/// A job queue, and the number of starts of its job.
+/// A job queue, and the number of times that its job started.
 #[derive(Default)]
 struct Desked {
     job_queue: JobQueue,
     starts: AtomicU32,
-    /// A sum to which a job adds while it runs.
+    /// A sum to which the job adds while it runs.
     sum: AtomicU32,
 }
 
@@ -363,8 +365,8 @@ impl Desked {
     }
 }
 
-/// Asserts that a job starts as often as it was deferred. The job is deferred again once it has
-/// started; then the queue closes.
+/// Asserts that a job starts as often as it was deferred. The job is deferred again after it has
+/// started; then the queue is closed.
 pub(crate) fn a_deferred_job_starts() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
@@ -383,7 +385,7 @@ pub(crate) fn a_deferred_job_starts() {
     assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
 
-/// Asserts that a job queue that closes wakes its worker, and that a job which is not due yet stays
+/// Asserts that closing a job queue wakes its worker, and that a job which is not due yet stays
 /// pending.
 pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
     let desked = Arc::new(Desked::default());

@@ -1,6 +1,6 @@
-//! The module from which the locks of `host` take atomics and threads when they run under loom.
+//! The module that provides atomics and threads to the locks of `host` when they run under loom.
 //!
-//! Loom's own `unpark` also lets a thread go on that waits for a mutex. So this module implements
+//! Loom's own `unpark` also resumes a thread that waits for a mutex. So this module implements
 //! parking with loom's mutex and condition variable. A thread that sleeps for some time may be
 //! woken at any moment.
 
@@ -25,7 +25,7 @@ struct Waker {
     changed: Changed,
 }
 
-/// A condition variable with a default, which loom's lacks.
+/// A condition variable that implements `Default`, which loom's does not.
 struct Changed(Condvar);
 
 impl Default for Changed {

@@ -13,13 +13,13 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Pages};
 
 use crate::{COUNTERS, M, ModelLock, ModelWord, STEPS, broken_by, run};
 
-/// A counter with differentials, as simple as possible.
+/// A minimal counter with differentials.
 struct Folded {
     total: ModelWord,
     parts: Vec<ModelWord>,
 }
 
-/// Counts up on this CPU, and folds whenever its part reaches two.
+/// Counts on this CPU, and folds its differential whenever that reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -29,14 +29,14 @@ fn count(machine: &M, state: &Folded) {
     }
 }
 
-/// Folds the parts of all CPUs from this one.
+/// Folds the differentials of all CPUs, from the calling CPU.
 fn fold(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.take(machine), Relaxed);
     }
 }
 
-/// Folds like [`fold`], but loses what is added between its read and its write.
+/// As [`fold`], but loses any additions between its read and its write.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
@@ -136,7 +136,7 @@ pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     })
 }
 
-/// Both kinds of lock, each around a count, and a count of tries that failed.
+/// Both kinds of lock, each around a count, and a count of failed attempts.
 struct Locked {
     zone: ModelLock<i64>,
     pcp: ModelLock<i64>,
@@ -189,7 +189,9 @@ fn a_job_runs_once_however_its_cpu_meets_its_cancel() {
         machine.set_now(Nanos(5));
         machine.defer(CpuId(0), JOB, Due::Wheel(Jiffies(1)), WhenIdle::Defer);
         assert_eq!(
-            machine.deferral(CpuId(0), JOB).map(|it| it.idle),
+            machine
+                .deferral(CpuId(0), JOB)
+                .map(|deferral| deferral.idle),
             Some(WhenIdle::Defer)
         );
         machine.word(0)

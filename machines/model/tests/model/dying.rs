@@ -3,7 +3,7 @@
 use plimsoll_mm::laws::{frontier, reaping, touching};
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules per law; they take seconds in a debug build.
+/// The number of schedules for each law. They take several seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]
@@ -46,8 +46,8 @@ fn loom_touched_while_unmapped() {
     loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
 }
 
-/// Runs without preemptions: even so, a look at mappings while they change meets them in every
-/// state, and another law covers such looks.
+/// Runs without preemptions. Even so, the reads of the mappings during a change see every
+/// intermediate state, and another law covers such reads.
 #[test]
 fn loom_touched_while_replaced() {
     loom::run_law_within(&touching::touched_while_replaced(), 2, 0);

@@ -1,8 +1,8 @@
 //! The laws of the memory manager under loom, exhaustively, and under shuttle, at random.
 //!
-//! All are one test program, so that the memory manager is compiled for each checker only once.
-//! Tests that expect a panic are programs of their own, because shuttle's panic hook reports every
-//! thread that loom ends.
+//! They form a single test program, so that the memory manager is compiled for each checker only
+//! once. Tests that expect a panic are in separate programs, because shuttle's panic hook reports
+//! every thread that loom ends.
 
 mod dying;
 mod oom;

@@ -3,7 +3,7 @@
 use plimsoll_mm::laws;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules per law; they take seconds in a debug build.
+/// The number of schedules for each law. They take several seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,10 +1,10 @@
-//! The laws of the parts that address spaces share, under loom, exhaustively, and under shuttle, at
-//! random.
+//! The laws of the data structures that address spaces share: under loom, exhaustively, and under
+//! shuttle, at random.
 
 use plimsoll_mm::laws;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules per law; they take seconds in a debug build.
+/// The number of schedules for each law. They take several seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The laws of the lock that readers share, under loom and shuttle.
+//! The laws of the reader-writer lock, under loom and shuttle.
 
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_model::{loom, shuttle};

@@ -1,7 +1,8 @@
-//! One virtual CPU: its clock, the task that runs on it, and the work that waits for it.
+//! One virtual CPU: its clock, the task that runs on it, and its pending work.
 //!
-//! At any moment a CPU runs one task (`current`), spins inside it, or is idle. Only the running CPU
-//! changes its own state, except for what other CPUs queue on it: jobs, sleepers, a new deadline.
+//! At any moment a CPU runs one task (`current`), waits for a lock while that task spins, or is
+//! idle. Only the CPU that currently runs changes its own state. The exceptions are entries that
+//! other CPUs queue on it: jobs, sleepers, and an earlier deadline.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -16,29 +17,29 @@ use crate::engine::random::{Purpose, stream};
 
 /// The `current` task of an idle CPU.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// The absence of a CPU.
+/// The value that stands for "no CPU".
 pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 
-/// One virtual CPU. Hot fields come first, in one pair of cache lines.
+/// One virtual CPU. Frequently used fields come first, in one pair of cache lines.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
-    /// The clock, the deadline and the pins are stale while the CPU runs: see
-    /// [`Inner`](crate::engine::state::Inner).
+    /// The values of `clock`, `deadline` and `pins` are stale while the CPU runs. The current ones
+    /// are then in [`Inner`](crate::engine::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
     pub(crate) current: Cell<u32>,
-    /// True during a long spend, which an interrupt may cut short.
+    /// True during a long spend, which an interrupt may end early.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
-    /// True if the idle hook has run since the CPU last did anything else.
+    /// True if the idle hook has run and the CPU has done nothing else since.
     pub(crate) quiet: Cell<bool>,
     pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) slice_end: Cell<u64>,
     pub(crate) jobs: [JobSlot; Job::ALL.len()],
-    /// Tasks that can run now, in the order in which they became ready.
+    /// Tasks that are ready to run, in the order in which they became ready.
     pub(crate) ready: RefCell<VecDeque<u32>>,
-    /// Tasks that can run from a certain time on: `(time, sequence, task)`.
+    /// Tasks that become ready at a certain time: `(time, sequence, task)`.
     pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
     pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) stall_at: Cell<u64>,
@@ -59,9 +60,9 @@ pub(crate) struct JobSlot {
 pub(crate) enum Waits {
     /// The job is not deferred.
     No,
-    /// The job waits for this time.
+    /// The job waits until this time, in nanoseconds.
     Until(u64),
-    /// The job waits for its turn; lower numbers come first.
+    /// The job is due and waits for its turn. The lowest number runs first.
     Turn(u64),
 }
 
@@ -99,7 +100,7 @@ impl Cpu {
         }
     }
 
-    /// The time at which this CPU wakes by itself if it is idle.
+    /// The time of the first event that wakes this CPU if it is idle. Deferrable jobs do not count.
     pub(crate) fn wakes_at(&self) -> u64 {
         let timers = self
             .jobs
@@ -108,7 +109,7 @@ impl Cpu {
         self.next_event(timers)
     }
 
-    /// The time at which this CPU next has to look up if it is busy.
+    /// The time of the first event that interrupts this CPU if it is busy.
     pub(crate) fn looks_up_at(&self) -> u64 {
         self.next_event(self.jobs.iter())
     }
@@ -122,7 +123,7 @@ impl Cpu {
         timers.chain(sleeper).min().unwrap_or(u64::MAX)
     }
 
-    /// The next deferred job in turn that may start, if any.
+    /// The deferred job that runs next: the one with the lowest turn that is not already running.
     pub(crate) fn next_job(&self) -> Option<Job> {
         let turn = |job: Job| {
             let slot = &self.jobs[job as usize];
@@ -143,7 +144,7 @@ impl Cpu {
         self.current.get() == NOBODY
     }
 
-    /// Counts a wait for a lock of `class`.
+    /// Adds a wait for a lock of `class` to this CPU's total and maximum.
     pub(crate) fn record_wait(&self, class: LockClass, wait_ns: u64) {
         let (total, max) = (
             &self.wait_total_ns[class as usize],

@@ -1,7 +1,7 @@
-//! Injected faults: stalls, late timers, migrations, CPUs that go away.
+//! Injected faults: stalls, late timers, migrations, and CPUs that go offline.
 //!
-//! Each CPU draws its faults from a stream of its own, so turning one fault on changes what the
-//! program meets but not what the program draws.
+//! Each CPU draws its faults from a separate random stream. So enabling a fault changes what the
+//! program encounters, but not the random numbers that the program draws.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -17,8 +17,8 @@ use crate::engine::state::{Inner, Sim};
 impl Sim {
     /// Takes `cpu` offline or online.
     ///
-    /// A CPU that goes offline loses its deferred jobs; a job that is running is finished. Its
-    /// tasks move to other CPUs once they are neither pinned nor hold a sleeping lock.
+    /// A CPU that goes offline drops its deferred jobs; a job that is already running finishes. Its
+    /// tasks move to other CPUs as soon as they are not pinned and hold no sleeping lock.
     ///
     /// # Panics
     /// If the last online CPU goes offline while it has tasks.
@@ -40,8 +40,8 @@ impl Sim {
         let asleep = state.sleepers.take().into_sorted_vec();
         let now = self.0.now();
         let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
-        // Sorted by `Reverse`, so the latest comes first. `rev` and new sequence numbers keep the
-        // order of time.
+        // The list is sorted by `Reverse`, so the latest time comes first. Because of `rev` and the
+        // new sequence numbers, the tasks keep their order of time.
         let asleep = asleep
             .into_iter()
             .rev()
@@ -60,7 +60,7 @@ impl Sim {
 }
 
 impl Inner {
-    /// Draws each CPU's first stall and first migration.
+    /// Draws the time of each CPU's first stall and first migration.
     pub(crate) fn arm_faults(&self) {
         for cpu in &self.cpus {
             self.rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
@@ -93,7 +93,7 @@ impl Inner {
         true
     }
 
-    /// The random number of jiffies by which a timer is late.
+    /// Returns a random timer delay in jiffies, from 0 to `timer_late_jiffies`.
     pub(crate) fn timer_delay(&self) -> u64 {
         match self.options.faults.timer_late_jiffies {
             0 => 0,
@@ -101,7 +101,7 @@ impl Inner {
         }
     }
 
-    /// Lets a random number of nanoseconds pass, and returns the running CPU's key.
+    /// Advances the clock by a random number of nanoseconds, and returns the running CPU's key.
     #[cold]
     pub(crate) fn jitter(&self) -> u64 {
         let cpu = self.cpu();
@@ -114,7 +114,8 @@ impl Inner {
         crate::engine::tree::key(self.clock.get(), self.cur.get())
     }
 
-    /// Draws the next time of a fault on `cpu`, which is running. The mean interval is `mean_ns`.
+    /// Draws the time of the next fault on `cpu`, which is running. Faults are `mean_ns` apart on
+    /// average.
     fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
         if mean_ns > 0 {
             at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));

@@ -1,7 +1,8 @@
-//! The handle on a simulated machine: making a machine, running it, and setting its callbacks.
+//! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
-//! Handles are counted. Each coroutine holds one. When only those are left, no caller can resume
-//! the coroutines any more, so the last other handle unwinds all that they left unfinished.
+//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines' handles
+//! are left, no caller can resume the coroutines any more. So the last handle outside them unwinds
+//! every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;
@@ -21,7 +22,7 @@ use crate::profile::Profile;
 use crate::stats::Stats;
 
 impl Sim {
-    /// Makes the machine of `profile` with `options`.
+    /// Creates the machine that `profile` describes, with `options`.
     ///
     /// # Panics
     /// If the profile has more than 4096 CPUs.
@@ -33,7 +34,7 @@ impl Sim {
     /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
     ///
     /// # Panics
-    /// If a task panics; the message names the seed. If tasks wait and nothing will wake them.
+    /// If a task panics; the message names the seed. If tasks wait and no event will wake them.
     pub fn run(&self) {
         if self.0.run.live.get() > 0 {
             self.drive(NEVER);
@@ -46,7 +47,7 @@ impl Sim {
         }
     }
 
-    /// Runs all that happens before `at`, or until [`Sim::stop`].
+    /// Runs all events before `at`, or until [`Sim::stop`].
     ///
     /// # Panics
     /// If a task panics; the message names the seed.
@@ -58,12 +59,12 @@ impl Sim {
         }
     }
 
-    /// Ends the current run once the caller waits, sleeps or ends.
+    /// Ends the current run as soon as the calling task waits, sleeps or ends.
     pub fn stop(&self) {
         self.0.stop();
     }
 
-    /// Number of tasks that have not ended, without daemons.
+    /// The number of tasks that have not ended, not counting daemons.
     #[must_use]
     pub fn live_tasks(&self) -> u32 {
         self.0.run.live.get()
@@ -75,44 +76,45 @@ impl Sim {
         self.0.options.seed
     }
 
-    /// The random stream of the CPU the caller runs on.
+    /// The random stream of the CPU that the caller runs on.
     #[must_use]
     pub fn rng(&self) -> CpuRng<'_> {
         CpuRng(self)
     }
 
-    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
+    /// The task that runs on the caller's CPU, which may be kernel work. `None` if the CPU is idle.
     #[must_use]
     pub fn this_task(&self) -> Option<u32> {
         let task = self.0.cpu().current.get();
         (task != NOBODY).then_some(task)
     }
 
-    /// All that has been counted so far.
+    /// The statistics of the run so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    /// Calls `observer` for each event from now on, except for events of single pages, which
-    /// outnumber all others together. The observer must not change the machine.
+    /// Calls `observer` for each event from now on. Events of single pages are excluded, because
+    /// they outnumber all others together; see [`Sim::observe_pages`]. The observer must not change
+    /// the machine.
     pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
         self.0.hooks.observers.borrow_mut().push(Box::new(observer));
         self.0.hooks.observed.set(true);
     }
 
-    /// Shows events of single pages to every observer too.
+    /// Passes events of single pages to every observer as well.
     pub fn observe_pages(&self) {
         self.0.hooks.pages_observed.set(true);
     }
 
-    /// Calls `handler` for each job, on the job's CPU, as kernel work. Replaces the previous
-    /// handler.
+    /// Calls `handler` for each job, as kernel work on the CPU to which the job was deferred.
+    /// Replaces the previous handler.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
         *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Calls `handler` on each CPU that runs out of work, as kernel work. Replaces the previous
+    /// Calls `handler`, as kernel work, on each CPU that runs out of work. Replaces the previous
     /// handler.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
         *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
@@ -147,8 +149,8 @@ impl Clone for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Each coroutine holds one handle. When only those are left besides this one, no caller can
-        // resume the coroutines any more.
+        // Each coroutine holds one handle. If this is the last handle outside a coroutine, no
+        // caller can resume the coroutines any more.
         let inner = &self.0;
         if !inner.run.ending.get() && Rc::strong_count(inner) == inner.run.residents.get() + 1 {
             inner.end();
@@ -166,7 +168,7 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// The message of a panic, if the payload is text.
+/// The message of a panic, if its payload is a string.
 fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
     payload
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! The engine: CPUs with clocks of their own, of which the earliest runs next.
+//! The engine: CPUs with separate clocks. The CPU with the earliest clock runs next.
 
 pub(crate) mod cpu;
 pub(crate) mod fault;

@@ -1,8 +1,8 @@
-//! The price of each step: the profile's prices laid out for fast lookup.
+//! The price of each step: the profile's prices, laid out for fast lookup.
 //!
-//! The price of a step that a CPU does alone depends on the CPU's speed. Only the prices of the
-//! running CPU are looked up. The engine puts them in place before it runs another CPU; where all
-//! CPUs are alike, it never has to.
+//! The price of a step that involves no other CPU depends on the CPU's speed. Only the running
+//! CPU's prices are looked up, so the engine loads them before it switches to another CPU. If all
+//! CPUs have the same speed, the loaded prices never change.
 
 use std::cell::Cell;
 
@@ -12,33 +12,33 @@ use plimsoll_mm::units::CpuId;
 
 use crate::profile::Costs;
 
-/// The low bits of a place, which hold the core; the LLC is above them.
+/// The number of low bits of a place that hold the core; the LLC is above them.
 const CORE_BITS: u32 = 16;
-/// The low bits of a place, which hold core and LLC; the socket is above them.
+/// The number of low bits of a place that hold core and LLC; the socket is above them.
 const LLC_BITS: u32 = 32;
 
 /// The prices of steps, and the places of CPUs.
 pub(crate) struct Prices {
-    /// These are the prices of the running CPU, in this field and the next two.
+    /// The prices of local work on the running CPU. The next two fields are the running CPU's, too.
     work_ns: [Cell<u32>; Work::ALL.len()],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
     pub(crate) lock_remote_extra_ns: u32,
     pub(crate) lock_handover_extra_ns: u32,
     pub(crate) transfer_ns: [u32; 5],
-    /// Socket, LLC and core of each CPU in one number. The highest bit in which two numbers differ
-    /// tells the distance of the CPUs.
+    /// The socket, LLC and core of each CPU, packed into one number. The highest bit in which two
+    /// numbers differ determines the distance between the CPUs.
     places: Box<[u64]>,
-    /// The costs at each speed that occurs, without repeats.
+    /// The costs at each distinct speed.
     at_speeds: Box<[Costs]>,
-    /// The index of each CPU's costs in `at_speeds`; empty if all CPUs are alike.
+    /// The index into `at_speeds` for each CPU; empty if all CPUs have the same speed.
     speeds: Box<[usize]>,
-    /// The index of the running CPU's costs.
+    /// The running CPU's index into `at_speeds`.
     speed: Cell<usize>,
 }
 
 impl Prices {
-    /// The prices of a machine, with those of CPU 0 in place.
+    /// The prices of a machine, with those of CPU 0 loaded.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
@@ -76,7 +76,7 @@ impl Prices {
         u64::from(self.work_ns[work as usize].get())
     }
 
-    /// The price of taking and releasing a lock that the running CPU had last, in nanoseconds.
+    /// The price of acquiring and releasing a lock that the running CPU held last, in nanoseconds.
     #[inline(always)]
     pub(crate) fn lock_own(&self) -> u64 {
         u64::from(self.lock_own_ns.get())
@@ -88,12 +88,12 @@ impl Prices {
         u64::from(self.word_own_ns.get())
     }
 
-    /// Returns whether all CPUs have the same prices.
+    /// Returns whether all CPUs have the same speed, and so the same prices.
     pub(crate) fn are_alike(&self) -> bool {
         self.speeds.is_empty()
     }
 
-    /// Puts the prices of `cpu` in place, which runs from now on.
+    /// Loads the prices of `cpu`, which runs from now on.
     #[inline]
     pub(crate) fn run_on(&self, cpu: usize) {
         if let Some(speed) = self.speeds.get(cpu)
@@ -113,12 +113,12 @@ impl Prices {
         self.speed.set(speed);
     }
 
-    /// The price of moving a dirty line from one CPU to another if its memory is near `home`, in
-    /// nanoseconds.
+    /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The memory of
+    /// the line is near CPU `home`.
     ///
-    /// Two caches of a socket that is not the line's home ask the home socket for the owner, and
-    /// pay as if they were on different sockets. Within one last-level cache there is no such
-    /// request.
+    /// Suppose that both CPUs are in one socket but in different last-level caches, and the home is
+    /// another socket. The request then goes through the home socket, so the price is that of a
+    /// transfer between sockets. Within one last-level cache there is no such request.
     #[inline]
     pub(crate) fn transfer_home(&self, from: usize, to: usize, home: usize) -> u64 {
         let mut distance = self.distance(from, to);
@@ -128,7 +128,7 @@ impl Prices {
         u64::from(self.transfer_ns[distance as usize])
     }
 
-    /// The distance of two CPUs.
+    /// The distance between two CPUs.
     #[inline]
     pub(crate) fn distance(&self, from: usize, to: usize) -> Distance {
         let differ = self.places[from] ^ self.places[to];
@@ -146,7 +146,7 @@ impl Prices {
     }
 }
 
-/// The costs at each speed of `speed_percent`, and for each CPU the index of the costs it pays.
+/// Returns the costs at each distinct speed in `speed_percent`, and the index of each CPU's costs.
 fn by_speed(
     costs: &Costs,
     topology: &Topology,

@@ -1,9 +1,8 @@
 //! The counters of a running machine.
 //!
-//! They are plain cells: counting never waits, and changes nothing that the simulation looks at.
-//! The run's hash is a sum of mixed events. So it depends on what happened when and where, but not
-//! on the order in which the host got there: running ahead and waiting for each release give the
-//! same hash.
+//! The counters are plain cells: counting never waits, and never affects the simulation. The run's
+//! hash is a sum over hashed events. So it depends on what happened at which time on which CPU, but
+//! not on the order in which the host simulated it. Both lock models therefore give the same hash.
 
 use std::cell::Cell;
 
@@ -14,7 +13,7 @@ use plimsoll_mm::units::Nanos;
 
 use crate::stats::{HIST_BINS, LockStats, LongestWait};
 
-/// Event kinds in the hash; the low bits carry details.
+/// The kinds of hashed events. The low bits of each hold details.
 pub(crate) const LOCK: u64 = 0x100;
 pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
@@ -35,13 +34,13 @@ pub(crate) struct Record {
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
     pub(crate) lines: [Cell<u64>; 5],
-    /// Number of holds in which no time passed, as in nearly all of a per-CPU lock. They are kept
-    /// apart from the rest, so that they are in one cache line.
+    /// The number of holds that took no virtual time, as nearly all holds of a per-CPU lock do.
+    /// They are stored separately, so that they share few cache lines.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
-/// The counters from which [`LockStats`] are made.
+/// The counters behind a [`LockStats`].
 pub(crate) struct LockCells {
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
@@ -75,7 +74,7 @@ impl Record {
         }
     }
 
-    /// Folds an event into the hash.
+    /// Adds an event to the hash.
     #[inline]
     pub(crate) fn fold(&self, time: u64, cpu: usize, kind: u64) {
         let place = (cpu as u64) << 40 ^ kind;
@@ -86,13 +85,13 @@ impl Record {
         bump(&self.hashed);
     }
 
-    /// Counts a cache line that moved over `distance`.
+    /// Counts the transfer of a cache line over `distance`.
     #[inline]
     pub(crate) fn line_moved(&self, distance: Distance) {
         bump(&self.lines[distance as usize]);
     }
 
-    /// Counts a hold that has ended.
+    /// Counts a finished hold of `hold_ns` nanoseconds.
     #[inline(always)]
     pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
         if hold_ns == 0 {
@@ -132,7 +131,7 @@ impl LockCells {
         }
     }
 
-    /// Counts a hold that has ended.
+    /// Counts a finished hold of `hold_ns` nanoseconds.
     #[inline]
     fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);
@@ -141,12 +140,12 @@ impl LockCells {
         bump(&self.hold_hist[bin(hold_ns)]);
     }
 
-    /// Counts an attempt that gave up.
+    /// Counts an attempt that failed because the lock was held.
     pub(crate) fn gave_up(&self) {
         bump(&self.failed_tries);
     }
 
-    /// Counts a wait that has ended; `traced` says whether `perf` would show it.
+    /// Counts a finished wait. `traced` says whether `perf` would show it.
     pub(crate) fn waited(&self, wait: LongestWait, traced: bool) {
         bump(&self.contentions);
         if traced {

@@ -1,11 +1,11 @@
-//! The core of the machine: the loop that resumes the earliest CPU, and the order points.
+//! The core of the engine: the loop that resumes the earliest CPU, and the order points.
 //!
-//! Invariant: a CPU that passes an order point has the smallest key of all CPUs, so everything that
-//! an order point precedes happens in the order of `(time, CPU)`. `limit` caches the smallest key
-//! of the other CPUs while a CPU runs, so passing an order point takes one comparison.
+//! Invariant: a CPU that passes an order point has the smallest key of all CPUs. So all steps that
+//! follow an order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the
+//! smallest key of the other CPUs, so passing an order point takes one comparison.
 //!
-//! Outside a run ([`Inner::outside`]) the caller is a bystander on CPU 0: nothing costs time and
-//! nothing waits, except for a lock whose holder has stopped in the middle.
+//! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. Nothing that it does
+//! takes virtual time, and it never waits. The one exception is a lock that a suspended task holds.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -77,7 +77,7 @@ impl Inner {
         cpu_id(self.cur.get())
     }
 
-    /// The time that a caller sees.
+    /// The virtual time that the caller observes, in nanoseconds.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
@@ -87,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Lets every CPU with an earlier key go first. Returns the caller's key.
+    /// Lets every CPU with an earlier key run first. Returns the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
@@ -110,7 +110,7 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task. Its CPU goes on at key `when`.
+    /// Suspends the current task. Its CPU continues at key `when`.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
@@ -118,7 +118,7 @@ impl Inner {
         self.tasks.get(self.cpus[cpu].current.get()).suspend();
     }
 
-    /// Brings the key of another CPU forward to `when`.
+    /// Lowers the key of another CPU to `when`, if that is earlier.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);
@@ -126,7 +126,7 @@ impl Inner {
         }
     }
 
-    /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
+    /// Repeatedly resumes the earliest CPU, until no key is before `horizon` or the run is stopped.
     pub(crate) fn run_loop(&self, horizon: u64) {
         while !self.run.halt.get() {
             if !self.step(horizon) {
@@ -167,7 +167,7 @@ impl Inner {
         true
     }
 
-    /// On a machine that is not plain, prepares what differs between CPUs before `cpu` runs.
+    /// Sets, before `cpu` runs, the state that differs between CPUs on a machine that is not plain.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);
@@ -175,7 +175,7 @@ impl Inner {
             .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
     }
 
-    /// Runs the machine, from outside a run, for as long as `busy` returns true.
+    /// Runs the machine while `busy` returns true. The caller is outside a run.
     pub(crate) fn run_while(&self, busy: impl Fn() -> bool) {
         self.outside.set(false);
         while busy() {
@@ -187,7 +187,7 @@ impl Inner {
         self.step_outside();
     }
 
-    /// Ends a run: from now on the caller is a bystander.
+    /// Ends a run: from now on the caller is outside it.
     pub(crate) fn step_outside(&self) {
         self.outside.set(true);
         self.local.set(NO_CPU);
@@ -201,19 +201,19 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.run.halt.set(true);
-        // The running CPU leaves at its next order point or spend.
+        // With both at 0, the running CPU stops at its next order point or spend.
         self.limit.set(0);
         self.deadline.set(0);
     }
 
-    /// A number larger than all that were returned before.
+    /// Returns a number larger than all numbers that it returned before.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.set(self.sequence.get() + 1);
         self.sequence.get()
     }
 
-    /// The time of the earliest key, but not after the last running CPU's clock. If nothing is left
-    /// to do, the latest clock of all CPUs.
+    /// The time of the earliest key, but no later than the clock of the CPU that ran last. If no
+    /// CPU has anything left to do, the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self
@@ -231,7 +231,7 @@ impl Inner {
         self.run.ending.get()
     }
 
-    /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
+    /// Unwinds all unfinished tasks, so that the handles on their stacks are dropped.
     pub(crate) fn end(&self) {
         self.run.ending.set(true);
         self.outside.set(true);

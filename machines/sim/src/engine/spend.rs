@@ -1,8 +1,9 @@
 //! Local work, and the events that may interrupt it.
 //!
-//! `spend` adds to the clock and compares it with one deadline. Past that, unless the CPU is
-//! pinned, the CPU looks up: timers fire, kernel work and slices preempt, faults strike. A long
-//! spend waits in the tree for its end, so that what other CPUs send arrives in the middle of it.
+//! `spend` adds to the clock and compares it with one deadline. After the deadline, a CPU that is
+//! not pinned handles its pending events: expired timers, preemption by kernel work or at the end
+//! of a slice, and faults. A long spend is queued in the tree until its end, so that events from
+//! other CPUs arrive while it lasts.
 
 use plimsoll_mm::site::Work;
 
@@ -12,7 +13,7 @@ use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
 
 impl Inner {
-    /// Lets `n` times the price of `work` pass.
+    /// Lets time pass for `n` units of `work`.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
         let cost = self.prices.work(work) * u64::from(n);
@@ -25,7 +26,7 @@ impl Inner {
         total.set(total.get() + cost);
     }
 
-    /// [`Inner::spend`] without looking up, for work that cannot be preempted.
+    /// As [`Inner::spend`], but handles no events: for work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -51,7 +52,8 @@ impl Inner {
             return self.clock.set(self.clock.get() + cost);
         }
         let mut rest = cost;
-        // This ends because every turn either lets time pass or takes something off a queue.
+        // This loop ends, because each iteration either lets time pass or removes an event from a
+        // queue.
         loop {
             rest -= self.pass(rest);
             let (now, reason) = (self.clock.get(), self.next_reason(self.cpu()));
@@ -65,8 +67,8 @@ impl Inner {
         }
     }
 
-    /// Lets up to `rest` nanoseconds pass, or fewer if the CPU has to look up earlier. Returns how
-    /// many passed.
+    /// Lets `rest` nanoseconds pass, or fewer if an event is due earlier. Returns the number of
+    /// nanoseconds that passed.
     fn pass(&self, rest: u64) -> u64 {
         let index = self.cur.get();
         let cpu = &self.cpus[index];
@@ -83,7 +85,7 @@ impl Inner {
         self.clock.get() - now
     }
 
-    /// The time at which the running, unpinned CPU next has to look up.
+    /// The time of the next event that the running, unpinned CPU has to handle.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
@@ -101,7 +103,7 @@ impl Inner {
         reason.min(cpu.stall_at.get())
     }
 
-    /// Handles all that has come due on the running, unpinned CPU.
+    /// Handles all events that are due on the running, unpinned CPU.
     fn look_up(&self) {
         let cpu = self.cpu();
         self.fire_timers(cpu);
@@ -121,7 +123,7 @@ impl Inner {
         }
         let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
         if cpu.next_job().is_some() {
-            // The task returns to the front of the queue: kernel work does not cost it its place.
+            // The task stays first in the queue: kernel work does not cost it its turn.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
             cpu.ready.borrow_mut().push_back(id);

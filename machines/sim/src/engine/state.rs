@@ -1,7 +1,7 @@
-//! The state of a machine and of its tasks, and the handle on it.
+//! The state of a machine and of its tasks, and the handle on the machine.
 //!
-//! Handlers and tasks take the handle, and the state holds handlers and tasks, so all of these
-//! types are in one file. The other files of this folder say what is done with them.
+//! Handlers and tasks take the handle, and the state holds handlers and tasks. So all of these
+//! types are in one file; the other files of this folder implement their methods.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
 ///
-/// The machine keeps handlers and observers. They must not own a handle on the machine, because
-/// then neither they nor the machine would ever be dropped.
+/// The machine owns its handlers and observers. If these owned a handle on the machine, neither
+/// they nor the machine would ever be dropped.
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// A function that is called for each event.
@@ -35,33 +35,33 @@ type JobHandler = Rc<dyn Fn(&Sim, Job)>;
 /// A function that is called on a CPU that has run out of work.
 type IdleHandler = Rc<dyn Fn(&Sim)>;
 
-/// The state that all handles share. Hot fields come first.
+/// The state that all handles share. Frequently used fields come first.
 #[repr(C)]
 pub(crate) struct Inner {
     /// The index of the running CPU.
     pub(crate) cur: Cell<usize>,
-    /// The running CPU's clock. This field, the deadline and the pins are kept here while a CPU
-    /// runs, and in its [`Cpu`] otherwise.
+    /// The running CPU's clock, in nanoseconds. While a CPU runs, its clock, deadline and pins are
+    /// here; otherwise they are in its [`Cpu`].
     pub(crate) clock: Cell<u64>,
-    /// The time at which an unpinned `spend` takes the slow path. Outside a run it is 0, so that
-    /// every `spend` does.
+    /// The time from which on an unpinned `spend` takes the slow path. It is 0 outside a run, so
+    /// that every `spend` takes that path.
     pub(crate) deadline: Cell<u64>,
-    /// Number of nested sections that must not be preempted.
+    /// The number of nested sections, on the running CPU, that must not be preempted.
     pub(crate) pins: Cell<u32>,
-    /// The running CPU if it may enter its own locks without an order point, else
+    /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
     /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
     pub(crate) local: Cell<CpuId>,
-    /// The smallest key of all other CPUs.
+    /// The smallest key of all CPUs except the running one.
     pub(crate) limit: Cell<u64>,
-    /// Counts resumptions: while it is unchanged, no other CPU has run.
+    /// The number of resumptions so far: while it is unchanged, no other CPU has run.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
-    /// True if steps are late by random amounts.
+    /// True if random delays are added before ordered steps.
     pub(crate) shaken: bool,
-    /// True if a CPU's own locks are treated like all other locks: it waits for its turn to enter
-    /// them, or leaves them by an event.
+    /// True if per-CPU locks are treated like all other locks: their owner waits for its turn to
+    /// enter them, or releases them by an event.
     pub(crate) ceremonial: bool,
-    /// True if all CPUs are alike and `ceremonial` is false.
+    /// True if all CPUs have the same speed and `ceremonial` is false.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
@@ -71,16 +71,17 @@ pub(crate) struct Inner {
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,
-    /// Tasks whose coroutine is free for the next task or kernel work.
+    /// Tasks that have ended, whose coroutines can be used for the next task or kernel work.
     pub(crate) free: RefCell<Vec<u32>>,
-    /// The last number given to something that waits; numbers follow the order of queueing.
+    /// The last sequence number given to a waiting task or job. Numbers follow the order of
+    /// queueing.
     pub(crate) sequence: Cell<u64>,
     pub(crate) hooks: Hooks,
     pub(crate) run: RunControl,
     pub(crate) me: Weak<Self>,
 }
 
-/// The functions that the program has given to the machine.
+/// The callbacks that the program has registered with the machine.
 #[derive(Default)]
 pub(crate) struct Hooks {
     pub(crate) on_job: RefCell<Option<JobHandler>>,
@@ -89,35 +90,35 @@ pub(crate) struct Hooks {
     pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
     /// True if there is an observer of events.
     pub(crate) observed: Cell<bool>,
-    /// True if the observers see events of single pages too.
+    /// True if the observers also receive events of single pages.
     pub(crate) pages_observed: Cell<bool>,
 }
 
-/// The state that decides when a run ends, and when the machine does.
+/// The state that decides when a run, or the whole machine, ends.
 #[derive(Default)]
 pub(crate) struct RunControl {
-    /// Number of tasks that have not ended, without daemons.
+    /// The number of tasks that have not ended, not counting daemons.
     pub(crate) live: Cell<u32>,
     /// True from [`Sim::stop`] until the next run begins.
     pub(crate) halt: Cell<bool>,
-    /// True if the run ends with the last task.
+    /// True if the run ends when its last task ends.
     pub(crate) awaits_tasks: Cell<bool>,
-    /// The time up to which the machine has run.
+    /// The time that the machine has reached, in nanoseconds.
     pub(crate) reached: Cell<u64>,
-    /// True once the tasks that have not ended are being dropped.
+    /// True while unfinished tasks are dropped, and afterwards.
     pub(crate) ending: Cell<bool>,
-    /// Number of handles on the stacks of coroutines.
+    /// The number of handles on the machine that are held by coroutine stacks.
     pub(crate) residents: Cell<usize>,
 }
 
-/// A coroutine and its present use.
+/// A coroutine and the work it currently runs.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Task {
     pub(crate) fiber: OnceCell<Fiber>,
     pub(crate) cpu: Cell<usize>,
     pub(crate) kind: Cell<Kind>,
-    /// Number of nested sections in which the task must stay on its CPU, though it may be
+    /// The number of nested sections in which the task must stay on its CPU, although it may be
     /// preempted.
     pub(crate) stays: Cell<u32>,
     pub(crate) body: Cell<Option<Body>>,

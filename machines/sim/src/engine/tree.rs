@@ -1,22 +1,22 @@
-//! The choice of the next CPU: a binary winner tree over packed `(time, CPU)` keys.
+//! The choice of the CPU that runs next: a binary winner tree over packed `(time, CPU)` keys.
 //!
-//! There is one leaf per CPU, which is [`NEVER`] if the CPU has nothing to do. Every inner node is
-//! the smaller of its children, so the root is the next CPU. An update touches one path, without
-//! branches that depend on the keys. The leaf of the running CPU is stale until the CPU stops, and
-//! no code reads it, because [`Tree::earliest_but`] skips it.
+//! Each CPU has one leaf, which is [`NEVER`] if the CPU has nothing to do. Every inner node holds
+//! the smaller key of its two children, so the root holds the key of the next CPU. An update visits
+//! one path to the root, without branches that depend on the keys. The leaf of the running CPU is
+//! stale until the CPU stops. No code reads it then, because [`Tree::earliest_but`] skips it.
 
 use std::cell::Cell;
 
 /// The key of a CPU that has nothing to do.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// Number of low bits of a key, which hold the CPU.
+/// The number of low bits of a key that hold the CPU.
 const CPU_BITS: u32 = 12;
-/// The most CPUs of a machine.
+/// The largest number of CPUs of a machine.
 pub(crate) const CPUS_MAX: usize = 1 << CPU_BITS;
-/// Times in nanoseconds stay below this, which is 26 days, so that a key never overflows.
+/// All times are below this number of nanoseconds (26 days), so that a key never overflows.
 pub(crate) const TIME_MAX_NS: u64 = 1 << (63 - CPU_BITS);
 
-/// The key of `cpu` at `time_ns`: ordered by time, then by CPU.
+/// The key of `cpu` at `time_ns`. Keys are ordered by time, then by CPU.
 #[inline]
 pub(crate) const fn key(time_ns: u64, cpu: usize) -> u64 {
     time_ns << CPU_BITS | cpu as u64
@@ -35,8 +35,8 @@ pub(crate) const fn cpu_of(key: u64) -> usize {
     key as usize & (CPUS_MAX - 1)
 }
 
-/// Number of nodes of the largest tree. All trees have room for as many, so that an index needs no
-/// check.
+/// The number of nodes of the largest tree. Every tree allocates this many, so that indexing needs
+/// no bounds check.
 const NODES: usize = 2 * CPUS_MAX;
 
 /// A binary winner tree over the keys of all CPUs.
@@ -61,13 +61,13 @@ impl Tree {
         &self.nodes[index % NODES]
     }
 
-    /// The earliest key of all.
+    /// The smallest key of all CPUs.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.node(1).get()
     }
 
-    /// The earliest key of all CPUs but `cpu`.
+    /// The smallest key of all CPUs except `cpu`.
     #[inline]
     pub(crate) fn earliest_but(&self, cpu: usize) -> u64 {
         let mut node = self.leaves + cpu;
@@ -79,7 +79,7 @@ impl Tree {
         earliest
     }
 
-    /// The key of `cpu` as last set.
+    /// The key of `cpu`, as of the last [`Tree::set`].
     #[inline]
     pub(crate) fn leaf(&self, cpu: usize) -> u64 {
         self.node(self.leaves + cpu).get()

@@ -1,8 +1,9 @@
-//! The simulated per-CPU lock: its owner runs ahead, other CPUs wait for their turn.
+//! The simulated per-CPU lock: its owner runs ahead, and other CPUs wait for their turn.
 //!
-//! The owner's access is not an order point; it only leaves a stamp. If another CPU arrives at a
-//! time before an access that the owner has already made, that is a slip: the CPU sees what the
-//! owner did in its future. Slips are counted. Strict mode orders the owner too and has none.
+//! The owner's access is not an order point; it only records its time. Another CPU may arrive at an
+//! earlier time than an access that the owner has already made. This is a slip: the CPU sees what
+//! the owner did in the CPU's future. Slips are counted. In strict mode the owner waits for its
+//! turn too, so there are none.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,13 +17,13 @@ use crate::engine::state::{Inner, Sim};
 use crate::engine::tree::key;
 use crate::locks::lock_queue::{Queue, Section};
 
-/// A lock that belongs to one CPU, in virtual time. The order of the fields puts all that a section
-/// needs into one pair of cache lines, with the head of the value.
+/// A lock that belongs to one CPU, in virtual time. The order of the fields puts everything that a
+/// section needs into one pair of cache lines, together with the first bytes of the value.
 #[repr(C)]
 pub struct SimCpuLock<T> {
     /// The clock of the owner when its last section started.
     owner_start: Cell<u64>,
-    /// The waiters; the queue's home is the owner.
+    /// The CPUs that wait. The queue's home is the owner.
     queue: Queue,
     value: RefCell<T>,
 }
@@ -40,7 +41,7 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Lets the owner enter. This is no order point, and costs time only if another CPU had the
+    /// Lets the owner enter. This is not an order point. It costs time only if another CPU held the
     /// lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
@@ -52,8 +53,8 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// [`SimCpuLock::enter_local`] in any mode, after other CPUs, or for a task that is no longer
-    /// on the owner.
+    /// The slow path of [`SimCpuLock::enter_local`]: outside a run, after another CPU held the
+    /// lock, if the machine is `ceremonial`, or if the task has left the owner's CPU.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {
@@ -78,7 +79,7 @@ impl<T> SimCpuLock<T> {
         })
     }
 
-    /// The entry of any CPU, in turn.
+    /// Lets any CPU enter, when its turn comes.
     fn enter(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         let now = sim.clock.get();
@@ -98,8 +99,8 @@ impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
     #[inline(always)]
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let section = self.enter_local(&sim.0, site)?;
-        // A single call of `f`, so that it is inlined. Outside a run the value may be borrowed
-        // already.
+        // `f` is called at only one place, so that it is inlined. Outside a run the value may
+        // already be borrowed.
         let result = f(&mut *self.value.try_borrow_mut().ok()?);
         self.queue.release_spinning(&sim.0, site, &section);
         Some(result)

@@ -1,7 +1,7 @@
 //! The simulated lock: a value behind a [`Queue`].
 //!
-//! See [`crate::contend`] for how waiting works. The value sits in a `RefCell`, so a simulator bug
-//! that let two holders in would panic rather than alias.
+//! The module `lock_queue` explains how CPUs wait. The value is in a `RefCell`: if a bug in the
+//! simulator admitted two holders, the second would panic.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -64,7 +64,7 @@ impl<T> Lock<Sim, T> for SimLock<T> {
 }
 
 impl Queue {
-    /// Takes the lock if it is free when the caller's turn comes.
+    /// Acquires the lock if it is free when the caller's turn comes.
     #[inline]
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site) -> Option<Section> {
         let mine = sim.order();
@@ -79,8 +79,8 @@ impl Queue {
 }
 
 impl Sim {
-    /// Looks at a lock's value from outside a run. If a stopped task holds the lock, runs the
-    /// machine until it is released.
+    /// Reads a lock's value from outside a run. If a suspended task holds the lock, runs the
+    /// machine until that task releases it.
     #[cold]
     pub(crate) fn look_from_outside<T, R>(
         &self,

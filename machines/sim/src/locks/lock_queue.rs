@@ -1,19 +1,21 @@
 //! Waiting for a lock: the part that [`SimLock`](crate::SimLock) and
 //! [`SimCpuLock`](crate::SimCpuLock) share.
 //!
-//! A lock is a queueing server at a distance. A request takes half a transfer to reach the lock's
-//! cache line and counts from then on; until then the CPU that has the line can release the lock,
-//! or take it again. The other half of the transfer brings the line back.
+//! A lock is modelled as a server with a queue, at a distance from the CPUs. A request takes half
+//! of a line transfer to reach the lock's cache line, and counts from then on. Until it arrives,
+//! the CPU that has the line can release the lock or acquire it again. The other half of the
+//! transfer brings the line to the requesting CPU.
 //!
-//! Requests arrive in order of time. A CPU that finds the lock free, or taken until a known time,
-//! therefore knows at once when its turn begins: it moves its clock there, runs its section ahead
-//! and stamps when the lock is free again. If the section meets an order point and other CPUs run
-//! meanwhile, the lock stays held. A CPU that arrives then parks, and the release, which is an
-//! order point as well, hands the lock to the first parked waiter. Both ways give the same starts,
-//! because both serve waiters in the order of arrival, at the same price of a hand-over.
+//! Requests arrive in order of time. So a CPU that finds the lock free, or held until a known time,
+//! knows at once when its turn begins. It advances its clock to that time, runs its section ahead,
+//! and records when the lock is free again. If the section reaches an order point and other CPUs
+//! run meanwhile, the lock stays held. A CPU that arrives then parks. The release, which is an
+//! order point as well, hands the lock to the first parked waiter. A section starts at the same
+//! time either way, because both ways serve waiters in the order of arrival, at the same price of a
+//! hand-over.
 //!
-//! Invariant: waiters with a known start precede parked ones; parked ones exist only while the lock
-//! is held.
+//! Invariant: waiters whose start is known precede parked waiters, and CPUs park only while the
+//! lock is held.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,21 +31,21 @@ use crate::options::LockModel;
 use crate::stats::LongestWait;
 use crate::tasks::wait::Access;
 
-/// The start of a parked waiter, which is not known yet.
+/// Stands for the start of a parked waiter, which is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The epoch of a section that other CPUs may have seen. It equals no epoch of the engine.
+/// The epoch of a section that other CPUs may have seen. It differs from every epoch of the engine.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value. Waiters are few, so they are in a box, and the rest fits one cache
-/// line.
+/// A lock without its value. Few locks have waiters, so they are boxed, and the other fields fit
+/// into one cache line.
 pub(crate) struct Queue {
     /// The key at which the last section ended.
     free_key: Cell<u64>,
-    /// The CPU of the last section, or [`NO_CPU`] while a CPU is inside or has been promised the
-    /// next turn.
+    /// The CPU that held the lock last. [`NO_CPU`] if a CPU is inside, or if the next turn is
+    /// promised to one.
     free_at: Cell<CpuId>,
-    /// The CPU whose request got to the lock's line last: it has the line or will get it.
+    /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
     /// The CPU and site that hold the lock, or held it last.
     holder: Cell<(CpuId, Site)>,
@@ -59,7 +61,7 @@ const _: () = assert!(
     "a lock leaves room for its value in a pair of cache lines"
 );
 
-/// A CPU that found the lock taken.
+/// A CPU that found the lock held.
 struct Waiter {
     start: u64,
     cpu: CpuId,
@@ -74,7 +76,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// The value that stands for no section, while code outside a run looks at the locked value.
+    /// Stands for a section while code outside a run reads the locked value.
     pub(crate) const OUTSIDE: Self = Self {
         start: 0,
         epoch: u64::MAX - 1,
@@ -95,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Asks for the lock and waits for the caller's turn.
+    /// Requests the lock and waits for the caller's turn.
     #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
         let asked = time_of(sim.order());
@@ -112,7 +114,8 @@ impl Queue {
         }
     }
 
-    /// [`Queue::acquire`] without the request's way to the line: the request counts at once.
+    /// As [`Queue::acquire`], but the request need not travel to the lock's line: it counts at
+    /// once.
     pub(crate) fn acquire_here(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         sim.record
@@ -124,7 +127,7 @@ impl Queue {
         }
     }
 
-    /// The nanoseconds that bringing the line to this CPU takes; 0 if the line is here.
+    /// The time in nanoseconds to bring the lock's line to this CPU; 0 if this CPU has it.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -135,20 +138,20 @@ impl Queue {
             .transfer_home(line.index(), this.index(), self.home.index())
     }
 
-    /// Returns whether a CPU is inside or has been promised the next turn.
+    /// Returns whether a CPU is inside, or the next turn is promised to one.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.free_at.get() == NO_CPU
     }
 
-    /// Returns whether a CPU that arrives with key `mine` finds the lock taken.
+    /// Returns whether a CPU that arrives with key `mine` finds the lock held.
     #[inline]
     pub(crate) fn is_taken(&self, mine: u64) -> bool {
         self.is_held() || self.free_key.get() > mine
     }
 
-    /// Returns whether `cpu`, which is running, had the lock last and so finds it free: its clock
-    /// is not before the end of its own last section.
+    /// Returns whether `cpu`, which is running, held the lock last. The lock is then free, because
+    /// the CPU's clock is not before the end of its own last section.
     #[inline(always)]
     pub(crate) fn is_free_at(&self, sim: &Inner, cpu: CpuId) -> bool {
         let free = self.free_at.get() == cpu;
@@ -156,7 +159,7 @@ impl Queue {
         free
     }
 
-    /// Takes the free lock, whose line is still `line_ns` away.
+    /// Acquires the free lock, whose line still needs `line_ns` nanoseconds to arrive.
     #[inline]
     pub(crate) fn take(&self, sim: &Inner, site: Site, line_ns: u64) -> Section {
         let cost = if self.free_at.get() == sim.this_cpu() {
@@ -172,7 +175,7 @@ impl Queue {
         self.take_for(sim, site, cost)
     }
 
-    /// Takes the free lock for `cost` nanoseconds.
+    /// Acquires the free lock in `cost` nanoseconds.
     #[inline]
     pub(crate) fn take_for(&self, sim: &Inner, site: Site, cost: u64) -> Section {
         sim.clock.set(sim.clock.get() + cost);
@@ -180,7 +183,7 @@ impl Queue {
         self.begin(sim)
     }
 
-    /// Records that `cpu` has the lock and its line.
+    /// Records that `cpu` holds the lock and has its line.
     #[inline(always)]
     fn claim(&self, cpu: CpuId, site: Site) {
         self.line.set(cpu);
@@ -188,7 +191,7 @@ impl Queue {
         self.holder.set((cpu, site));
     }
 
-    /// Begins a section on the running CPU, which has the lock.
+    /// Begins a section on the running CPU, which holds the lock.
     #[inline(always)]
     fn begin(&self, sim: &Inner) -> Section {
         if self.class.sleeps() {
@@ -204,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// Begins a section on `cpu`, which is running, needs no order point, and had the spinlock
+    /// Begins a section on `cpu` without an order point. `cpu` is running and held the spinlock
     /// last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
@@ -216,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// Queues for the taken lock, which the CPU asked for at time `asked`.
+    /// Queues for the held lock, which the CPU requested at time `asked`.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -272,9 +275,9 @@ impl Queue {
         } else {
             Access::Spin
         };
-        sim.waited((self.class, site), access, wait, traced);
+        sim.waited(self.class, site, access, wait, traced);
         let section = self.begin(sim);
-        // Other CPUs may have parked before this section began, so its end has to look for them.
+        // Other CPUs may have parked before this section began, so its release must check for them.
         let seen = parked || self.class.sleeps();
         Section {
             epoch: if seen { SEEN } else { section.epoch },
@@ -282,7 +285,8 @@ impl Queue {
         }
     }
 
-    /// The start of the next section if that is on CPU `to` and the last one was on `from`.
+    /// The start of the next section, if the last one was on CPU `from` and the next is on CPU
+    /// `to`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);
         let home = self.home.index();
@@ -291,7 +295,7 @@ impl Queue {
             + u64::from(sim.prices.lock_handover_extra_ns)
     }
 
-    /// Removes waiters that have started by `now`. Returns whether others still wait.
+    /// Removes waiters that have started by `now`. Returns whether other CPUs still wait.
     fn retire(&self, now: u64) -> bool {
         let mut waiters = self.waiters.borrow_mut();
         while let Some(first) = waiters.front() {
@@ -305,7 +309,7 @@ impl Queue {
         false
     }
 
-    /// Ends a section. Its value must no longer be borrowed.
+    /// Ends a section. The value of the lock must no longer be borrowed.
     #[inline(always)]
     pub(crate) fn release(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {
@@ -316,7 +320,7 @@ impl Queue {
             self.hand_over(sim);
         }
         if self.class.sleeps() {
-            // The task keeps this count, because a task that holds a sleeping lock may sleep.
+            // The count is kept in the task, because a task that holds a sleeping lock may sleep.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {
@@ -324,7 +328,7 @@ impl Queue {
         }
     }
 
-    /// [`Queue::release`] for a spinlock.
+    /// As [`Queue::release`], for a spinlock only.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {
@@ -344,8 +348,8 @@ impl Queue {
         self.free_at.set(cpu_id(this));
     }
 
-    /// Ends a section that other CPUs may have seen: at an order point, by handing the lock to the
-    /// CPU that has waited longest.
+    /// Ends a section that other CPUs may have seen. This is an order point, and hands the lock to
+    /// the CPU that has waited longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();
@@ -366,7 +370,7 @@ impl Queue {
         }
     }
 
-    /// Sets the start of the first waiter. Returns its task, CPU and start.
+    /// Promises the lock to the first waiter. Returns the task, CPU and start of that waiter.
     fn promise(&self, sim: &Inner, from: CpuId) -> Option<(u32, usize, u64)> {
         let mut waiters = self.waiters.borrow_mut();
         let first = waiters.front_mut()?;

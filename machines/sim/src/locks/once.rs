@@ -1,5 +1,5 @@
-//! A value that is set once. Reading it costs nothing, because its pointer is read together with
-//! its owner.
+//! A value that is set once. Reading it costs no virtual time: its pointer is assumed to be loaded
+//! together with the structure that contains it.
 
 use std::cell::OnceCell;
 

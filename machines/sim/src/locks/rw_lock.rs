@@ -1,7 +1,7 @@
-//! The simulated lock that readers share: a value behind a [`RwQueue`].
+//! The simulated reader-writer lock: a value behind a [`RwQueue`].
 //!
-//! The value sits in a `RefCell`, so a simulator bug that let a writer in with others would panic
-//! rather than alias.
+//! The value is in a `RefCell`: if a bug in the simulator admitted a writer together with other
+//! tasks, the second borrow would panic.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,10 +13,10 @@ use plimsoll_mm::units::CpuId;
 use crate::engine::state::Sim;
 use crate::locks::rw_lock_queue::{Killed, Role, RwQueue};
 
-/// A lock that readers share and writers do not, in virtual time.
+/// A lock that readers share and a writer holds alone, in virtual time.
 ///
-/// A waiting task gives up its CPU. A task inside stays on its CPU, though it may be preempted,
-/// sleep, and wait for other locks.
+/// A waiting task gives up its CPU. A task that holds the lock stays on its CPU, but may be
+/// preempted, sleep, and wait for other locks.
 pub struct SimRwLock<T> {
     queue: RwQueue,
     value: RefCell<T>,
@@ -32,7 +32,7 @@ impl<T> SimRwLock<T> {
         }
     }
 
-    /// Runs the machine, from outside a run, while a stopped task is in the way.
+    /// Runs the machine while a suspended task holds the lock. The caller is outside a run.
     #[cold]
     fn step_in_from_outside(&self, sim: &Sim, role: Role) {
         if !sim.0.is_ending() {
@@ -116,7 +116,8 @@ impl<T> RwLock<Sim, T> for SimRwLock<T> {
         self.write_in_turn(sim, site, Some(&killed), f)
     }
 
-    /// Recorded as one acquisition and one hold, from the start of `first` to the end of `then`.
+    /// The two closures are recorded as one acquisition and one hold, from the start of `first` to
+    /// the end of `then`.
     fn write_then_read<A, R>(
         &self,
         sim: &Sim,

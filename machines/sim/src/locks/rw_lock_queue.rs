@@ -1,14 +1,14 @@
 //! The holders and waiters of a [`SimRwLock`](crate::SimRwLock).
 //!
-//! The count of readers is a word in one cache line, so readers too have to bring the line to
-//! themselves to get in and to get out. The request is half of the line's way, and counts from then
-//! on; the other half brings the line back. Each of these steps is an order point. No CPU runs
-//! ahead here, so the fields describe the present time.
+//! The count of readers is a word in one cache line. So a reader, too, has to fetch the line both
+//! to acquire the lock and to release it. A request takes half of the line transfer to arrive, and
+//! counts from then on; the other half brings the line to the CPU. Each of these steps is an order
+//! point. No CPU runs ahead here, so the fields describe the present time.
 //!
-//! Waiters are admitted by the task that leaves, in the order in which they came: a writer alone,
-//! or all readers up to the next writer. An admitted waiter counts as inside at once, and begins
-//! when the hand-over has arrived. A waiter that may be killed also wakes by a timer, to test
-//! whether it was.
+//! The task that releases the lock admits waiters in order of arrival: one writer alone, or all
+//! readers up to the next writer. An admitted waiter counts as a holder at once, but its section
+//! begins only when the hand-over has arrived. A waiter that may be killed also wakes at regular
+//! intervals to test whether it has been.
 //!
 //! Invariant: admitted waiters, whose start is known, precede those that still wait.
 
@@ -28,55 +28,55 @@ use crate::tasks::wait::Access;
 /// The start of a waiter that has not been admitted.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Marks a reader's acquisition in the hash.
+/// The bit that distinguishes a reader's acquisition in the hash.
 const SHARED: u64 = 0x80;
 
-/// The way in which a task uses the lock.
+/// The way in which a task holds the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Reader,
     Writer,
 }
 
-/// The test by which a waiter learns that it was killed; `None` if it cannot be.
+/// The test by which a waiter learns that it has been killed. `None` if it cannot be killed.
 pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A lock that readers share, without its value.
 pub(crate) struct RwQueue {
-    /// Number of readers that are inside or admitted.
+    /// The number of readers that hold the lock, including admitted ones.
     readers: Cell<u32>,
-    /// The task that is inside or admitted to write, or [`NOBODY`].
+    /// The task that holds the lock to write, or is admitted to; otherwise [`NOBODY`].
     writer: Cell<u32>,
-    /// The CPU whose request got to the lock's line last: it has the line or will get it.
+    /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// The CPU and site that were let in last.
+    /// The CPU and site that were admitted last.
     holder: Cell<(CpuId, Site)>,
     home: CpuId,
     pub(crate) class: LockClass,
     waiters: RefCell<VecDeque<Waiter>>,
 }
 
-/// A task that did not get in at once.
+/// A task that was not admitted at once.
 struct Waiter {
     role: Role,
     start: u64,
     cpu: CpuId,
     task: u32,
     site: Site,
-    /// True if the waiter wakes by itself to test whether it was killed.
+    /// True if the waiter wakes regularly to test whether it has been killed.
     looks: bool,
 }
 
 /// A request that has reached the lock's line.
 struct Request {
     asked: u64,
-    /// True if the line was here all the time.
+    /// True if this CPU already had the line.
     own: bool,
-    /// The rest of the line's way, in nanoseconds.
+    /// The time until the line arrives, in nanoseconds.
     rest_ns: u64,
 }
 
-/// One stay of a task inside the lock.
+/// One hold of the lock by one task.
 pub(crate) struct Stay {
     site: Site,
     start: u64,
@@ -96,7 +96,7 @@ impl RwQueue {
         }
     }
 
-    /// Gets in, in turn. Returns `None` if the task was killed meanwhile.
+    /// Acquires the lock when the caller's turn comes. Returns `None` if the task is killed first.
     pub(crate) fn acquire(
         &self,
         sim: &Inner,
@@ -120,10 +120,10 @@ impl RwQueue {
         if start.is_none() {
             sim.record.lock(self.class, site).gave_up();
         }
-        start.map(|blocker| self.begin_late(sim, (site, role), request.asked, blocker))
+        start.map(|blocker| self.begin_late(sim, site, role, request.asked, blocker))
     }
 
-    /// Takes the lock if that takes no waiting.
+    /// Acquires the lock if the caller need not wait for it.
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site, role: Role) -> Option<Stay> {
         let request = self.request(sim);
         if self.admits(role) {
@@ -134,7 +134,7 @@ impl RwQueue {
         None
     }
 
-    /// Gets out. The value must no longer be borrowed.
+    /// Releases the lock. Its value must no longer be borrowed.
     pub(crate) fn release(&self, sim: &Inner, role: Role, stay: &Stay) {
         let hold_ns = sim.clock.get() - stay.start;
         sim.record.held(self.class, stay.site, hold_ns);
@@ -143,7 +143,7 @@ impl RwQueue {
         stays.set(stays.get() - 1);
     }
 
-    /// Turns the writer into a reader, and lets in the readers that wait right behind it.
+    /// Turns the writer into a reader, and admits the readers that wait directly behind it.
     pub(crate) fn downgrade(&self, sim: &Inner) {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -155,24 +155,27 @@ impl RwQueue {
     /// Returns whether a task waits to write. Like a relaxed load, this is not an order point.
     pub(crate) fn writer_waits(&self) -> bool {
         let waiters = self.waiters.borrow();
-        let mut waiting = waiters.iter().rev().take_while(|it| it.start == UNKNOWN);
-        waiting.any(|it| it.role == Role::Writer)
+        let mut waiting = waiters
+            .iter()
+            .rev()
+            .take_while(|waiter| waiter.start == UNKNOWN);
+        waiting.any(|waiter| waiter.role == Role::Writer)
     }
 
-    /// Returns whether the tasks inside or admitted exclude a new one in `role`.
+    /// Returns whether the current holders exclude another task in `role`.
     #[inline]
     pub(crate) fn is_taken_for(&self, role: Role) -> bool {
         self.writer.get() != NOBODY || role == Role::Writer && self.readers.get() > 0
     }
 
-    /// Returns whether a task that comes now in `role` gets in at once.
+    /// Returns whether a task that arrives now in `role` is admitted at once.
     fn admits(&self, role: Role) -> bool {
         let waiters = self.waiters.borrow();
         let waited_for = waiters.back().is_some_and(|last| last.start == UNKNOWN);
         !waited_for && !self.is_taken_for(role)
     }
 
-    /// Asks for the lock's line. CPUs with earlier keys go first until the request has arrived.
+    /// Requests the lock's line. CPUs with earlier keys run first until the request has arrived.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -199,7 +202,7 @@ impl RwQueue {
         sim.clock.set(sim.clock.get() + request.rest_ns);
     }
 
-    /// Takes the lock, which is free for `role`.
+    /// Acquires the lock, which is free for `role`.
     fn enter(&self, sim: &Inner, site: Site, role: Role, request: &Request) -> Stay {
         self.fold(sim, role);
         self.count_in(role, sim.cpu().current.get());
@@ -228,7 +231,7 @@ impl RwQueue {
         }
     }
 
-    /// Begins the stay of the running task, which was let in.
+    /// Begins the hold of the running task, which was admitted.
     fn begin(sim: &Inner, site: Site) -> Stay {
         let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
         stays.set(stays.get() + 1);
@@ -238,11 +241,12 @@ impl RwQueue {
         }
     }
 
-    /// [`RwQueue::begin`] after a wait, which is recorded.
+    /// As [`RwQueue::begin`], after a wait, which this records.
     fn begin_late(
         &self,
         sim: &Inner,
-        (site, role): (Site, Role),
+        site: Site,
+        role: Role,
         asked: u64,
         blocker: (CpuId, Site),
     ) -> Stay {
@@ -258,12 +262,12 @@ impl RwQueue {
             Role::Reader => Access::Read,
             Role::Writer => Access::Write,
         };
-        sim.waited((self.class, site), access, wait, true);
+        sim.waited(self.class, site, access, wait, true);
         stay
     }
 
-    /// Queues until admitted. Returns the CPU and site that were let in last when the task came, or
-    /// `None` if it was killed.
+    /// Queues until admitted. Returns the CPU and site that had been admitted last when the task
+    /// arrived, or `None` if the task was killed.
     #[inline(never)]
     fn wait(
         &self,
@@ -284,12 +288,12 @@ impl RwQueue {
         let is_killed = || {
             killed.is_some_and(|killed| {
                 let is_killed = killed();
-                // The test may take time, so CPUs with earlier keys go first.
+                // The test may have taken time, so CPUs with earlier keys run first.
                 sim.order();
                 is_killed
             })
         };
-        // This ends when the tasks before have left, or when this task is killed.
+        // This loop ends when the tasks ahead have released the lock, or when this task is killed.
         while self.start_of(task) == UNKNOWN {
             if is_killed() && self.withdraw(sim, task) {
                 return None;
@@ -301,7 +305,7 @@ impl RwQueue {
         }
         let start = self.start_of(task);
         if sim.clock.get() < start {
-            // The task was awake to test when it was admitted.
+            // The task was awake, testing whether it had been killed, when it was admitted.
             sim.sleep_until(start);
         }
         self.remove(task);
@@ -313,7 +317,7 @@ impl RwQueue {
         Some(blocker)
     }
 
-    /// Sleeps until admitted, or for at most a tick if the waiter `looks`.
+    /// Sleeps until admitted. If the waiter `looks`, it sleeps for at most one tick.
     fn doze(&self, sim: &Inner, task: u32, looks: bool) {
         if looks {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;
@@ -323,7 +327,7 @@ impl RwQueue {
         sim.order();
     }
 
-    /// Stops waiting, unless the task has been admitted by then. Returns whether it stopped.
+    /// Stops waiting, unless the task is admitted first. Returns whether it stopped.
     fn withdraw(&self, sim: &Inner, task: u32) -> bool {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -331,22 +335,24 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // This task may have been the writer that kept readers waiting.
+        // This task may have been a writer that made readers wait.
         self.admit(sim);
         true
     }
 
     fn start_of(&self, task: u32) -> u64 {
         let waiters = self.waiters.borrow();
-        let mine = waiters.iter().find(|it| it.task == task);
+        let mine = waiters.iter().find(|waiter| waiter.task == task);
         mine.expect("a CPU that waits is in the queue").start
     }
 
     fn remove(&self, task: u32) {
-        self.waiters.borrow_mut().retain(|it| it.task != task);
+        self.waiters
+            .borrow_mut()
+            .retain(|waiter| waiter.task != task);
     }
 
-    /// Leaves the lock, and admits the next waiters.
+    /// Releases the lock and admits the next waiters.
     fn get_out(&self, sim: &Inner, role: Role) {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -357,11 +363,11 @@ impl RwQueue {
         self.admit(sim);
     }
 
-    /// Admits waiters from the front while they are compatible with the holders.
+    /// Admits waiters from the front of the queue while they are compatible with the holders.
     fn admit(&self, sim: &Inner) {
         let (this, home) = (sim.this_cpu(), self.home.index());
         let mut waiters = self.waiters.borrow_mut();
-        let admitted = waiters.partition_point(|it| it.start != UNKNOWN);
+        let admitted = waiters.partition_point(|waiter| waiter.start != UNKNOWN);
         for next in waiters.iter_mut().skip(admitted) {
             if self.is_taken_for(next.role) {
                 return;
@@ -375,7 +381,7 @@ impl RwQueue {
                 + u64::from(sim.prices.lock_handover_extra_ns);
             self.line.set(next.cpu);
             self.holder.set((next.cpu, next.site));
-            // A waiter that wakes by itself, and is awake now, will see that it was admitted.
+            // A waiter that is awake to test whether it was killed will see that it was admitted.
             if !next.looks || sim.forget_sleeper(next.task) {
                 sim.wake_at(next.task, next.start);
             }

@@ -1,8 +1,8 @@
 //! A list that grows and never moves its items.
 //!
-//! Chunk `k` holds `64 << k` items, so one `ilog2` finds the chunk of an index, and a `&T` stays
-//! valid while items are added. Items are never removed; a user that wants to reuse them keeps its
-//! own list of free ones.
+//! Chunk `k` holds `64 << k` items, so one `ilog2` finds the chunk of an index. A `&T` stays valid
+//! while items are added. Items are never removed; a user that wants to reuse them keeps a separate
+//! list of free ones.
 
 use std::cell::{Cell, OnceCell};
 
@@ -23,7 +23,7 @@ impl<T: Default> Arena<T> {
         }
     }
 
-    /// Number of items.
+    /// The number of items.
     pub(crate) fn len(&self) -> u32 {
         self.len.get()
     }
@@ -41,7 +41,7 @@ impl<T: Default> Arena<T> {
         id
     }
 
-    /// The item `id`.
+    /// The item with index `id`.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> &T {
         let (chunk, offset) = place(id);
@@ -51,7 +51,7 @@ impl<T: Default> Arena<T> {
     }
 }
 
-/// The chunk of an index, and its place in that chunk.
+/// The chunk that contains an index, and the offset in that chunk.
 #[inline]
 const fn place(id: u32) -> (usize, usize) {
     let index = id + (1 << FIRST_BITS);

@@ -1,8 +1,8 @@
 //! A simulated cache line, and the integers in it.
 //!
-//! A writer fetches the line from its owner, and writers wait for each other: a hot line is a
+//! A writer fetches the line from its owner, and writers wait for each other, so a hot line has a
 //! queue. Readers share the line until the next write. A `Relaxed` load is not an order point: it
-//! returns the value that the host has computed so far, and pays only for fetching the line.
+//! returns the latest value that the host has computed, and costs only the fetch of the line.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -19,11 +19,11 @@ use crate::engine::tree::time_of;
 pub(crate) struct LineState {
     /// The CPU that wrote the line last.
     owner: Cell<usize>,
-    /// The time at which the line arrives where it is going.
+    /// The time at which the last transfer of the line for a write ends.
     busy_until: Cell<u64>,
-    /// The CPU that read the line last since then, if not the owner.
+    /// The last CPU other than the owner that has read the line since that write.
     reader: Cell<Option<usize>>,
-    /// A bit for each CPU that has a copy besides the owner; made at the first read.
+    /// One bit for each CPU, besides the owner, that has a copy; allocated at the first read.
     sharers: OnceCell<Box<[Cell<u64>]>>,
 }
 
@@ -37,7 +37,7 @@ impl LineState {
         }
     }
 
-    /// Fetches the line for writing, in turn.
+    /// Fetches the line for writing, when the caller's turn comes.
     #[inline(always)]
     pub(crate) fn own(&self, sim: &Inner) {
         let mine = sim.order();
@@ -46,8 +46,8 @@ impl LineState {
         }
         let index = sim.cur.get();
         sim.record.fold(time_of(mine), index, WORD);
-        // Copies elsewhere are called back. If this CPU owns the line, that takes as long as the
-        // way to the last reader, otherwise as long as the way to the owner.
+        // Copies on other CPUs are invalidated. If this CPU owns the line, that costs a transfer
+        // from the last reader; otherwise it costs a transfer from the owner.
         let from = match (self.owner.get(), self.reader.take()) {
             (owner, Some(reader)) if owner == index => reader,
             (owner, _) => owner,
@@ -66,7 +66,7 @@ impl LineState {
         }
     }
 
-    /// Accounts for a load, before its value is read.
+    /// Charges for a load, before its value is read.
     #[inline]
     pub(crate) fn read(&self, sim: &Inner, order: Ordering) {
         if order != Ordering::Relaxed || sim.options.strict {
@@ -97,7 +97,7 @@ impl LineState {
 }
 
 impl Inner {
-    /// Counts a line that moves, and returns the price in nanoseconds.
+    /// Counts the transfer of a line, and returns its price in nanoseconds.
     #[inline]
     fn fetch(&self, from: usize, to: usize) -> u64 {
         let distance = self.prices.distance(from, to);
@@ -105,7 +105,7 @@ impl Inner {
         u64::from(self.prices.transfer_ns[distance as usize])
     }
 
-    /// Counts the line of a lock if the line moves.
+    /// Counts the transfer of a lock's line, unless the line stays on its CPU.
     pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
         if from == to {
             return; // The lock passes between two tasks of one CPU.

@@ -1,4 +1,5 @@
-//! The memory that CPUs share: words, cache lines, tags, and the arena in which they lie.
+//! The memory that CPUs share: words, cache lines and tags. Also the arena, a list that never moves
+//! its items.
 
 pub(crate) mod arena;
 pub(crate) mod line;

@@ -1,11 +1,12 @@
 //! Page tags, stored only where a block was split.
 //!
-//! A block of 1024 pages has a byte for its first tag until another of its tags differs from the
-//! fresh value; from then on it has a byte for each page. So a terabyte of memory needs nine bytes
-//! per 4 MiB until its blocks are split, even if whole blocks are handed out.
+//! Initially one byte, the tag of the first page, stands for a whole block of 1024 pages. Once
+//! another tag of the block differs from the fresh value, the block gets a byte for each page. So a
+//! terabyte of memory needs nine bytes per 4 MiB until its blocks are split, even if whole blocks
+//! are handed out.
 //!
-//! An access to a tag costs no time. In strict mode each access waits for its turn, so that another
-//! CPU can run between the release of a zone lock and a write of a tag that follows it.
+//! An access to a tag takes no virtual time. In strict mode each access waits for its turn. So
+//! another CPU can run between the release of a zone lock and a write of a tag that follows it.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -16,7 +17,7 @@ use plimsoll_mm::units::Pages;
 
 use crate::engine::state::Inner;
 
-/// Number of pages of a chunk: a block of the largest order.
+/// The number of pages in a chunk, which is a block of the largest order.
 const CHUNK: usize = 1024;
 
 /// The tags of one block.
@@ -25,15 +26,15 @@ type Chunk = Box<[Cell<u8>; CHUNK]>;
 /// The tags of a zone: one byte per page frame.
 pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
-    /// The first tag of each block that has no chunk.
+    /// The tag of the first page of each block that has no chunk.
     heads: Box<[Cell<u8>]>,
-    /// The machine, if it is strict, so that its CPUs access the tags in turn. This reference is
-    /// weak, because handlers of the machine may own the tags.
+    /// The machine if it is strict, so that its CPUs access the tags in turn; otherwise `None`. The
+    /// reference is weak, because handlers of the machine may own the tags.
     strict: Option<Weak<Inner>>,
 }
 
 impl SimTags {
-    /// Fresh tags, in a machine that lets accesses run ahead unless it is `strict`.
+    /// Creates fresh tags. If `strict` is a machine, its CPUs access the tags in turn.
     pub(crate) fn new(pages: Pages, strict: Option<Weak<Inner>>) -> Self {
         let chunks = pages.index().div_ceil(CHUNK);
         Self {
@@ -43,7 +44,7 @@ impl SimTags {
         }
     }
 
-    /// Before an access.
+    /// Called before each access: in strict mode, waits for the caller's turn.
     #[inline(always)]
     fn reach(&self) {
         if let Some(machine) = &self.strict {
@@ -105,7 +106,7 @@ impl Tags for SimTags {
 
     #[inline]
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        // One step.
+        // No order point separates this read from the write, so the exchange is atomic.
         let found = self.get(page);
         if found != old {
             return Err(found);

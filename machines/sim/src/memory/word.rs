@@ -1,6 +1,6 @@
 //! Simulated shared and per-CPU integers.
 //!
-//! A shared word is alone in its cache line; the module `line` has the cost of that.
+//! A shared word is alone in its cache line; the module `line` explains the cost of an access.
 
 use std::cell::Cell;
 use std::fmt;
@@ -70,8 +70,8 @@ impl Word<Sim> for SimWord {
     }
 }
 
-/// An integer of one CPU. Using it costs nothing, because the operation it is part of is priced as
-/// work.
+/// An integer of one CPU. An access takes no virtual time of its own: it is part of an operation
+/// that is priced as work.
 #[derive(Debug)]
 pub struct SimLocalWord {
     value: Cell<i64>,
@@ -119,7 +119,7 @@ impl LocalWord<Sim> for SimLocalWord {
     }
 }
 
-/// A plain integer. Reading and writing it costs nothing.
+/// A plain integer. Reads and writes take no virtual time.
 #[derive(Debug)]
 pub struct SimField(Cell<u64>);
 

@@ -1,9 +1,9 @@
-//! The machines that come with the simulator.
+//! The machine profiles that are built into the simulator.
 
 use super::error::{Problem, ProfileError, nearest};
 use super::text::ProfileText;
 
-/// File names and contents, in the order in which they are listed.
+/// The names and contents of the files, in the order in which they are listed.
 const FILES: [(&str, &str); 8] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
     (
@@ -24,7 +24,7 @@ const FILES: [(&str, &str); 8] = [
     ("many-1024", include_str!("../../profiles/many-1024.toml")),
 ];
 
-/// A built-in machine, as a list of machines shows it.
+/// An entry of the list of built-in machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The name that [`super::Profile::load`] takes.
@@ -33,7 +33,7 @@ pub struct Listed {
     pub about: String,
 }
 
-/// The built-in machines, each followed by its variants.
+/// Lists the built-in machines, each followed by its variants.
 pub(super) fn list() -> Vec<Listed> {
     let entries = |text: ProfileText| {
         let variants = text.variants.iter().map(|variant| Listed {
@@ -55,7 +55,7 @@ pub(super) fn list() -> Vec<Listed> {
         .collect()
 }
 
-/// The contents of the file of machine `name`, with `+variant` applied.
+/// The parsed profile of `name`, which is a machine or `machine+variant`.
 pub(super) fn describe(name: &str) -> Result<ProfileText, ProfileError> {
     let (machine, variant) = name
         .split_once('+')

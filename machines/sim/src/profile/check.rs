@@ -1,4 +1,4 @@
-//! Checks of a profile that has every key: memory that fits, costs in order.
+//! Checks on the values of a profile: the memory must fit, and the costs must be in order.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -10,16 +10,17 @@ use super::key::{CostKey, DISTANCES};
 use super::read::{Section, Value};
 use super::size;
 
-/// A node with less memory has no room for page lists.
+/// The least memory of a node, in bytes: a smaller node has no room for page lists.
 const NODE_BYTES_MIN: u64 = 16 << 20;
-/// A node is at most one zone, and the page numbers of a zone stay well inside 32 bits.
+/// The most memory of a node, in bytes. A node is at most one zone, and this keeps the page numbers
+/// of a zone well below 2³².
 const NODE_BYTES_MAX: u64 = 8 << 40;
 /// The most pages of a machine: a page frame number has 32 bits.
 const PAGES_MAX: u64 = u32::MAX as u64;
-/// A step that takes longer than a second is taken for a typing error.
+/// A cost above one second is assumed to be a typing error.
 const COST_NS_MAX: u32 = 1_000_000_000;
 
-/// Reads `node_memory`: one size for every node, or a list with one for each.
+/// Reads `node_memory`: one size for all nodes, or a list with one size for each node.
 pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, ProfileError> {
     let value = root.need(
         "node_memory",
@@ -90,7 +91,7 @@ pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileE
     Ok(Cost { key, range, source })
 }
 
-/// Checks that low is not above mid, nor mid above high.
+/// Checks that `low` is at most `mid`, and `mid` at most `high`.
 pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileError> {
     let Range { low, mid, high } = range;
     if low > mid {
@@ -102,7 +103,7 @@ pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileE
     Ok(())
 }
 
-/// The distances that occur between CPUs of a machine. A profile gives a price for each.
+/// The distances that occur between CPUs of the machine. The profile must give a price for each.
 pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     let places = || topology.ids().map(|cpu| topology.place(cpu));
     let count = |mut ids: Vec<u32>| {
@@ -110,7 +111,8 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
         ids.dedup();
         ids.len()
     };
-    // Each core is in one cache and each cache in one socket, so counting shows which are shared.
+    // Each core is in one cache and each cache in one socket, so the counts show which of them are
+    // shared.
     let sockets = count(places().map(|place| place.socket).collect());
     let llcs = count(places().map(|place| place.llc).collect());
     let cores = count(places().map(|place| place.core).collect());
@@ -124,7 +126,7 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     DISTANCES.into_iter().filter(exists).collect()
 }
 
-/// Checks that no line costs more over a shorter distance, at any card.
+/// Checks that, at every card, moving a line over a shorter distance costs no more.
 pub(super) fn nearer_is_cheaper(
     section: &Section<'_>,
     transfers: &[Cost],

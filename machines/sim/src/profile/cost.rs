@@ -1,25 +1,25 @@
-//! A cost of a profile as written, with its range.
+//! One cost of a profile, as written in the file.
 
 use super::key::CostKey;
 
-/// One cost, as written.
+/// One cost, as written in the file: a range of prices and their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The cost that this is.
+    /// The key of the cost, which names the step.
     pub key: CostKey,
-    /// The price at each card, in nanoseconds.
+    /// The price in nanoseconds at each card.
     pub range: Range,
-    /// The source of the numbers; `estimate: …` says that none were published.
+    /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,
 }
 
-/// A value at each card.
+/// One value for each card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The cheapest plausible value.
     pub low: u32,
     /// The best estimate.
     pub mid: u32,
-    /// The dearest plausible value.
+    /// The most expensive plausible value.
     pub high: u32,
 }

@@ -1,17 +1,17 @@
-//! The mistakes in a profile: what is wrong, where, and what to write instead.
+//! Mistakes in a profile: each error says what is wrong, where, and what to write instead.
 
 use std::fmt;
 
 /// The first mistake in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
-    /// The name of the file, or of the machine asked for.
+    /// The name of the file, or of the machine that was requested.
     pub file: String,
-    /// The line in the file, counted from 1.
+    /// The number of the line in the file, counted from 1.
     pub line: Option<usize>,
-    /// The key, with dots from the top of the file.
+    /// The full key, with dots between the names of tables.
     pub key: Option<String>,
-    /// The mistake.
+    /// The kind of mistake.
     pub problem: Problem,
 }
 
@@ -28,9 +28,9 @@ pub enum Problem {
     Syntax(String),
     /// No profile has this key. Holds the nearest keys.
     UnknownKey(Vec<String>),
-    /// A required key is missing. Holds a hint what to write.
+    /// A required key is missing. Holds a hint that says what to write.
     Missing(String),
-    /// The value is impossible. Holds the reason and what is possible.
+    /// The value is impossible. Holds the reason, and which values are possible.
     Absurd(String),
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// The names most similar to `name`, best first, at most three; all names if none is similar.
+/// The names most similar to `name`, best first, at most three. If none is similar, all names.
 pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
     let near = similar(name, names);
     if near.is_empty() {
@@ -95,10 +95,10 @@ pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
     }
 }
 
-/// The names similar to `name`, best first, at most three.
+/// The names that are similar to `name`, best first, at most three.
 pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
-    const LIKE_ENOUGH: f64 = 0.75; // Of 1; a slip of two letters in five is about 0.8.
-    const AS_GOOD: f64 = 0.1; // A name this much less similar than the best was not meant.
+    const LIKE_ENOUGH: f64 = 0.75; // From 0 to 1; two letters wrong in five give about 0.8.
+    const AS_GOOD: f64 = 0.1; // How much less similar than the best a name may be.
     let mut ranked: Vec<(f64, &String)> = names
         .iter()
         .map(|other| (strsim::jaro_winkler(name, other), other))
@@ -114,7 +114,7 @@ pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// Joins names as "a, b or c".
+/// Joins names in the form "a, b or c".
 pub(super) fn join(names: &[String]) -> String {
     match names {
         [] => String::new(),

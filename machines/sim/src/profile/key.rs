@@ -1,4 +1,4 @@
-//! The names of the costs, and their places among the prices.
+//! The keys of the costs in a profile, and the field of [`Costs`] that holds each price.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use plimsoll_mm::topology::Distance;
 use super::Costs;
 use super::error::{join, nearest};
 
-/// One cost of a machine. It is printed as its key in a profile, such as `work.fault`.
+/// The key of one cost of a machine. It is displayed as in a profile, for example `work.fault`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostKey {
-    /// A kind of local work. [`Work::Think`] is always 1 ns, and no profile may set it.
+    /// One unit of this kind of work. [`Work::Think`] is always 1 ns, and no profile may set it.
     Work(Work),
-    /// Moving a dirty cache line over this distance.
+    /// The transfer of a dirty cache line over this distance.
     Transfer(Distance),
     /// [`Costs::lock_own_ns`].
     LockOwn,
@@ -36,7 +36,7 @@ pub(super) const DISTANCES: [Distance; 5] = [
 ];
 
 impl CostKey {
-    /// Every cost that a profile gives, in the order of its sections.
+    /// Every cost that a profile may set, in the order of its sections.
     pub fn all() -> impl Iterator<Item = Self> {
         let works = Work::ALL
             .into_iter()
@@ -52,7 +52,7 @@ impl CostKey {
         works.chain(lines).chain(locks)
     }
 
-    /// The table of a profile in which the cost is given.
+    /// The name of the profile's table that contains the cost.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl CostKey {
         }
     }
 
-    /// The key of the cost in its table.
+    /// The name of the cost within its table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl CostKey {
         }
     }
 
-    /// Returns whether a variant such as `kasan` makes the cost higher, because it is work that the
-    /// kernel's own compiled code does. Switching, interrupts, IPIs and TLB flushes are mostly
-    /// hardware, and so are lines and locks.
+    /// Returns whether the cost is work of the kernel's own compiled code. Variants such as `kasan`
+    /// make only such work slower. Context switches, interrupts, IPIs and TLB flushes are mostly
+    /// hardware, and so are line transfers and locks.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(
@@ -96,13 +96,13 @@ impl CostKey {
         )
     }
 
-    /// Returns whether the cost may be 0 ns. Only costs that are added to another price may.
+    /// Returns whether the cost may be 0 ns. Only costs that are added to another cost may.
     #[must_use]
     pub(super) const fn may_be_zero(self) -> bool {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
     }
 
-    /// The price of the cost among `costs`; `None` for [`Work::Think`], whose price is fixed.
+    /// The field of `costs` that holds the price. `None` for [`Work::Think`], whose price is fixed.
     pub(super) const fn slot(self, costs: &mut Costs) -> Option<&mut u32> {
         match self {
             Self::Work(Work::Think) => None,
@@ -122,7 +122,7 @@ impl fmt::Display for CostKey {
     }
 }
 
-/// The error for a name that is not a cost.
+/// The error for a name that is no cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCost {
     name: String,

@@ -1,10 +1,11 @@
 //! The description of a simulated machine: its CPUs, its clock, its memory, and the cost of each
 //! step.
 //!
-//! A profile is a TOML file, which [`ProfileText`] reads and `docs/machines.md` explains. Every
-//! cost in it is a range with a source. A [`Card`] picks one end of all ranges, and the result is
-//! the [`Profile`] on which a simulation runs. A profile that loads is sane: at least one CPU,
-//! memory that fits the page frame numbers, costs in order.
+//! A profile is a TOML file. [`ProfileText`] parses it, and `docs/machines.md` explains the format.
+//! Every cost in the file is a range with a source. A [`Card`] selects the low, middle or high
+//! value of every range; the result is the [`Profile`] on which a simulation runs. Loading rejects
+//! a profile unless it has at least one CPU, memory that fits into page frame numbers, and costs in
+//! order.
 
 use std::fmt;
 use std::path::Path;
@@ -32,34 +33,34 @@ pub use key::{CostKey, UnknownCost};
 pub use speed::{Cluster, Speed};
 pub use text::{ProfileText, Variant};
 
-/// One machine at one card of costs, ready to simulate.
+/// One machine with the costs of one card, ready to simulate.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The name, as `plimsoll machines` lists it.
     pub name: String,
-    /// The card from which the costs were taken.
+    /// The card that selected the costs.
     pub card: Card,
-    /// The CPUs and what they share.
+    /// The CPUs, and which caches, nodes and sockets they share.
     pub topology: Topology,
-    /// Ticks per second.
+    /// The number of ticks per second.
     pub hz: Hz,
     /// The memory of each node, in bytes.
     pub node_bytes: Vec<u64>,
-    /// The cost of each step.
+    /// The price of each step, in nanoseconds.
     pub costs: Costs,
-    /// The speed of each CPU, in percent of the core that the costs are for, and never 0. Empty if
-    /// all CPUs are that core.
+    /// The speed of each CPU, in percent of the core that the costs describe; never 0. Empty if
+    /// every CPU has that speed.
     pub speed_percent: Vec<u32>,
 }
 
-/// The end of each cost's range that a run uses.
+/// The value of every cost's range that a run uses: low, middle or high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Card {
     /// The cheapest plausible value of every cost.
     Low,
     /// The best estimate.
     Mid,
-    /// The dearest plausible value.
+    /// The most expensive plausible value of every cost.
     High,
 }
 
@@ -68,28 +69,28 @@ pub enum Card {
 pub struct Costs {
     /// The price of each kind of local work, indexed by `Work as usize`.
     pub work_ns: [u32; Work::ALL.len()],
-    /// The price of moving a dirty cache line, indexed by `Distance as usize`; `Same` is a cache
-    /// hit.
+    /// The price of moving a dirty cache line, indexed by `Distance as usize`. The price of `Same`
+    /// is that of a cache hit.
     pub transfer_ns: [u32; 5],
-    /// The price of taking and releasing a free lock last held by the same CPU.
+    /// The price of acquiring and releasing a free lock that the same CPU held last.
     pub lock_own_ns: u32,
-    /// The price of taking a free lock last held by another CPU, beyond one line transfer: the
-    /// lock's data is a second line.
+    /// The price of acquiring a free lock that another CPU held last, in addition to one line
+    /// transfer. The lock's data is in a second cache line.
     pub lock_remote_extra_ns: u32,
-    /// The price of a hand-over to a waiter, beyond one line transfer.
+    /// The price of handing a lock to a waiter, in addition to one line transfer.
     pub lock_handover_extra_ns: u32,
-    /// The price of a read-modify-write of a word whose line this CPU owns.
+    /// The price of a read-modify-write of a word whose cache line this CPU owns.
     pub word_own_ns: u32,
 }
 
 impl Profile {
-    /// The built-in machines and their variants, with a description of one line each.
+    /// Lists the built-in machines and their variants, with a description of one line each.
     #[must_use]
     pub fn list() -> Vec<Listed> {
         builtin::list()
     }
 
-    /// The contents of a built-in machine's file, with the range and source of each cost.
+    /// Parses the file of a built-in machine, with the range and source of each cost.
     ///
     /// # Errors
     /// If the machine or variant is unknown; the error holds the nearest names.
@@ -97,7 +98,7 @@ impl Profile {
         builtin::describe(name)
     }
 
-    /// The built-in machine `name`, or its variant `name+variant`.
+    /// Loads the built-in machine `name`, or its variant `name+variant`.
     ///
     /// # Errors
     /// If the machine or variant is unknown; the error holds the nearest names.
@@ -105,27 +106,28 @@ impl Profile {
         Ok(Self::describe(name)?.at(card))
     }
 
-    /// The machine that a profile in TOML describes. Errors call the file `file`.
+    /// Parses a profile in TOML. Error messages call the file `file`.
     ///
     /// # Errors
-    /// If the profile is bad: the first mistake, with file, line and key.
+    /// If the profile is invalid: the first mistake, with file, line and key.
     pub fn from_toml(file: &str, toml: &str, card: Card) -> Result<Self, ProfileError> {
         Ok(ProfileText::parse(file, toml)?.at(card))
     }
 
-    /// The machine that a profile file describes, or its variant for `path+variant`.
+    /// Loads the machine that a profile file describes, or its variant if `path` ends in
+    /// `+variant`.
     ///
     /// # Errors
-    /// If the file cannot be read or the profile is bad.
+    /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path, card: Card) -> Result<Self, ProfileError> {
         Ok(ProfileText::from_path(path)?.at(card))
     }
 
-    /// This machine with one cost at `factor_percent` of its price, for a sensitivity run: 50
-    /// halves it, 200 doubles it.
+    /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
+    /// 50 halves the price, 200 doubles it.
     ///
-    /// The result need not keep the order of the distances, because a sensitivity run may ask what
-    /// happens if a near line costs as much as a far one.
+    /// The result may violate the order of the distances. A sensitivity run may ask what happens if
+    /// a near line costs as much as a distant one.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();
@@ -135,7 +137,7 @@ impl Profile {
         scaled
     }
 
-    /// This machine with another tick.
+    /// Returns this machine with another tick rate.
     #[must_use]
     pub fn with_hz(&self, hz: Hz) -> Self {
         Self { hz, ..self.clone() }
@@ -163,7 +165,7 @@ impl fmt::Display for Card {
     }
 }
 
-/// The error for a card that is not low, mid or high.
+/// The error for a name that is not `low`, `mid` or `high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCard(pub String);
 

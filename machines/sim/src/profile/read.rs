@@ -1,11 +1,11 @@
-//! A walk over a TOML file that keeps track of its position, so that an error names line and key.
+//! A reader of TOML tables that tracks the position, so that errors name the line and the key.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Problem, ProfileError, similar};
 
-/// The text of one file, which turns positions into lines.
+/// The text of one file, which maps byte positions to line numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Section<'a> {
     source: Source<'a>,
     path: String,
     table: &'a DeTable<'a>,
-    /// The byte at which the table starts, for errors about missing keys.
+    /// The byte offset at which the table starts, for errors about missing keys.
     at: usize,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The section of the whole file.
+    /// The section that represents the whole file.
     pub(super) fn root(self, table: &'a Spanned<DeTable<'a>>) -> Section<'a> {
         Section {
             source: self,
@@ -77,7 +77,7 @@ impl<'a> Section<'a> {
             .table
             .keys()
             .filter(|key| !keys.contains(&key.get_ref().as_ref()));
-        // The table is sorted by name, but a user wants the first mistake in the file.
+        // The table is sorted by name, but users expect the first mistake in the file.
         let Some(key) = unknown.min_by_key(|key| key.span().start) else {
             return Ok(());
         };
@@ -88,7 +88,7 @@ impl<'a> Section<'a> {
             .error(Some(key.span().start), &self.path_of(key.get_ref()), near))
     }
 
-    /// The value of `key`, if it is given.
+    /// The value of `key`, or `None` if the file does not give it.
     pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
         let value = self.table.get(key)?;
         Some(Value {
@@ -98,14 +98,14 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value of `key`. If it is missing, the error says `write_this`.
+    /// The value of `key`. If it is missing, the error tells the user to `write_this`.
     pub(super) fn need(&self, key: &str, write_this: &str) -> Result<Value<'a>, ProfileError> {
         self.get(key).ok_or_else(|| self.missing(key, write_this))
     }
 
-    /// The error for a missing `key`.
+    /// The error for a missing `key`. It tells the user to `write_this`.
     pub(super) fn missing(&self, key: &str, write_this: &str) -> ProfileError {
-        // A key missing from the top of the file has no line of its own.
+        // A key that is missing from the top level has no line number.
         let at = (!self.path.is_empty()).then_some(self.at);
         self.source.error(
             at,
@@ -114,7 +114,8 @@ impl<'a> Section<'a> {
         )
     }
 
-    /// The error for an impossible value of `key`, whether the key is given or not.
+    /// The error for an impossible value of `key`, whether the file gives the key or a default
+    /// applies.
     pub(super) fn absurd(&self, key: &str, why: String) -> ProfileError {
         match self.get(key) {
             Some(value) => value.absurd(why),
@@ -124,7 +125,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The keys of the section, in the order of the file.
+    /// The keys of the section, in their order in the file.
     pub(super) fn keys(&self) -> Vec<&'a str> {
         let mut keys: Vec<_> = self.table.keys().collect();
         keys.sort_by_key(|key| key.span().start);
@@ -141,7 +142,7 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The error for this value being impossible.
+    /// The error that says why this value is impossible.
     pub(super) fn absurd(&self, why: String) -> ProfileError {
         self.source.error(
             Some(self.value.span().start),
@@ -163,7 +164,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value as a list. The key of each item carries its index.
+    /// The value as a list, or `None` if it is not one. The path of each element carries its index.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
         let list = self.value.get_ref().as_array()?;
         let path = |nth| format!("{}[{nth}]", self.path);
@@ -175,7 +176,7 @@ impl<'a> Value<'a> {
         Some(list.iter().enumerate().map(value).collect())
     }
 
-    /// The value as a text that is not empty.
+    /// The value as a string that is not empty.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
         let text = self
             .value
@@ -188,14 +189,14 @@ impl<'a> Value<'a> {
         Ok(text)
     }
 
-    /// The value as a whole number of at least 0 and less than 2³².
+    /// The value as a whole number from 0 to 2³² - 1.
     pub(super) fn number(&self) -> Result<u32, ProfileError> {
         let whole = self.value.get_ref().as_integer();
         let number = whole.and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok());
         number.ok_or_else(|| self.not("write a whole number from 0 to 4294967295"))
     }
 
-    /// The value as a number in hundredths: `2` is 200, `2.5` is 250.
+    /// The value in hundredths: `2` is read as 200, `2.5` as 250.
     pub(super) fn hundredths(&self) -> Result<u32, ProfileError> {
         let written = match self.value.get_ref() {
             DeValue::Integer(whole) if whole.radix() == 10 => whole.as_str(),

@@ -1,7 +1,7 @@
-//! The CPUs of a profile: given by counts if the machine is regular, by clusters if it is not.
+//! The CPUs of a profile. A regular machine gives counts; an irregular machine lists clusters.
 //!
-//! CPUs are numbered as Linux does on x86: the first thread of every core, in order of socket,
-//! node, cache and core, then the second thread of every core.
+//! CPUs are numbered as Linux numbers them on x86. The first threads of all cores come first,
+//! ordered by socket, node, cache and core; the second threads of all cores follow.
 
 use plimsoll_mm::topology::{CpuPlace, NODES_MAX, Topology};
 use plimsoll_mm::units::NodeId;
@@ -10,13 +10,13 @@ use super::error::ProfileError;
 use super::read::Section;
 use super::speed::{self, Cluster};
 
-/// The most CPUs of a machine. A larger number is taken for a typing error.
+/// The most CPUs of a machine. A larger number is assumed to be a typing error.
 const CPUS_MAX: u64 = 4096;
 
-/// The largest number of a last-level cache: the simulator packs it into 16 bits.
+/// The largest number that a last-level cache may have: the simulator packs it into 16 bits.
 const LLC_MAX: u32 = 0xffff;
 
-/// One physical core, before it is split into CPUs.
+/// One physical core, before it is divided into CPUs.
 #[derive(Clone, Copy, Debug)]
 struct Core {
     smt: u32,
@@ -27,7 +27,7 @@ struct Core {
     cluster: usize,
 }
 
-/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists them.
+/// Reads the `[topology]` table: the CPUs, and the clusters if the table lists any.
 pub(super) fn read(section: &Section<'_>) -> Result<(Topology, Vec<Cluster>), ProfileError> {
     let (cores, mut clusters) = match section.get("cluster") {
         Some(_) => clusters(section)?,
@@ -70,7 +70,8 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     };
     let llcs_per_node = cores_per_node.div_ceil(cores_per_llc);
     let nodes = sockets.saturating_mul(nodes_per_socket);
-    // Three numbers of 32 bits do not fit 64; a wrapped product could look like a small machine.
+    // The product of three 32-bit numbers may exceed 64 bits, and wrapping could make it look
+    // small.
     let cores = u64::from(nodes) * u64::from(cores_per_node);
     let cpus = cores.saturating_mul(u64::from(smt));
     limit(section, cpus)?;
@@ -89,7 +90,8 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
         .collect())
 }
 
-/// The cores and their kinds. The kinds have no CPUs yet, because CPUs have no numbers yet.
+/// Reads the cores and the clusters. The clusters list no CPUs yet, because CPUs are numbered
+/// later.
 fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileError> {
     const LIST: &str = "write [[topology.cluster]] once for each kind of core";
     section.only(&["cluster"]).map_err(|mut error| {
@@ -129,7 +131,7 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     Ok((cores, clusters))
 }
 
-/// Reads the number of a cluster's last-level cache.
+/// Reads the number of the last-level cache of a cluster.
 fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
     let value = cluster.need("llc", "write the number of its last-level cache")?;
     let number = value.number()?;
@@ -179,7 +181,8 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // If there are more nodes than cores, some node has no core, so the loop need not go further.
+    // If there are more nodes than cores, some node below this bound has no core, so the loop may
+    // stop there.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)

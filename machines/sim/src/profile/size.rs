@@ -1,6 +1,6 @@
 //! Memory sizes in the usual notation: `480 GB`, `8 GiB`.
 
-/// The units, in bytes. Memory is sold by the decimal ones.
+/// The units, in bytes. Decimal units are allowed because memory is sold in them.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("KB", 1_000),
@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// The bytes that `size` stands for; `None` for anything but a whole number and a unit.
+/// The number of bytes that `size` denotes; `None` unless it is a whole number and a unit.
 pub(super) fn parse(size: &str) -> Option<u64> {
     let digits = size.trim().split(|c: char| !c.is_ascii_digit()).next()?;
     let (count, unit) = size.trim().split_at(digits.len());

@@ -1,9 +1,9 @@
-//! The speeds of cores relative to each other, and their effect on prices.
+//! The speeds of cores relative to each other, and how they change prices.
 //!
-//! A profile's prices are those of one kind of core. A core of another speed takes longer, or less
-//! long, for whatever it does alone: local work, and a lock or word that it has. Prices between
-//! cores stay: bringing a line takes as long as the distance requires. So does [`Work::Think`],
-//! because it is time, not work.
+//! The prices of a profile apply to one kind of core. A core of another speed takes more or less
+//! time for everything that involves no other core: local work, and a lock or word whose line it
+//! owns. Other prices are the same for all cores: a line transfer takes as long as the distance
+//! requires. So is [`Work::Think`], because it is a time and not an amount of work.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
@@ -13,28 +13,28 @@ use super::error::ProfileError;
 use super::read::Section;
 use super::{Card, Costs};
 
-/// One kind of core of a machine that lists its kinds.
+/// One kind of core, on a machine whose profile lists several kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// The name of the kind.
     pub name: String,
     /// The CPUs of this kind.
     pub cpus: Vec<CpuId>,
-    /// The speed; `None` if it is that of the core that the prices are for.
+    /// The speed; `None` if this is the kind of core that the prices are for.
     pub speed: Option<Speed>,
 }
 
-/// The speed of a core, relative to the core that the prices are for.
+/// The speed of a core, in percent of the core that the prices are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// The speed at each card in percent, from 5 to 400. The low card is the cheapest, so its cores
-    /// are the fastest.
+    /// The speed in percent at each card, from 5 to 400. The low card has the lowest costs, so it
+    /// has the highest speeds.
     pub percent: Range,
-    /// The source of the numbers; `estimate: …` says that none were published.
+    /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,
 }
 
-/// The speed of the core that the prices are for.
+/// The speed, in percent, of the core that the prices are for.
 pub(super) const ALIKE_PERCENT: u32 = 100;
 
 /// Reads the `speed` of one cluster.
@@ -74,7 +74,7 @@ pub(super) fn read(cluster: &Section<'_>) -> Result<Option<Speed>, ProfileError>
     Ok(Some(Speed { percent, source }))
 }
 
-/// The speed of each of `cpus` CPUs at `card`, in percent; empty if all are alike.
+/// The speed of each of the `cpus` CPUs at `card`, in percent. Empty if all speeds are 100 percent.
 pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
     let mut percents = vec![ALIKE_PERCENT; cpus as usize];
     for cluster in clusters {
@@ -91,10 +91,10 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// Returns these costs for a core that has `percent` of the speed that they are for.
+    /// Returns the costs for a core that has `percent` of the speed that these costs are for.
     ///
-    /// Each price of a core's own work is divided by the speed and rounded to the nearest
-    /// nanosecond, halves upwards. It stays at least 1, and at most `u32::MAX`.
+    /// Each price of work that involves no other core is divided by the speed, and rounded to the
+    /// nearest nanosecond; halves are rounded up. The result is at least 1 and at most `u32::MAX`.
     pub(crate) fn at_speed(&self, percent: u32) -> Self {
         let slower = |price_ns: u32| {
             let scaled = (u64::from(price_ns) * 100 + u64::from(percent) / 2) / u64::from(percent);
@@ -129,7 +129,7 @@ mod tests {
         let little = costs.at_speed(35);
         let think = Work::Think as usize;
         for (work, price_ns) in little.work_ns.iter().enumerate() {
-            // 285.7
+            // The exact value is 285.7.
             assert_eq!(*price_ns, if work == think { 100 } else { 286 }, "{work}");
         }
         assert_eq!(little.lock_own_ns, 57, "57.1");

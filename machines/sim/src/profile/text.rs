@@ -1,4 +1,4 @@
-//! A profile as written: every cost with its range and source, before a card is chosen.
+//! A profile as written in the file: every cost with its range and source, before a card is chosen.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::read::{Section, Source};
 use super::speed::{self, Cluster};
 use super::{Card, Costs, Profile, check, shape};
 
-/// The contents of one profile.
+/// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileText {
     /// The name, with `+variant` if a variant is applied.
@@ -22,39 +22,39 @@ pub struct ProfileText {
     pub about: String,
     /// The architecture, as Linux distributions spell it.
     pub arch: String,
-    /// Ticks per second.
+    /// The number of ticks per second.
     pub hz: Hz,
-    /// The CPUs and what they share.
+    /// The CPUs, and which caches, nodes and sockets they share.
     pub topology: Topology,
-    /// The kinds of cores; empty if the CPUs were given by counts.
+    /// The kinds of cores; empty if the file gives the CPUs by counts.
     pub clusters: Vec<Cluster>,
     /// The memory of each node in bytes, in whole pages.
     pub node_bytes: Vec<u64>,
-    /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that the machine
-    /// does not have may be absent.
+    /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that does not occur
+    /// in the machine may be absent.
     pub costs: Vec<Cost>,
-    /// The variants, whose names can be added to the machine's name after `+`.
+    /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
 
-/// A kernel configuration that makes the same machine slower.
+/// A kernel configuration that makes the same hardware slower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The name that follows the `+`.
+    /// The name of the variant, without the `+`.
     pub name: String,
-    /// A description of a few words.
+    /// A description in a few words.
     pub about: String,
-    /// The factor by which kernel work is multiplied, in percent.
+    /// The factor for the costs of kernel work, in percent, at each card.
     pub factor_percent: Range,
     /// The source of the factor.
     pub source: String,
 }
 
 impl ProfileText {
-    /// The contents of a profile in TOML. Errors call the file `file`.
+    /// Parses a profile in TOML. Error messages call the file `file`.
     ///
     /// # Errors
-    /// If the profile is bad: the first mistake, with file, line and key.
+    /// If the profile is invalid: the first mistake, with file, line and key.
     pub fn parse(file: &str, toml: &str) -> Result<Self, ProfileError> {
         let source = Source { file, text: toml };
         let table = source.parse()?;
@@ -87,10 +87,10 @@ impl ProfileText {
         })
     }
 
-    /// The contents of the file at `path`; for `path+variant`, with that variant applied.
+    /// Parses the file at `path`. For `path+variant`, the variant is applied.
     ///
     /// # Errors
-    /// If the file cannot be read or the profile is bad.
+    /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
         let (file, variant) = match whole.rsplit_once('+') {
@@ -107,10 +107,10 @@ impl ProfileText {
         variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
     }
 
-    /// This machine with the variant `name` applied.
+    /// Returns this machine with the variant `name` applied.
     ///
     /// # Errors
-    /// If the machine has no such variant; the error holds the names of those it has.
+    /// If the machine has no such variant; the error holds the names of its variants.
     pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
         let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
             let known = self
@@ -143,11 +143,11 @@ impl ProfileText {
         Ok(text)
     }
 
-    /// The machine at one card.
+    /// The machine with the costs of one card.
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
-        // Defaults until every price is set. A distance that is not given keeps the price of the
-        // nearer one.
+        // These defaults are overwritten below. A distance that the file does not give keeps the
+        // price of the next shorter distance.
         let mut costs = Costs {
             work_ns: [1; Work::ALL.len()],
             transfer_ns: [1; 5],
@@ -175,7 +175,7 @@ impl ProfileText {
         }
     }
 
-    /// The cost `key`; `None` if the machine does not have that distance.
+    /// The cost with this key. `None` for a distance that the file does not give.
     #[must_use]
     pub fn cost(&self, key: CostKey) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.key == key)
@@ -183,8 +183,8 @@ impl ProfileText {
 }
 
 impl Cost {
-    /// Returns whether the middle was neither published nor measured: the source starts with
-    /// `estimate:`.
+    /// Returns whether the middle value is an estimate, that is, neither published nor measured.
+    /// Its source then starts with `estimate:`.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let own = self
@@ -216,8 +216,9 @@ impl Range {
     }
 }
 
-/// `factor` percent of `value`, rounded. At least 1 unless `value` is 0: a price that vanishes
-/// would let a CPU loop without time passing.
+/// Returns `factor` percent of `value`, rounded, and at most `u32::MAX`, the highest price that a
+/// profile can hold. The result is at least 1 unless `value` is 0: if a price became 0, a CPU could
+/// loop without time passing.
 pub(super) fn percent(value: u32, factor: u32) -> u32 {
     let scaled = (u64::from(value) * u64::from(factor) + 50) / 100;
     u32::try_from(scaled).unwrap_or(u32::MAX).max(value.min(1))

@@ -1,9 +1,9 @@
-//! Stackful coroutines that can be left from deep inside a call.
+//! Stackful coroutines that can be suspended from any depth of calls.
 //!
-//! A [`Fiber`] is resumed only by the scheduler loop, and left by code that runs on it. This is the
-//! only file of the crate with unsafe code: corosensei lends the way out of a coroutine to its
-//! entry function only, but here every machine operation that has to wait needs it. Locks: none,
-//! one host thread.
+//! Only the scheduler loop resumes a [`Fiber`], and only code that runs on the fiber suspends it.
+//! This is the only file of the crate with unsafe code. corosensei passes the handle that suspends
+//! a coroutine only to its entry function, but here every machine operation that waits needs it.
+//! Locks: none, one host thread.
 
 #![expect(
     unsafe_code,
@@ -18,20 +18,21 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::tasks::stacks::{NoStack, Room};
 
-/// Stacks start at one of this many offsets, so that their hot ends do not share cache sets.
+/// The number of different offsets at which stacks start, so that their most used ends do not share
+/// cache sets.
 const COLOURS: usize = 32;
 const COLOUR_BYTES: usize = 64;
 
-/// A coroutine, and the way out of it.
+/// A coroutine, and the handle that suspends it.
 pub(crate) struct Fiber {
     coroutine: RefCell<Coroutine<(), (), (), Coloured>>,
-    /// Set by the coroutine when it is first resumed, valid until it ends.
+    /// Set by the coroutine when it is first resumed; valid until the coroutine ends.
     exit: Cell<*const Yielder<(), ()>>,
 }
 
 impl Fiber {
-    /// A coroutine that runs `body` on a stack of `stack_bytes`. `body` must call
-    /// [`Fiber::enter`] of this fiber first.
+    /// Creates a coroutine that runs `body` on a stack of `stack_bytes`. `body` must first call
+    /// [`Fiber::enter`] on this fiber.
     pub(crate) fn new(
         stack_bytes: usize,
         colour: usize,
@@ -45,7 +46,7 @@ impl Fiber {
         }
     }
 
-    /// Stores the way out; called from inside the coroutine.
+    /// Stores the handle that suspends the coroutine. Called from inside the coroutine.
     pub(crate) fn enter(&self, exit: &Yielder<(), ()>) {
         self.exit.set(exit);
     }
@@ -59,12 +60,13 @@ impl Fiber {
         }
     }
 
-    /// Leaves the coroutine, from inside, until it is resumed.
+    /// Suspends the coroutine, from inside it, until it is resumed.
     #[inline(always)]
     pub(crate) fn suspend(&self) {
         let exit = self.exit.get();
         assert!(!exit.is_null(), "only an entered fiber suspends");
-        // The scheduler loop borrows the coroutine exactly while it runs, and never runs two.
+        // The scheduler loop borrows the coroutine only while the coroutine runs, and never runs
+        // two at once.
         assert!(
             self.coroutine.try_borrow().is_err(),
             "a fiber suspends itself only"
@@ -75,7 +77,7 @@ impl Fiber {
         exit.suspend(());
     }
 
-    /// Ends the coroutine where it stands, and drops all that is on its stack.
+    /// Ends the coroutine where it is suspended, and drops everything on its stack.
     pub(crate) fn end(&self) {
         self.coroutine.borrow_mut().force_unwind();
         self.exit.set(ptr::null());

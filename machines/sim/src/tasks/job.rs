@@ -1,8 +1,9 @@
-//! Work deferred to a CPU, and the timers that bring it.
+//! Jobs that are deferred to a CPU, and the timers that start them.
 //!
-//! Each CPU has one slot per kind of job: not deferred, waiting for a time, or waiting for its
-//! turn. A job never runs twice at once on its CPU: if it comes due while it runs, it waits. An
-//! expired timer queues its job, which runs before ordinary tasks at the next preemption point.
+//! Each CPU has one slot for each kind of job. The job of a slot is not deferred, waits for a time,
+//! or waits for its turn. A job never runs twice at once on one CPU: if it comes due while it runs,
+//! it waits. An expired timer queues its job, which runs before ordinary tasks at the next
+//! preemption point.
 
 use std::cmp::Reverse;
 
@@ -47,8 +48,8 @@ impl Inner {
         } else {
             idle
         });
-        // Even a job that is due now waits for a time: a CPU whose clock is behind must not start
-        // it before it was sent.
+        // Even a job that is due now waits until a time: a CPU whose clock is behind must not start
+        // the job before it was sent.
         slot.waits.set(Waits::Until(at));
         if !cpu.is_idle() || slot.idle.get() == WhenIdle::Wake {
             self.alert(target, at);
@@ -86,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Queues the jobs and tasks that have come due on the running CPU, for the price of one
+    /// Queues the jobs and tasks that are due on the running CPU. All of them together cost one
     /// interrupt.
     pub(crate) fn fire_timers(&self, cpu: &Cpu) {
         let now = self.clock.get();

@@ -1,11 +1,11 @@
 //! The limit on the number of task stacks in this process.
 //!
-//! Each stack takes two kernel mappings, its memory and its guard page, and Linux lets a process
-//! have `vm.max_map_count` mappings. At that limit nothing can be mapped any more, not even memory
-//! to unwind. So stacks are counted, and a stack too many is refused while there is still room.
+//! Each stack takes two kernel mappings: its memory and its guard page. Linux allows a process
+//! `vm.max_map_count` mappings. At that limit the process can map nothing more, not even the memory
+//! that unwinding needs. So stacks are counted, and a stack is refused before the limit is reached.
 //!
-//! The refusal is a panic whose payload, [`NoStack`], says what to do. It bypasses the panic hook:
-//! the embedder that catches it prints it.
+//! The refusal is a panic with the payload [`NoStack`], which tells the user what to do. It
+//! bypasses the panic hook: the embedder that catches it prints it.
 
 use std::fmt;
 use std::panic;
@@ -13,20 +13,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Number of mappings of one stack.
+/// The number of mappings that one stack takes.
 const MAPS_OF_A_STACK: usize = 2;
-/// Number of mappings left for everything else in the process.
+/// The number of mappings reserved for everything else in the process.
 const MAPS_OF_OTHERS: usize = 4096;
 
-/// Number of stacks of all simulated machines in this process.
+/// The number of stacks of all simulated machines in this process.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The payload of a panic of [`Sim::spawn`](crate::Sim::spawn): the task has no stack.
+/// The payload of the panic with which [`Sim::spawn`](crate::Sim::spawn) refuses a task a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoStack {
-    /// Number of stacks that exist, or that may exist, whichever is less.
+    /// The number of stacks that exist or that may exist, whichever is lower.
     pub stacks: usize,
-    /// The number of mappings that the kernel allows; `None` if it is not known.
+    /// The number of mappings that the kernel allows a process; `None` if it is not known.
     pub maps_max: Option<usize>,
 }
 
@@ -55,15 +55,15 @@ impl fmt::Display for NoStack {
 
 impl std::error::Error for NoStack {}
 
-/// Room for one stack, given back when it is dropped.
+/// The right to one stack, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room(());
 
 impl Room {
-    /// Takes room for a stack.
+    /// Reserves the right to one stack.
     ///
     /// # Panics
-    /// With a [`NoStack`], if there is no room.
+    /// With a [`NoStack`], if the limit is reached.
     pub(crate) fn take() -> Self {
         Self::take_of(&LIVE, maps_max()).unwrap_or_else(|why| why.raise())
     }
@@ -72,7 +72,7 @@ impl Room {
         let most = maps_max.map_or(usize::MAX, |maps| {
             maps.saturating_sub(MAPS_OF_OTHERS) / MAPS_OF_A_STACK
         });
-        // Relaxed: a count; nothing else is ordered by it.
+        // Relaxed is enough: this is only a count, and no other memory access depends on it.
         let before = live.fetch_add(1, Relaxed);
         if before < most {
             return Ok(Self(()));
@@ -90,7 +90,7 @@ impl Drop for Room {
 }
 
 impl NoStack {
-    /// The refusal after the kernel has refused although there seemed to be room.
+    /// The error for when the kernel refuses a stack although the count was below the limit.
     pub(crate) fn refused() -> Self {
         Self {
             stacks: LIVE.load(Relaxed),

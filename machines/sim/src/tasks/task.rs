@@ -1,11 +1,11 @@
-//! Tasks, and the choice of what a CPU does next.
+//! Tasks, and the choice of what a CPU runs next.
 //!
-//! A task is a closure on a coroutine. Kernel work (jobs, the idle hook) borrows a coroutine from
-//! the same pool for as long as it runs, so a CPU that only does short kernel work owns no stack. A
-//! CPU prefers kernel work to tasks, and takes tasks in the order in which they became ready.
+//! A task is a closure on a coroutine. Kernel work (jobs and the idle hook) borrows a coroutine
+//! from the same pool while it runs. So a CPU that runs only short kernel work owns no stack. A CPU
+//! prefers kernel work to tasks, and runs tasks in the order in which they became ready.
 //!
-//! A task that wakes up always does so through its CPU's list of sleepers, whichever CPU wakes it.
-//! So it never runs at a time before it was woken.
+//! A task that is woken always passes through its CPU's list of sleepers, whichever CPU wakes it.
+//! So it never runs at a time before the wakeup.
 
 use std::cmp::Reverse;
 
@@ -18,15 +18,15 @@ use crate::engine::state::{Body, Inner, Kind, Sim, Task};
 use crate::engine::tree::{NEVER, TIME_MAX_NS, key};
 use crate::tasks::coroutine::Fiber;
 
-/// The number of a task. Numbers of ended tasks are used again.
+/// The number of a task. The numbers of ended tasks are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
 
 impl Sim {
-    /// Starts a task on `cpu`. [`Sim::run`] waits for it.
+    /// Starts a task on `cpu`. [`Sim::run`] waits until the task has ended.
     ///
     /// # Panics
-    /// With a [`NoStack`](crate::NoStack) if there is no room for its stack.
+    /// With a [`NoStack`](crate::NoStack) if no stack is left for the task.
     pub fn spawn(&self, cpu: CpuId, body: impl FnOnce(&Self) + 'static) -> TaskId {
         self.0.run.live.set(self.0.run.live.get() + 1);
         self.start(cpu, Kind::Program, Box::new(body))
@@ -44,7 +44,7 @@ impl Sim {
         TaskId(task)
     }
 
-    /// Gives the CPU to other tasks for `span`.
+    /// Suspends the calling task for `span` and lets other tasks use the CPU.
     ///
     /// # Panics
     /// If the caller is in a pinned section.
@@ -52,7 +52,7 @@ impl Sim {
         self.sleep_until(Nanos(self.0.now() + span.0));
     }
 
-    /// Gives the CPU to other tasks until `at`.
+    /// Suspends the calling task until `at` and lets other tasks use the CPU.
     ///
     /// # Panics
     /// If the caller is in a pinned section.
@@ -65,7 +65,7 @@ impl Sim {
     /// Moves the calling task to `cpu`, or to another CPU if `cpu` is offline.
     ///
     /// # Panics
-    /// If the caller is in a pinned section, or is kernel work.
+    /// If the caller is in a pinned section or is kernel work.
     pub fn migrate(&self, cpu: CpuId) {
         if !self.0.outside.get() && cpu.index() != self.0.cur.get() {
             self.0.migrate(cpu.index());
@@ -74,7 +74,7 @@ impl Sim {
 }
 
 impl Inner {
-    /// A task that runs `body` on `cpu`, with a coroutine from the pool if there is one.
+    /// Prepares a task that runs `body` on `cpu`, on a pooled coroutine if there is one.
     fn task(&self, cpu: usize, kind: Kind, body: Body) -> u32 {
         let pooled = self.free.borrow_mut().pop();
         let id = pooled.unwrap_or_else(|| self.new_task());
@@ -97,7 +97,8 @@ impl Inner {
             let sim = &resident.0;
             let task = sim.0.tasks.get(id);
             task.fiber().enter(exit);
-            // This ends when the machine is dropped: then `finish` does not return.
+            // The loop ends when the machine is dropped: `finish` then unwinds instead of
+            // returning.
             loop {
                 sim.run_body(task);
                 sim.0.finish(id);
@@ -110,7 +111,8 @@ impl Inner {
         id
     }
 
-    /// Ends the present use of a coroutine: its CPU goes on, and the coroutine joins the pool.
+    /// Ends the work of a coroutine. Its CPU chooses other work, and the coroutine returns to the
+    /// pool.
     fn finish(&self, id: u32) {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
@@ -123,7 +125,7 @@ impl Inner {
         self.yield_to_next(task);
     }
 
-    /// Gives up the CPU, because `task` has ended or is queued somewhere. Returns once the task
+    /// Gives up the CPU, because `task` has ended or is queued elsewhere. Returns when the task
     /// runs again.
     pub(crate) fn yield_to_next(&self, task: &Task) {
         let cpu = self.cpu();
@@ -133,13 +135,13 @@ impl Inner {
         task.suspend();
     }
 
-    /// Makes an idle CPU choose what to do, because something has come up.
+    /// Makes an idle CPU choose what to run, because an event is due.
     pub(crate) fn wake_up(&self, cpu: &Cpu) {
         bump(&self.record.wakeups);
         self.choose_next(cpu);
     }
 
-    /// Decides what the running CPU does next, and sets its key accordingly.
+    /// Chooses what the running CPU does next, and sets the CPU's key accordingly.
     fn choose_next(&self, cpu: &Cpu) {
         self.fire_timers(cpu);
         let index = self.cur.get();
@@ -166,7 +168,7 @@ impl Inner {
         self.tree.set(index, key(self.clock.get(), index));
     }
 
-    /// A task for the kernel work that waits on this CPU, if any.
+    /// A task that runs the kernel work pending on this CPU, or `None` if there is none.
     fn kernel_work(&self, cpu: &Cpu, index: usize) -> Option<u32> {
         if let Some(job) = cpu.next_job() {
             self.begin_job(cpu, job);
@@ -181,7 +183,7 @@ impl Inner {
         hooked.then(|| self.task(index, Kind::Kernel, Body::Idle))
     }
 
-    /// Puts `task` on its CPU from time `at` on, waking the CPU if it is idle then.
+    /// Queues `task` on its CPU from time `at` on. An idle CPU wakes at that time.
     pub(crate) fn wake_at(&self, task: u32, at: u64) {
         let home = &self.tasks.get(task).cpu;
         if !self.cpus[home.get()].online.get() && self.tasks.get(task).may_move() {
@@ -194,7 +196,7 @@ impl Inner {
         self.alert(cpu, at);
     }
 
-    /// Makes sure that `cpu` looks at its queues from time `at` on.
+    /// Makes `cpu` check its queues at time `at` or earlier.
     pub(crate) fn alert(&self, cpu: usize, at: u64) {
         if cpu == self.cur.get() && !self.outside.get() {
             return self.deadline.set(self.deadline.get().min(at));
@@ -206,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Removes `task` from the list of sleepers. Returns whether it was there.
+    /// Removes `task` from its CPU's list of sleepers. Returns whether it was on the list.
     pub(crate) fn forget_sleeper(&self, task: u32) -> bool {
         let cpu = &self.cpus[self.tasks.get(task).cpu.get()];
         let mut sleepers = cpu.sleepers.borrow_mut();
@@ -247,8 +249,8 @@ impl Inner {
         );
     }
 
-    /// An online CPU other than `cpu`; a different one each time, so that tasks which move spread
-    /// out.
+    /// An online CPU other than `cpu`. The choice varies from call to call, so that tasks that have
+    /// to move spread over the CPUs.
     pub(crate) fn another_cpu(&self, cpu: usize) -> usize {
         let count = self.cpus.len();
         let offset = usize::try_from(self.next_sequence() % count as u64).expect("below count");
@@ -260,7 +262,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs the work that the coroutine was given.
+    /// Runs the work that was assigned to the coroutine.
     fn run_body(&self, task: &Task) {
         match task
             .body
@@ -279,7 +281,8 @@ impl Sim {
     }
 }
 
-/// A handle on the stack of a coroutine, which does not keep the machine alive.
+/// A handle on the machine, stored on a coroutine's stack. It does not count as a user of the
+/// machine.
 struct Resident(Sim);
 
 impl Resident {
@@ -318,7 +321,7 @@ impl Task {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good. A task that was refused a stack has no coroutine.
+    /// Ends the coroutine for good. A task that was refused a stack has none.
     pub(crate) fn end(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.end();

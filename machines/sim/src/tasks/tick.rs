@@ -1,11 +1,12 @@
-//! Ticks that come before they are counted.
+//! Ticks on CPUs that handle them before the jiffy is counted.
 //!
-//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that gets
-//! to its wheel before that still reads the last jiffy, finds nothing due, and fires a tick later.
-//! The early CPUs differ from tick to tick: mostly there are none, at times all but the one that
-//! counts. So each tick has a draw of its own: in twice the wanted share of the ticks some CPUs are
-//! early, and their number is spread evenly. A draw is a function of seed, tick and CPU, so it does
-//! not shift what the program or a fault draws.
+//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that
+//! reaches its timer wheel before that still reads the previous jiffy. It finds nothing due, and
+//! fires its timers a tick later. The early CPUs differ from tick to tick: mostly there are none,
+//! at times all but the timekeeper. The model therefore makes only some ticks disordered, twice the
+//! requested share. In a disordered tick the number of early CPUs is uniformly distributed. Each
+//! draw is a function of seed, tick and CPU, so it does not change what the program or a fault
+//! draws.
 
 use plimsoll_mm::units::Jiffies;
 
@@ -15,11 +16,11 @@ use crate::engine::state::Inner;
 /// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
 const TIMEKEEPER: usize = 0;
 
-/// The most that [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent) may be.
+/// The upper bound of [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent).
 pub(crate) const PERCENT_MAX: u32 = 50;
 
 impl Inner {
-    /// Returns whether `cpu` gets to its wheel at `tick` before the tick is counted.
+    /// Returns whether `cpu` reaches its timer wheel at `tick` before CPU 0 has counted the tick.
     pub(crate) fn comes_before_its_count(&self, cpu: usize, tick: Jiffies) -> bool {
         let (seed, percent) = (self.options.seed, self.options.late_ticks_percent);
         percent > 0 && cpu != TIMEKEEPER && is_early(seed, percent, tick, cpu)
@@ -39,7 +40,7 @@ mod tests {
     const TICKS: u64 = 2000;
     const CPUS: usize = 64;
 
-    /// For each tick, how many CPUs besides the one that counts are early.
+    /// The number of early CPUs in each tick.
     fn early(seed: u64, percent: u32) -> Vec<usize> {
         let at = |tick| {
             let cpus = 1..CPUS;
@@ -59,8 +60,8 @@ mod tests {
         }
     }
 
-    /// In a recording of 64 CPUs 20 of 34 whole groups fired on their jiffy, 3 a jiffy late and 11
-    /// in two parts.
+    /// A recording of 64 CPUs has 34 whole groups of timers. Of these, 20 fired on their jiffy, 3
+    /// fired one jiffy late, and 11 fired in two parts.
     #[test]
     fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
         let early = early(1, 20);

@@ -1,18 +1,18 @@
-//! Single waits for locks, for observers that want more than their sum.
+//! Single waits for locks, for observers that need more than totals.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// A wait for a lock that has ended.
+/// A finished wait of a task for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The class of the lock.
     pub class: LockClass,
-    /// The call site that asked for the lock.
+    /// The call site that requested the lock.
     pub site: Site,
-    /// The way in which it asked.
+    /// The way in which the task requested the lock.
     pub access: Access,
-    /// The CPU on which it asked.
+    /// The CPU on which the task requested the lock.
     pub cpu: CpuId,
     /// The task that waited.
     pub task: u32,
@@ -20,21 +20,21 @@ pub struct Wait {
     pub from: Nanos,
     /// The time at which the wait ended.
     pub until: Nanos,
-    /// True if Linux has a trace event for the wait; the first waiter of a queued spinlock has
-    /// none.
+    /// True if Linux has a trace event for the wait. It has none for the first waiter of a queued
+    /// spinlock.
     pub traced: bool,
 }
 
-/// The way in which a task asks for a lock.
+/// The way in which a task requests a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Exclusively, spinning.
+    /// Exclusive; the task spins while it waits.
     Spin,
-    /// Exclusively, sleeping.
+    /// Exclusive; the task sleeps while it waits.
     Sleep,
-    /// Shared with other readers.
+    /// Shared, of a reader-writer lock.
     Read,
-    /// Exclusively, of a lock that readers share.
+    /// Exclusive, of a reader-writer lock.
     Write,
 }
 

@@ -1,4 +1,4 @@
-//! A wrong free is refused with a reason, and changes nothing at all.
+//! An invalid free is refused with a reason, and changes nothing.
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, order, profile};
 
-/// Returns the visible state of the allocator.
+/// Returns the observable state of the allocator.
 fn state(sim: &Sim, pages: &PageAllocator<Sim>) -> (Vec<ZoneView>, u64, u64) {
     let counted = |item| pages.counted(sim, item);
     (
@@ -21,7 +21,8 @@ fn state(sim: &Sim, pages: &PageAllocator<Sim>) -> (Vec<ZoneView>, u64, u64) {
     )
 }
 
-/// Frees a page that must not be freed, with `free` and, for a single page, also with `free_pages`.
+/// Tries to free a page that must not be freed, with `free` and, for a single page, also with
+/// `free_pages`.
 fn refused(sim: &Sim, pages: &PageAllocator<Sim>, pfn: Pfn, order: Order, why: FreeError) {
     let before = state(sim, pages);
     assert_eq!(pages.free(sim, pfn, order), Err(why));
@@ -43,7 +44,8 @@ fn a_block_of_any_order_is_freed_once() {
         for of in Order::all() {
             let pfn = pages.alloc(sim, any(of)).expect("there is a block");
             pages.free(sim, pfn, of).expect("it was handed out");
-            // The block is still on a list, if its order has one, or merged with its buddies.
+            // The block is on a page list, if there is one for its order. Otherwise it is merged
+            // with its buddies.
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
             pages.drain_all_sync(sim);
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
@@ -87,7 +89,7 @@ fn a_block_is_freed_with_the_order_it_was_handed_out_with() {
     });
 }
 
-/// Makes a machine with one zone of 1500 pages at frame 2048, with two holes.
+/// Creates a machine with one zone of 1500 pages that starts at frame 2048 and has two holes.
 fn holed() -> Small {
     let zone = ZoneLayout {
         kind: ZoneKind::Normal,
@@ -145,7 +147,8 @@ fn memory_that_was_never_touched_is_not_freed() {
     });
 }
 
-/// The documented exception: pages before the bad one are freed, the bad one and the rest are not.
+/// The documented exception: the pages before the invalid one are freed. The invalid page and those
+/// after it are not.
 #[test]
 fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
     for bad_at in [0, 1, 31, 40, 80] {

@@ -1,4 +1,4 @@
-//! The messages that the author of a bad profile gets.
+//! The error messages for invalid profiles.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// For each case, replaces the first text by the second in `MINE`, and checks that the result is
+/// For each case, replaces the first text with the second in `MINE`. Checks that the result is
 /// refused with the third text as the message.
 #[track_caller]
 fn told(cases: &[(&str, &str, &str)]) {

@@ -1,5 +1,5 @@
-//! Locks, words, jobs and hotplug all at once, with faults: nothing is lost, and the same seed
-//! gives the same run.
+//! Locks, words, jobs and hotplug at the same time, with faults. No update is lost, and the same
+//! seed gives the same run.
 
 use crate::common;
 
@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Returns the sum of all units, wherever they are counted.
+    /// Returns the sum of all units, wherever they are stored.
     fn sum(&self, sim: &Sim) -> u64 {
         let lists = self
             .lists
@@ -120,7 +120,7 @@ fn chaos(options: SimOptions) -> Stats {
         });
     }
     sim.run();
-    // Lets kernel work that is under way finish; other work is due later, or never on idle CPUs.
+    // Lets kernel work in progress finish. All other work is due later, or never runs on idle CPUs.
     sim.run_until(Nanos(sim.now().0 + 100_000_000));
     let sum = shared.sum(&sim);
     assert_eq!(
@@ -164,8 +164,8 @@ fn nothing_is_lost_and_a_seed_is_a_run() {
     }
 }
 
-/// In strict mode no owner of a CPU lock runs ahead and causality never slips, so all lock models
-/// agree even here.
+/// In strict mode no owner of a per-CPU lock runs ahead and there are no causality slips. So all
+/// lock models agree even here.
 #[test]
 fn lock_models_agree_on_everything_in_strict_mode() {
     for seed in 0..10 {

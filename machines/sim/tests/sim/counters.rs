@@ -1,7 +1,8 @@
-//! The laws of counters on virtual CPUs, and a check that counters need no notice of CPUs that go
-//! away.
+//! The laws of counters on virtual CPUs. Also a check that counters need not be notified when a CPU
+//! goes offline.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::{Sim, SimOptions, run_law};
+use plimsoll_sim::{Sim, SimOptions};
 use support::{seeds, small};
 
 const SEEDS: u64 = 200;
@@ -85,7 +86,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
         sim.set_online(CpuId(2), false);
         assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
-        // The task for the CPU that is gone runs elsewhere.
+        // The task for the offline CPU runs on another CPU.
         assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
         sim.set_online(CpuId(2), true);
         assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");
@@ -144,7 +145,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // Beyond its looks at CPUs, a sum fetches the group's own lines, which no other CPU touched.
+    // In addition to visiting CPUs, a sum fetches the group's own lines, which no other CPU has
+    // touched.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
@@ -152,7 +154,7 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
 }
 
-/// Makes a group of counters whose tree has been made.
+/// Creates a group of counters whose tree is already allocated.
 fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     let group = plan.init_many(sim).expect("there is memory");
     let AnyCounters::OneSided(tree) = &group else {
@@ -162,8 +164,8 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// Returns how many lines are fetched for each of many groups that are summed together, if `ran` of
-/// 96 CPUs have added to each and the sum looks at `looks` CPUs.
+/// Returns how many lines are fetched for each of many groups that are summed together. `ran` of 96
+/// CPUs have added to each group, and the sum visits `looks` CPUs.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -172,7 +174,7 @@ fn lines(ran: u32, looks: u64) -> u64 {
     let sim = Sim::new(&profile, SimOptions::default());
     let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
     let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
-    // Two of every three CPUs in a row add, so that every item is used.
+    // Two of every three consecutive CPUs add, so that every item of the tree is used.
     for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
         let groups = Rc::clone(&groups);
         sim.spawn(CpuId(cpu), move |sim| {
@@ -196,8 +198,9 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // The sum looks at the 32 CPUs that have nothing too, and fetches only each group's own line.
+    // The sum also visits the 32 CPUs that have added nothing, and fetches only each group's own
+    // line.
     assert_eq!(lines(64, 96), 1);
-    // With 33 such CPUs the sum also fetches the record of the used CPUs, and looks at those alone.
+    // With 33 such CPUs, the sum also fetches the record of the used CPUs, and visits only those.
     assert_eq!(lines(63, 63), 2);
 }

@@ -1,14 +1,14 @@
-//! The decay of page lists: how much they give back per interval, and where that ends.
+//! The decay of page lists: how many pages they return per interval, and where the decay stops.
 
 use crate::support;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::Sim;
 use support::Small;
@@ -17,7 +17,7 @@ use support::small::{any, profile};
 /// The most pages that one decay drains: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Fills this CPU's lists nearly as far as they go. Refills have to grow `high` first.
+/// Fills this CPU's lists nearly to their limit. Refills have to raise `high` first.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
@@ -52,8 +52,8 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
                 before > 8 * ONE_DRAIN && before <= most,
                 "{before} of {most}"
             );
-            // After a decay that gave something back, `count` equals `high`, so the next decay is
-            // determined.
+            // After a decay that returned pages, `count` equals `high`, so the result of the next
+            // decay is known.
             let mut exact = false;
             let mut capped = 0;
             for _ in 0..100 {
@@ -82,7 +82,7 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
     }
 }
 
-/// Makes a machine of two nodes with a CPU and a normal zone each.
+/// Creates a machine with two nodes, each with one CPU and one normal zone.
 fn two_nodes() -> Small {
     let place = |cpu| CpuPlace {
         core: cpu,
@@ -118,8 +118,8 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             all > 63 && all < pages.view(sim)[1].sizes.high_min.0,
             "{all}: decay has no say"
         );
-        // Only a differential says that the lists are in use (in Linux, too). They expire in the
-        // third refresh after it.
+        // The lists count as used only if there is a differential (in Linux, too). They expire in
+        // the third refresh after that.
         for rest in [all - 63, all - 126] {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);

@@ -1,5 +1,5 @@
-//! CPUs without work to do: which of them go dormant, which are revived, and what idling leaves
-//! behind.
+//! CPUs with nothing to do: which of them go dormant, which are kicked, and what remains on their
+//! lists when they idle.
 
 use crate::support;
 
@@ -17,14 +17,14 @@ use support::small::any;
 
 const CPU: CpuId = CpuId(1);
 
-/// Makes a machine of 1 GiB and two CPUs, with the shepherd on CPU 0.
+/// Creates a machine with 1 GiB and two CPUs. The shepherd is on CPU 0.
 fn started(design: Design) -> Small {
     let small = Small::flat(2, 1 << 18, design);
     small.mm.start(&small.sim);
     small
 }
 
-/// Keeps `cpu` from idling without changing anything.
+/// Keeps `cpu` busy without changing any state.
 fn spin(small: &Small, cpu: CpuId) {
     small.sim.spawn_daemon(cpu, |sim| {
         loop {
@@ -48,7 +48,7 @@ fn kicks(small: &Small) -> usize {
     seen.iter().filter(|(_, _, event)| kick(event)).count()
 }
 
-/// Leaves pages above `high_min` on the lists of CPU 1, and no differential.
+/// Leaves more than `high_min` pages on the lists of CPU 1, and no differential.
 fn hoard(small: &Small) -> Pages {
     small.on(0, |sim, mm| {
         let pages = mm.pages();
@@ -61,7 +61,7 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Spills are larger than the threshold, so they leave no differential.
+        // Each spill moves more pages than the threshold, so it leaves no differential.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -95,14 +95,14 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
                 "{shepherd:?} saw to it"
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
-            // In each round one run finds the differential, and the next finds nothing and goes
+            // In each round one run finds the differential. The next run finds nothing and goes
             // dormant.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
     }
 }
 
-/// Linux queues such work again, and the work then runs twice in a row.
+/// Linux does queue work again while it is running, so the work runs twice in a row.
 #[test]
 fn work_that_is_running_is_not_queued_again() {
     for shepherd in SHEPHERDS {
@@ -112,7 +112,7 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // The work takes longer than the interval of the shepherd, and folds only at its end.
+        // The work takes longer than the shepherd's interval, and folds only at its end.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
@@ -197,7 +197,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // CPU 1 was kicked at 1.5 s and has decayed once; its work is pending until 2.5 s.
+    // CPU 1 was kicked at 1.5 s and has decayed once. Its work is pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);

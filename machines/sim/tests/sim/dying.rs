@@ -1,10 +1,11 @@
 //! The laws of dying address spaces on virtual CPUs, each under many seeds.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use plimsoll_mm::laws::{Law, frontier, reaping, touching};
 use plimsoll_mm::topology::Topology;
-use plimsoll_sim::{Sim, run_law};
+use plimsoll_sim::Sim;
 use support::small;
 
 fn run<S: 'static>(law: &Law<Sim, S>) {

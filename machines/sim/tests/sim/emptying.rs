@@ -1,5 +1,5 @@
-//! Single steps of emptying an address space: when translations are flushed, what becomes of tables
-//! that a listener has refused, and when a helper gives way.
+//! Details of emptying an address space: when translations are flushed, what happens to tables that
+//! a listener has refused, and when a helper gives way.
 
 use crate::support;
 
@@ -17,7 +17,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::space::reap::Reaped;
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
@@ -27,12 +27,12 @@ use support::small::profile;
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
-/// The page at which the memory of the address space begins, which is the first page of a table.
+/// The page at which the memory of the address space begins. It is also the first page of a table.
 const START: Vpn = Vpn(1024);
-/// Pages of a table.
+/// The number of pages in a table.
 const TABLE: u64 = 512;
 
-/// A machine with an address space whose pages are all there.
+/// A machine with an address space whose pages are all present.
 struct Scene {
     small: Small,
     spaces: Rc<Spaces<Sim>>,
@@ -40,8 +40,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// An address space of `pages` pages, on a machine on which a flush of translations takes
-    /// `flush_ns`.
+    /// Creates an address space of `pages` pages, on a machine where a flush of translations takes
+    /// `flush_ns` nanoseconds.
     fn new(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Self {
         let mut profile = profile(Topology::flat(4), 1000);
         profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
@@ -98,15 +98,11 @@ impl Scene {
 }
 
 fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
-    MapRequest {
-        place: Place::Fixed(start),
-        pages,
-        backing: Backing::Anonymous { huge: false },
-    }
+    MapRequest::anonymous(Place::Fixed(start), pages)
 }
 
-/// A listener that holds translations to every other table. It refuses to give them up without
-/// waiting, for the number of times that its count says.
+/// A listener that holds translations to every other table. If it may not wait, it refuses to drop
+/// them, as many times as its count says.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -124,7 +120,8 @@ impl Notified<Sim> for Choosy {
 }
 
 /// If the gather is full, translations are flushed before the table's lock is released. So a CPU
-/// that gets the lock and finds an entry empty knows that no old translation leads to its page.
+/// that acquires the lock and finds an empty entry knows that no stale translation to the page
+/// exists.
 #[test]
 fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
@@ -139,8 +136,8 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
             _ => {}
         }
     });
-    // The table of each look, and the times at which the look began and ended. A look waits for the
-    // table's lock.
+    // For each access: its table, and the times at which it began and ended. An access waits for
+    // the lock of the table.
     let looks: Rc<RefCell<Vec<(u64, u64, u64)>>> = Rc::default();
     for cpu in 1..4 {
         let out = Rc::clone(&looks);
@@ -160,11 +157,16 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // The last flush comes at the end; the others come because the gather has room for 9,698 pages.
+    // The last flush happens at the end; the others happen because the gather has room for 9,698
+    // pages.
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
-        let nth = u64::try_from(due.iter().position(|it| it == flush).expect("it is one"));
+        let nth = u64::try_from(
+            due.iter()
+                .position(|other| other == flush)
+                .expect("it is one"),
+        );
         let last = START.0 + (nth.expect("few") + 1) * 9698 - 1;
         let inside = looks
             .borrow()
@@ -199,8 +201,8 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// Runs a helper while another CPU waits to map a page. If `skip` is true, [`Flag::Skip`] is raised
-/// before that. Returns the helper's outcome, and the number of pages that it left.
+/// Runs a helper while another CPU waits to map a page. If `skip` is true, [`Flag::Skip`] is set
+/// first. Returns the helper's outcome, and the number of pages that the helper left.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = Scene::new(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

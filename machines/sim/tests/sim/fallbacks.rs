@@ -1,4 +1,4 @@
-//! A CPU whose page lists are held by a drain: it never waits, and no page is forgotten.
+//! A CPU whose page lists are locked by a drain: the CPU never waits, and no page is lost.
 
 use crate::support;
 
@@ -16,12 +16,12 @@ use support::small::{any, profile};
 use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
-/// The pages that the owner frees: a little more than `high`, so that the last of them spill.
+/// The number of pages that the owner frees: a little above `high`, so that the last frees spill.
 const FREED: usize = 700;
-/// The fraction that fixes `high` at 655 pages.
+/// The fraction that sets `high` to 655 pages.
 const FRACTION: u64 = 200;
 
-/// Makes a machine of 1 GiB and two CPUs.
+/// Creates a machine with 1 GiB and two CPUs.
 fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 18)));
     config.design = Design {
@@ -38,7 +38,7 @@ fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     Small::with_options(&profile(Topology::flat(2), 1000), config, options)
 }
 
-/// Takes `count` pages, and leaves all page lists empty.
+/// Allocates `count` pages, and leaves all page lists empty.
 fn take(small: &Small, count: usize) -> Vec<Pfn> {
     let pages = small.mm.pages();
     let take = |_| {
@@ -108,16 +108,16 @@ struct Spill {
     /// True if the owner lost its lists to the drain between two holds.
     interrupted: bool,
     spilled: u32,
-    /// Pages that were freed straight to the zone while the drain had the lists.
+    /// Pages that were freed directly to the zone while the drain held the lists.
     direct: u32,
     /// Pages on the owner's lists after the spill.
     left: u32,
-    /// Pages on the owner's lists after a refresh, which gives back the pages that are owed.
+    /// Pages on the owner's lists after a refresh, which returns the pages that are owed.
     after_refresh: u32,
 }
 
-/// Lets the owner free [`FREED`] pages while the other CPU drains the owner's lists `drain_ns`
-/// later, unless that is `None`.
+/// The owner frees [`FREED`] pages. If `drain_ns` is given, the other CPU drains the owner's lists
+/// that much later.
 fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     let small = machine(holds, seed);
     let held = take(&small, FREED);
@@ -156,7 +156,8 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs many spills, and passes each interrupted one to `check` together with an undisturbed one.
+/// Runs many spills. Passes each interrupted one to `check`, together with one that was not
+/// interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -205,7 +206,7 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
     });
 }
 
-/// The pages that the drain took count as given back, so the owner's lists are not emptied a second
+/// The pages that the drain took count as returned, so the owner's lists are not emptied a second
 /// time.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {

@@ -1,5 +1,5 @@
-//! Profiles with random edits: each is refused with an error that names a place in the file, or it
-//! gives a machine that has the properties of every profile and can be simulated.
+//! Profiles with random edits. Each is either refused with an error that names a place in the file,
+//! or gives a machine that has the properties of every profile and can be simulated.
 
 use plimsoll_sim::profile::{Card, CostKey, Problem, ProfileError, ProfileText};
 use plimsoll_sim::{Sim, SimOptions};
@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// One profile by counts with a variant, one by clusters with speeds, one with two sockets, and one
-/// of which little is written.
+/// Four profiles: one with counts and a variant, one with clusters and speeds, one with two
+/// sockets, and one in which few keys are written.
 const PROFILES: [&str; 4] = [
     include_str!("../../profiles/grace-72.toml"),
     include_str!("../../profiles/phone-8.toml"),
@@ -19,10 +19,10 @@ const PROFILES: [&str; 4] = [
 /// The topology of the last of [`PROFILES`].
 const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
 
-/// The most CPUs of a machine that is simulated here; making a larger one takes long.
+/// The most CPUs of a machine that is simulated here, because creating a larger one takes too long.
 const SIMULATED_CPUS_MAX: u32 = 512;
 
-/// The texts that replace a word of a profile: numbers near which something changes, then words.
+/// The texts that replace a word of a profile: first numbers near a limit, then words.
 const PIECES: [&str; 46] = [
     "0",
     "1",
@@ -72,14 +72,15 @@ const PIECES: [&str; 46] = [
     "é\u{0}",
 ];
 
-/// One change of a file.
+/// One change to a file.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Replaces a word, or a character that separates words.
     Word(Index, &'static str),
     /// Replaces a number anywhere in the profile.
     Number(Index, &'static str),
-    /// Replaces a number in the part of the profile that gives the machine's memory and topology.
+    /// Replaces a number in the part of the profile that describes the machine's memory and
+    /// topology.
     Shape(Index, &'static str),
     Remove(Index),
     Repeat(Index, Index),
@@ -87,7 +88,8 @@ enum Edit {
     Cut(Index),
 }
 
-/// Numbers of which most are small enough for a topology, so that not every topology is refused.
+/// Generates numbers, most of which are small enough for a topology, so that some topologies are
+/// accepted.
 fn number() -> impl Strategy<Value = &'static str> {
     prop_oneof![3 => select(PIECES[..5].to_vec()), 1 => select(PIECES[..22].to_vec())]
 }
@@ -105,7 +107,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Replaces one of the `parts` for which `chosen` is true by `to`.
+/// Replaces the part selected by `at`, among the `parts` for which `chosen` is true, with `to`.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))
@@ -115,7 +117,7 @@ fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) ->
     }
 }
 
-/// Splits a text into words and single other characters.
+/// Splits a text into words and single separators.
 fn words(text: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let mut words: Vec<String> = Vec::new();
@@ -163,7 +165,7 @@ fn apply(text: &str, edit: &Edit) -> String {
     lines.concat()
 }
 
-/// Asserts the properties that every profile which loads must have.
+/// Asserts the properties of every profile that loads.
 fn assert_sane(text: &ProfileText) {
     let (cpus, nodes) = (text.topology.cpus(), text.topology.nodes());
     assert!((1..=4096).contains(&cpus), "{cpus} CPUs");
@@ -190,7 +192,7 @@ fn assert_sane(text: &ProfileText) {
     }
 }
 
-/// Asserts that the machine at each card can be made, and its variants too.
+/// Asserts that the machine and its variants can be created at each card.
 fn assert_runs(text: &ProfileText) {
     for card in Card::ALL {
         let profile = text.at(card);
@@ -211,7 +213,7 @@ fn assert_runs(text: &ProfileText) {
     }
 }
 
-/// Asserts that an error names a place that is in the file, and has a message.
+/// Asserts that an error has a message and names a place that exists in the file.
 fn assert_told(error: &ProfileError, toml: &str) {
     assert_eq!(error.file, "f.toml");
     let lines = toml.split('\n').count();
@@ -261,7 +263,7 @@ proptest! {
         for (key, number) in keys {
             numbers[key] = Some(number);
         }
-        // A key that was not drawn is left out, except for the one that every topology must have.
+        // A key that was not drawn is omitted, except for the key that every topology needs.
         numbers[4] = numbers[4].or(Some("2"));
         let line = |(key, number): (&&str, Option<&str>)| {
             number.map_or(String::new(), |number| format!("{key} = {number}\n"))
@@ -274,7 +276,7 @@ proptest! {
     fn clusters_of_any_numbers(clusters in vec(vec((0..5_usize, number()), 0..5), 1..4)) {
         const KEYS: [&str; 5] = ["cores", "smt", "llc", "node", "socket"];
         let cluster = |numbers: Vec<(usize, &str)>| {
-            // TOML refuses a repeated key, so the last number that was drawn for a key is used.
+            // TOML refuses repeated keys, so the last number drawn for a key is used.
             let mut given = [Some("1"), None, Some("0"), None, None];
             for (key, number) in numbers {
                 given[key] = Some(number);

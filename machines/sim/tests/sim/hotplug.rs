@@ -1,22 +1,22 @@
-//! CPUs that go away and come back: the pages and counts that they had are given back, and their
-//! work does not fire while they are gone.
+//! CPUs that go offline and return: their pages and counts are returned to the zones and the shared
+//! counters, and their work does not run while they are offline.
 
 use crate::support;
 
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_sim::{Sim, SimOptions};
 use support::small::{any, profile};
 use support::{Dice, Small, check_shepherd, seeds};
 
-/// Takes `cpu` offline in the order of steps that Linux has. Called on another CPU.
+/// Takes `cpu` offline in the same order of steps as Linux. Called on another CPU.
 fn take_away(sim: &Sim, mm: &Manager<Sim>, cpu: CpuId) {
     mm.cpu_going(sim, cpu);
     sim.set_online(cpu, false);
@@ -34,7 +34,7 @@ fn run_for(small: &Small, seconds: u64) {
     small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
 }
 
-/// Leaves pages on the lists of every CPU, and differentials to fold.
+/// Leaves pages on the lists of every CPU, and differentials that are not folded yet.
 fn leave_something(small: &Small) {
     for cpu in small.sim.topology().ids() {
         small.on(cpu.0, |sim, mm| {
@@ -176,7 +176,7 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// Takes the shepherd's CPU offline at a random moment around the shepherd's next round.
+/// Takes the shepherd's CPU offline at a random time near the shepherd's next round.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {
@@ -186,7 +186,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
         let options = SimOptions {
             seed,
             strict: dice.chance(70),
-            // Steps that other CPUs can see are far apart, as if threads were preempted there.
+            // Steps that other CPUs can observe are far apart, as if threads were preempted between
+            // them.
             jitter_ns: *dice.pick(&[300, 3000, 30_000]),
             ..SimOptions::default()
         };

@@ -1,4 +1,4 @@
-//! The inputs that a run depends on, and those that it does not depend on.
+//! The inputs on which a run depends, and those on which it must not depend.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Order, Pfn};
 use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
 
-/// Returns the numbers that CPU 1 draws while CPU 0 draws `extra` numbers between its steps.
+/// Returns the numbers that CPU 1 draws while CPU 0 draws `extra` numbers between its own steps.
 fn draws(seed: u64, extra: u32) -> Vec<u64> {
     let options = SimOptions {
         seed,
@@ -93,8 +93,8 @@ fn a_mostly_idle_machine_costs_next_to_nothing() {
     let stats = sim.stats();
     let jobs = stats.jobs_run[Job::VmstatUpdate as usize];
     assert!((90_000..110_000).contains(&jobs), "{jobs} jobs");
-    // Each job takes one resumption for the wake-up, one to run, and a few where locks meet; an
-    // idle CPU has no ticks.
+    // Each job takes one resumption to wake the CPU, one to run, and a few more where CPUs meet at
+    // a lock. An idle CPU has no ticks.
     assert!(
         stats.resumptions < 6 * jobs,
         "{} resumptions",

@@ -1,4 +1,4 @@
-//! Ticks that reach a CPU before the CPU that keeps time has counted them.
+//! Ticks that a CPU handles before the timekeeping CPU has counted them.
 
 use crate::common;
 
@@ -14,11 +14,11 @@ use plimsoll_sim::{Sim, SimOptions};
 const CPUS: u32 = 64;
 const SECONDS: u64 = 60;
 
-/// A firing: its CPU, how many jiffies it came after the jiffy that the wheel gave it, and that
-/// jiffy.
+/// A firing of a timer: its CPU, by how many jiffies it was late, and the jiffy that the wheel gave
+/// it.
 type Firing = (CpuId, u64, Jiffies);
 
-/// Returns all firings of a machine on which every CPU's timer fires about once a second.
+/// Returns all firings on a machine on which the timer of each CPU fires about once a second.
 fn firings(late_ticks_percent: u32) -> Vec<Firing> {
     let profile = common::flat(CPUS);
     let hz: Hz = profile.hz;
@@ -82,8 +82,8 @@ fn which_cpus_are_late_is_a_matter_of_the_tick() {
     }
     let large: Vec<&(usize, usize)> = groups.values().filter(|(all, _)| *all >= 3).collect();
     let on_time = large.iter().filter(|(_, late)| *late == 0).count();
-    // If each CPU were late independently of the others, half of the groups of three would be on
-    // time.
+    // If each CPU were late independently of the others, half of the groups of three CPUs would be
+    // on time.
     assert!(
         on_time * 100 > large.len() * 55,
         "{on_time} of {}",

@@ -1,4 +1,5 @@
-//! Locks in virtual time: first come, first served, with equal results in every lock model.
+//! Locks in virtual time: waiters are served in order of arrival, with equal results in all lock
+//! models.
 
 use crate::common;
 
@@ -14,8 +15,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
-/// Lets `cpus` CPUs take one zone lock `rounds` times each. Every `nest`-th section updates a word
-/// inside, which makes other CPUs park.
+/// Each of `cpus` CPUs acquires one zone lock `rounds` times. Every `nest`-th section updates a
+/// word, which makes other CPUs park.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));
@@ -46,7 +47,7 @@ fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     sim.stats()
 }
 
-/// Returns the part of `stats` that does not depend on how the host ran the machine.
+/// Returns the part of `stats` that does not depend on how the host simulated the machine.
 fn outcome(stats: Stats) -> Stats {
     Stats {
         resumptions: 0,
@@ -70,7 +71,7 @@ fn running_ahead_gives_what_ordered_releases_give() {
             lock_model: LockModel::ReleaseEvent,
             ..base.clone()
         };
-        // Every unpinned piece of work becomes an order point.
+        // With these options, all work that is not pinned becomes an order point.
         let everywhere = SimOptions {
             run_ahead: Nanos(0),
             ..base.clone()
@@ -112,8 +113,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         assert_eq!(*order.borrow(), [7, 6, 5, 4, 3, 2, 1, 0]);
         let stats = sim.stats();
         let zone = stats.class(LockClass::Zone);
-        // The first CPU finds the lock free, perf does not see the wait of the second, and sees
-        // those of the six others.
+        // Of the eight CPUs, the first finds the lock free. perf does not see the wait of the
+        // second, and sees those of the other six.
         assert_eq!(
             (zone.acquisitions, zone.contentions, zone.perf_contentions),
             (8, 7, 6)
@@ -126,8 +127,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// Compares the waits with those of a single-server queue at a distance, computed step by step with
-/// Lindley's recursion.
+/// Compares the waits with those of a queue that has one server and takes time to reach. They are
+/// computed step by step with Lindley's recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {
     const CPUS: u32 = 16;
@@ -162,7 +163,7 @@ fn waits_are_those_of_a_single_server_queue() {
     let (mut free, mut last, mut line, mut waits, mut count) = ((0, 0), 0, 0, 0, 0);
     while let Some(Reverse((at, cpu, request, hold))) = steps.pop() {
         let Some((asked, way)) = request else {
-            // The request is on its way to the CPU that has the line.
+            // The request travels to the CPU that has the line.
             let way = if line == cpu { 0 } else { transfer };
             steps.push(Reverse((at + way / 2, cpu, Some((at, way)), hold)));
             continue;
@@ -228,7 +229,7 @@ fn try_fails_exactly_while_the_lock_is_taken() {
     assert_eq!(sim.stats().class(LockClass::Zone).failed_tries, 1);
 }
 
-/// Lets every CPU use its own list all the time while CPU 0 drains all lists.
+/// Every CPU uses its own list continuously while CPU 0 drains all lists.
 fn drain(strict: bool) -> Stats {
     const CPUS: u32 = 8;
     let sim = Sim::new(

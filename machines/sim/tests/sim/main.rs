@@ -1,6 +1,7 @@
 //! Laws, swarms and checks of the memory manager and of the simulator, on simulated CPUs.
 //!
-//! All are one test program, so that the memory manager is compiled for the simulator only once.
+//! They form a single test program, so that the memory manager is compiled for the simulator only
+//! once.
 
 mod bad_frees;
 mod bad_profiles;

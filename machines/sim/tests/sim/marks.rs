@@ -1,10 +1,11 @@
-//! The pages that zones give near their watermarks, the longest bounded hold, and the sizing of
-//! page lists.
+//! The pages that zones hand out near their watermarks, the length of the longest bounded hold, and
+//! the sizes of page lists.
 
 use crate::support;
 
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::sizing::Sizes;
@@ -14,19 +15,18 @@ use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};
 
-/// Returns a request for a page from zone 0 alone, that does not wait.
+/// Returns a request for one page that may only come from zone 0 and must not wait.
 fn at_once() -> Request {
     Request::new(Order::ZERO)
         .urgent(Urgency::NoWait)
         .from_zone(0)
 }
 
-/// Allocates with `request` until it fails. Returns all pages.
+/// Allocates with `request` until an allocation fails. Returns all pages.
 fn take_all(sim: &Sim, mm: &Manager<Sim>, request: Request) -> Vec<Pfn> {
     let next = || mm.pages().alloc(sim, request).ok();
     std::iter::from_fn(next).collect()
@@ -60,7 +60,7 @@ fn a_bounded_hold_ends_soon_after_its_time_is_over() {
         blocks.max().expect("so many pages spill")
     };
     assert_eq!(most_blocks(0), 63, "a batch, if there is no limit");
-    // The hold looks at the clock after every eighth block; a block takes 50 ns.
+    // The hold checks the time after every eighth block; a block takes 50 ns.
     assert_eq!(most_blocks(1), 8);
     assert_eq!(most_blocks(900), 24, "16 take 800 ns, 24 take 1200");
 }
@@ -151,7 +151,7 @@ fn what_differentials_hide_is_no_way_below_the_watermark() {
         "all CPUs' differentials hide more than there is between low and min"
     );
     let left = Rc::new(std::cell::Cell::new(u32::MAX));
-    // CPU 0 takes pages until the zone is near its low watermark, and folds its differentials.
+    // CPU 0 allocates pages until the zone is near its low watermark, and folds its differentials.
     small.on(0, move |sim, mm| {
         let above = zone.free.0 - marks.low.0 - batch;
         for _ in 0..above {
@@ -163,7 +163,7 @@ fn what_differentials_hide_is_no_way_below_the_watermark() {
         for cpu in 0..CPUS {
             let left = Rc::clone(&left);
             small.on(cpu, move |sim, mm| {
-                // Takes as many pages as one refill brings.
+                // Allocates as many pages as one refill provides.
                 for _ in 0..batch {
                     if mm.pages().alloc(sim, at_once()).is_err() {
                         break;

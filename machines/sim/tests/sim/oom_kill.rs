@@ -1,4 +1,4 @@
-//! OOM kills: which processes are told to die, in which order, and what becomes of the memory.
+//! OOM kills: which processes are told to die, in which order, and what happens to their memory.
 
 use crate::support;
 
@@ -119,14 +119,14 @@ fn all_who_share_the_memory_die_with_it_but_threads_of_the_kernel() {
         assert_eq!(world.killer.signals().killed(), [2, 1]);
         let victims = [1, 2, 3, 4].map(|id| world.process(id).is(sim, State::Victim));
         assert_eq!(victims, [false, true, false, false]);
-        // A kill of another process with this memory tells no process again.
+        // Killing another process that shares this memory tells no process a second time.
         let again = world.kill(sim, 1);
         assert_eq!(
             (again.signalled, again.aftermath),
             (0, Aftermath::QueuedBefore)
         );
         assert_eq!(world.killer.reaper().queued(sim), 1);
-        // The address space lives until the last process has left it.
+        // The address space exists until the last process has left it.
         world.exit(sim, &world.process(1));
         world.exit(sim, &world.process(2));
         assert!(!shared.has(sim, Flag::Ended));
@@ -151,7 +151,7 @@ fn memory_of_the_first_process_is_neither_reaped_nor_chosen_again() {
         assert!(!shared.has(sim, Flag::Unstable) && !shared.has(sim, Flag::Killed));
         let touched = shared.fault(world.memory(sim), START, Access::Write);
         assert!(touched.is_ok(), "it goes on: {touched:?}");
-        // A kill of init itself is refused, too.
+        // A kill of init itself is also refused.
         let killed = world.kill(sim, 1);
         assert_eq!(
             (killed.signalled, killed.aftermath),
@@ -185,8 +185,9 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         enroll(4, Kind::Init, &group);
         enroll(5, Kind::Process, &root);
         enroll(6, Kind::Process, &member);
-        // The search for a budget whose processes die together ends at the budget that ran out.
-        // That is the member's own here, whose processes do not die together.
+        // The OOM code searches upwards for a budget whose processes die together, and stops at the
+        // budget that ran out. Here that is the member's own budget, whose processes do not die
+        // together.
         world.kill_for(sim, 6, Some(&member));
         assert_eq!(world.killer.signals().killed(), [6]);
         let killed = world.kill_for(sim, 1, Some(&root));
@@ -199,7 +200,7 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         .done
         .borrow()
         .iter()
-        .map(|it| it.1.process.0)
+        .map(|(_, done)| done.process.0)
         .collect();
     assert_eq!(order.len(), 3, "all are reaped");
     world.ends();

@@ -1,10 +1,10 @@
 //! The laws of kills, exits and the reaper on virtual CPUs, each under many seeds.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use plimsoll_mm::laws::oom;
 use plimsoll_mm::topology::Topology;
-use plimsoll_sim::run_law;
 use support::{seeds, small};
 
 #[test]

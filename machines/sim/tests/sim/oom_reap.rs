@@ -1,4 +1,4 @@
-//! The reaper's attempts in virtual time, and `process_mrelease` next to the exit.
+//! The reaper's attempts in virtual time, and `process_mrelease` while the process exits.
 
 use crate::support;
 
@@ -25,8 +25,8 @@ const PAUSE: u64 = 100 * MS;
 /// The number of pages in 1 GiB.
 const GIB: u64 = 1 << 18;
 
-/// Makes a world with one process of 3000 pages, and with `device` if any. The process is killed
-/// 10 ms into the run that the caller starts.
+/// Creates a world with one process of 3000 pages, with `device` if one is given. The process is
+/// killed 10 ms into the run, which the caller starts.
 fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
     let world = OomWorld::new(reaping, None);
     world.run(move |sim, world| {
@@ -40,18 +40,14 @@ fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
     world
 }
 
-/// Maps over memory in use. This keeps the mappings locked for as long as the device is busy.
+/// Maps over memory in use. The mappings stay locked while the device is busy.
 fn change_mappings(sim: &Sim, world: &OomWorld, space: &Space) {
-    let request = MapRequest {
-        place: Place::Replace(START),
-        pages: 10,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Replace(START), 10);
     let mapped = space.map(world.memory(sim), request);
     assert!(mapped.is_ok(), "{mapped:?}");
 }
 
-/// Calls `process_mrelease` on process `id`; the caller is not killed meanwhile.
+/// Calls `process_mrelease` on process `id`. The caller is never killed while it waits.
 fn mrelease(sim: &Sim, world: &OomWorld, id: u32) -> Result<Released, ReleaseError> {
     let (process, all) = (world.process(id), world.processes.borrow().clone());
     release(world.memory(sim), Some(&process), all.iter(), 0, || false)
@@ -85,7 +81,7 @@ fn a_space_that_is_refused_ten_times_is_given_up_on_and_its_exit_does_the_rest()
 #[test]
 fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
     for reaping in Reaping::ALL {
-        // The device is busy 2.0 and 2.1 s after the kill, but no longer at 2.2 s.
+        // The device is busy 2.0 s and 2.1 s after the kill, but not at 2.2 s.
         let until = Nanos(10 * MS + DELAY + 150 * MS);
         let world = killed_with(reaping, Some(Device::BusyUntil(until)));
         world.at(3, Nanos(5 * MS), |sim, world| {
@@ -93,7 +89,8 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
         });
         world.small.sim.run();
         let events = world.events();
-        let count = |event: fn(&Event) -> bool| events.iter().filter(|it| event(&it.1)).count();
+        let count =
+            |event: fn(&Event) -> bool| events.iter().filter(|(_, seen)| event(seen)).count();
         let started = count(|event| matches!(event, Event::StartTaskReaping(_)));
         let skipped = count(|event| matches!(event, Event::SkipTaskReaping(_)));
         let finished = count(|event| matches!(event, Event::FinishTaskReaping(_)));
@@ -106,7 +103,7 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
 
 #[test]
 fn who_waits_for_a_victim_does_not_keep_others_waiting() {
-    // The device is busy for a second; meanwhile the next victim is reaped.
+    // The device is busy for a second. The next victim is reaped in the meantime.
     let until = Nanos(10 * MS + DELAY + 1000 * MS);
     let world = killed_with(Reaping::MeetInTheMiddle, Some(Device::BusyUntil(until)));
     world.at(3, Nanos(5 * MS), |sim, world| {
@@ -128,10 +125,10 @@ fn who_waits_for_a_victim_does_not_keep_others_waiting() {
     world.ends();
 }
 
-/// Makes a world with one process that has a mapping for each number in `pages`: of that many
-/// pages, and in a gibibyte of its own.
+/// Creates a world with one process. It has one mapping for each number in `pages`, with that many
+/// pages, and each mapping is in a separate gibibyte.
 fn wide(reaping: Reaping, pages: &'static [u64]) -> Rc<OomWorld> {
-    // The reaper has one attempt only.
+    // The reaper makes only one attempt.
     let patience = Patience {
         attempts_max: 1,
         ..Patience::LINUX
@@ -154,8 +151,8 @@ fn giving_way_counts_for_no_attempt() {
     world.at(0, Nanos(start), |sim, world| {
         world.kill(sim, 1);
     });
-    // The process exits while the reaper is emptying the highest mapping, and waits for the reaper
-    // to leave.
+    // The process exits while the reaper is emptying the highest mapping, and waits until the
+    // reaper has left.
     world.at(3, Nanos(start + DELAY), |sim, world| {
         while world.attempts().is_empty() {
             sim.sleep(Nanos(US));
@@ -186,7 +183,7 @@ fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
         attempts_max: 1,
         ..Patience::LINUX
     };
-    // This variant frees page tables under the write lock of the mappings.
+    // This design frees page tables under the write lock of the mappings.
     let world = OomWorld::with_patience(Reaping::DescendingChunks, None, patience);
     world.run(|sim, world| {
         let space = world.space(sim, None, None);
@@ -206,7 +203,14 @@ fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
     world.at(2, start, move |sim, world| {
         let space = world.space_of(sim, 1);
         let begin = Event::Begin(Phase::FreeTables);
-        let goes_back = || world.small.seen.borrow().iter().any(|it| it.2 == begin);
+        let goes_back = || {
+            world
+                .small
+                .seen
+                .borrow()
+                .iter()
+                .any(|(_, _, seen)| *seen == begin)
+        };
         while !goes_back() {
             sim.sleep(Nanos(US));
         }
@@ -348,7 +352,7 @@ fn only_private_memory_is_released() {
     }
 }
 
-/// Maps 512 pages in gibibyte `number`, counted from 0, and populates them.
+/// Maps 512 pages at the start of gibibyte `number`, counted from 0, and populates them.
 fn use_pages(sim: &Sim, world: &OomWorld, space: &Space, number: u64, backing: Backing<Sim>) {
     let start = Vpn(START.0 + number * GIB);
     let (place, pages) = (Place::Fixed(start), 512);

@@ -39,7 +39,7 @@ fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
     OomWorld::with_options(options, reaping, exits_after, patience)
 }
 
-/// Makes an address space of a few mappings, near each other or far apart, and perhaps with a
+/// Creates an address space of a few mappings that are close together or far apart. It may have a
 /// device.
 fn space(sim: &Sim, world: &OomWorld, dice: &mut Dice) -> Space {
     let device = dice.chance(25).then_some(Device::Refuses);
@@ -73,7 +73,7 @@ fn populate(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
     }
 }
 
-/// Kills or releases a random process, or lets it exit.
+/// Kills or releases a random process, or makes it exit.
 fn act(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
     let processes = world.processes.borrow().clone();
     let process = &processes[dice.index(processes.len())];
@@ -94,7 +94,7 @@ fn act(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
             assert!(expected, "{released:?}");
         }
         _ => {
-            // The process exits by itself.
+            // The process exits on its own initiative.
             process.set(sim, State::Killed);
             let exited = world.killer.exit(memory, process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));

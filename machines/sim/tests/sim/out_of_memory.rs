@@ -1,5 +1,5 @@
-//! Memory runs out: what is tried before the allocation fails, what the error says, and that no
-//! page is lost.
+//! Memory runs out: what the allocator tries before the allocation fails, what the error reports,
+//! and that no page is lost.
 
 use crate::support;
 
@@ -19,7 +19,7 @@ use plimsoll_sim::Sim;
 use support::small::{any, order, profile};
 use support::{Dice, Small, seeds};
 
-/// Blocks that a reclaimer frees, some at a time, and how often it was called.
+/// Blocks that a reclaimer frees in batches, and how often the reclaimer was called.
 #[derive(Debug, Default)]
 struct Cache {
     blocks: Mutex<Vec<(Pfn, Order)>>,
@@ -47,7 +47,7 @@ impl Reclaimer<Sim> for Shrinker {
     }
 }
 
-/// Makes a machine of two CPUs and `pages` pages, with a reclaimer for each of `caches`.
+/// Creates a machine of two CPUs and `pages` pages, with one reclaimer for each of `caches`.
 fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
     let mut config = Config::new(Layout::arena(Pages(pages)));
     for &cache in caches {
@@ -58,7 +58,7 @@ fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
     Small::new(&profile(Topology::flat(2), 1000), config)
 }
 
-/// Allocates pages one by one until none is left. Returns them all.
+/// Allocates single pages until none is left. Returns all of them.
 fn take_all(sim: &Sim, pages: &PageAllocator<Sim>) -> Vec<Pfn> {
     let take = || pages.alloc(sim, any(Order::ZERO)).ok();
     std::iter::from_fn(take).collect()
@@ -73,7 +73,7 @@ fn the_error_says_what_was_tried() {
         let pages = mm.pages();
         let all = take_all(sim, pages);
         assert_eq!(all.len(), 600);
-        // No two of these pages are neighbours, so they cannot merge into a pair.
+        // No two of these pages are neighbours, so they cannot merge.
         let odd = |pfn: &&Pfn| pfn.0 % 2 == 1;
         let mut apart = all.iter().filter(odd);
         let five: Vec<Pfn> = apart.by_ref().take(5).copied().collect();
@@ -90,7 +90,8 @@ fn the_error_says_what_was_tried() {
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
         };
-        // The drain after reclaim counts the reclaimed pages, too: they were on a list.
+        // The drain after reclaim also counts the reclaimed pages, because they were on a page
+        // list.
         let expected = Tried {
             zones: 1,
             kept_back: 0,
@@ -103,8 +104,8 @@ fn the_error_says_what_was_tried() {
         let text = AllocError::OutOfMemory(tried).to_string();
         assert!(text.starts_with("out of memory: asked 1 zones (0 keep a block in reserve)"));
     });
-    // Each reclaimer was called once when all memory was taken. For the pair, each was called
-    // twice: the first round brought pages, the second none.
+    // Each reclaimer was called once when all memory was allocated. For the pair, each was called
+    // twice: the first round freed pages, the second none.
     let calls = [empty, full].map(|cache| cache.calls.load(Ordering::Relaxed));
     assert_eq!(calls, [1 + 2; 2]);
     let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
@@ -183,7 +184,8 @@ fn there_is_no_zone_for_a_kind_below_all() {
     });
 }
 
-/// Exhausts memory with blocks of each order. One more allocation fails and changes nothing.
+/// Allocates blocks of each order until memory is exhausted. One more allocation fails and changes
+/// nothing.
 #[test]
 fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     for (pages, holds) in [700, 1024, 1500].into_iter().zip(HOLDS) {
@@ -223,8 +225,8 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     }
 }
 
-/// Two CPUs free all pages one by one in random order, at the same time. Afterwards every huge or
-/// largest block can be allocated.
+/// Two CPUs free all pages one by one, in random order and at the same time. Afterwards every huge
+/// block, or every largest block, can be allocated.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     seeds::each(
@@ -270,8 +272,8 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
     );
 }
 
-/// Every CPU frees single pages, then all of them allocate the largest blocks at once: no CPU fails
-/// because another one is draining.
+/// Every CPU frees single pages, then all CPUs allocate the largest blocks at the same time. No
+/// allocation fails because another CPU is draining.
 #[test]
 fn cpus_that_drain_at_the_same_time_all_get_their_block() {
     seeds::each(

@@ -35,7 +35,8 @@ fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<OomWorld> {
     OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
-        (exits_after, patience),
+        exits_after,
+        patience,
         Pressure {
             pages: PAGES,
             rules,
@@ -56,8 +57,9 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 process(sim, world, 1, 10);
                 process(sim, world, 2, 5000);
                 process(sim, world, 3, 100);
-                // The process needs more than is left, but no more than the largest process has.
-                assert_eq!(grow(sim, world, 1, (10, 4000)), 4000);
+                // The process needs more pages than are left, but no more than the largest process
+                // has.
+                assert_eq!(grow(sim, world, 1, 10, 4000), 4000);
             });
             assert_eq!(killed(&world), [2], "{selecting:?}");
             let reports = world.oom.owner().reports.borrow().clone();
@@ -86,7 +88,7 @@ fn of_two_allocators_at_once_one_kills_and_the_other_one_waits() {
     for (cpu, id) in [(0, 1), (3, 2)] {
         let done = Rc::clone(&done);
         world.at(cpu, start, move |sim, world| {
-            assert_eq!(grow(sim, world, id, (1000, 2000)), 2000);
+            assert_eq!(grow(sim, world, id, 1000, 2000), 2000);
             done.set(done.get() + 1);
         });
     }
@@ -136,7 +138,7 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
 
 #[test]
 fn nobody_else_dies_while_a_victim_is_dying() {
-    // The victim does not exit, and the reaper comes after 50 ms.
+    // The victim does not exit, and the reaper starts after 50 ms.
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {
         process(sim, world, 1, 10);
@@ -144,7 +146,7 @@ fn nobody_else_dies_while_a_victim_is_dying() {
         process(sim, world, 3, 3900);
         let before = sim.now();
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
         let waited = sim.now().0 - before.0;
         assert!((50 * MS..60 * MS).contains(&waited), "{waited} ns");
     });
@@ -153,8 +155,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     world.ends();
 }
 
-/// Makes a world in which process 2 is a victim, and exits after the OOM code has looked for
-/// memory and before it selects a victim.
+/// Creates a world in which process 2 is a victim. It exits after the OOM code has looked for
+/// memory, but before it selects another victim.
 fn late(others: &[u32]) -> Rc<OomWorld> {
     let world = pressed(None, Rules::default());
     let others = others.to_vec();
@@ -167,7 +169,7 @@ fn late(others: &[u32]) -> Rc<OomWorld> {
         }
         world.kill(sim, 2);
         world.oom.owner().leaves.set(Some(2));
-        let touched = grow(sim, world, 1, (10, 2000));
+        let touched = grow(sim, world, 1, 10, 2000);
         assert_eq!(touched, 2000, "the victim's memory is back");
         assert_eq!(world.oom.owner().leaves.get(), None, "it was asked");
     });
@@ -192,8 +194,9 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         world.kill(sim, 2);
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
-        // The victim gives back too little for the high watermark, so the look after the selection
-        // fails. Because no process is left to kill, the allocation then tries its min watermark.
+        // The victim frees too few pages for the high watermark, so the attempt after the selection
+        // fails. Because no process is left to kill, the allocation then tries with the min
+        // watermark.
         while world.oom.owner().reports.borrow().is_empty() {
             let free = world.small.mm.pages().view(sim)[0].counted_free;
             if free < 1100 && !world.process(2).is(sim, State::Left) {
@@ -208,8 +211,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
     world.ends();
 }
 
-/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock, and how long
-/// CPU 3 waits for it, in nanoseconds.
+/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock. Also returns
+/// how long CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {
@@ -229,7 +232,7 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
         for victim in [2, 3] {
             world.kill(sim, victim);
         }
-        // Emptying process 2 takes longer than CPU 3 takes to ask for relief.
+        // Emptying process 2 takes longer than CPU 3 needs to request relief.
         world.oom.owner().leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });
@@ -279,7 +282,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
-        // Allocations that cannot wait do not kill.
+        // Allocations that cannot wait do not lead to kills.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
@@ -352,7 +355,7 @@ fn init_and_who_must_never_be_killed_are_spared_whatever_they_have() {
         world.process(2).set_adj(ScoreAdj::NEVER);
         process(sim, world, 3, 10);
         process(sim, world, 4, 1500);
-        assert_eq!(grow(sim, world, 3, (10, 1500)), 1500);
+        assert_eq!(grow(sim, world, 3, 10, 1500), 1500);
     });
     assert_eq!(killed(&world), [4]);
     world.ends();
@@ -368,7 +371,7 @@ fn whoever_asks_may_be_killed_first_if_that_is_the_rule() {
     world.run(|sim, world| {
         process(sim, world, 1, 10);
         process(sim, world, 2, 7000);
-        assert!(grow(sim, world, 1, (10, 3000)) < 3000);
+        assert!(grow(sim, world, 1, 10, 3000) < 3000);
     });
     assert_eq!(killed(&world), [1]);
     world.ends();
@@ -400,7 +403,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             assert!(touched.is_ok(), "{touched:?}");
         }
         assert_eq!(killed(world), [2]);
-        // Now process 3 is alone in the group, and is the next victim itself.
+        // Process 3 is now the only one in the group, and is the next victim itself.
         let mut page = START.0 + 700;
         let end = loop {
             let touched = world
@@ -414,7 +417,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
         world.exit(sim, &world.process(3));
-        // A process that may not be killed gets an error, as from `fault`.
+        // A process that may not be killed gets an error here, as it does from `fault`.
         let spared = enroll(4, Some(&group), 1000);
         world.process(4).set_adj(ScoreAdj::NEVER);
         world.becomes(sim, 4);
@@ -452,7 +455,7 @@ fn the_same_press_gives_the_same_run() {
         let start = world.small.sim.stats().now;
         for (cpu, id) in [(0, 1), (3, 2)] {
             world.at(cpu, start, move |sim, world| {
-                grow(sim, world, id, (1100, 2000));
+                grow(sim, world, id, 1100, 2000);
             });
         }
         world.small.sim.run();

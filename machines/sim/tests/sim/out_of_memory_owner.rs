@@ -1,5 +1,5 @@
-//! Decisions of the owner of the processes: which notifiers give memory before a process is killed,
-//! and which processes are spared because they cannot use the nodes that are short.
+//! Decisions of the owner of the processes: which notifiers free memory before a process is killed,
+//! and which processes are spared because they cannot use the nodes that are short of memory.
 
 use crate::support;
 
@@ -19,7 +19,8 @@ fn pressed() -> Rc<OomWorld> {
     OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
-        (Some(Nanos::from_ms(1)), Patience::LINUX),
+        Some(Nanos::from_ms(1)),
+        Patience::LINUX,
         Pressure {
             pages: PAGES,
             rules: Rules::default(),
@@ -34,15 +35,15 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
         process(sim, world, 1, 10);
         process(sim, world, 2, 1000);
         world.balloon.inflate(sim, world.small.mm.pages(), 3000);
-        // The process needs more than is left, but not more than the balloon has.
-        assert_eq!(grow(sim, world, 1, (10, 6000)), 6000);
+        // The process needs more pages than are free, but not more than the balloon holds.
+        assert_eq!(grow(sim, world, 1, 10, 6000), 6000);
     });
     assert_eq!(killed(&world), []);
     let left = world.balloon.len();
     assert!((1..3000).contains(&left), "{left} pages in the balloon");
     world.run(|sim, world| {
-        // What the balloon has left is not enough.
-        assert_eq!(grow(sim, world, 2, (1000, 3000)), 3000);
+        // The pages that remain in the balloon are not enough.
+        assert_eq!(grow(sim, world, 2, 1000, 3000), 3000);
     });
     assert_eq!(killed(&world), [1]);
     assert_eq!(world.balloon.len(), 0, "first it has given everything");
@@ -60,7 +61,7 @@ fn who_cannot_use_the_nodes_that_are_short_is_not_killed_for_them() {
         process(sim, world, 1, 10);
         process(sim, world, 2, 3500);
         process(sim, world, 3, 3000);
-        assert_eq!(grow(sim, world, 1, (10, 2500)), 2500);
+        assert_eq!(grow(sim, world, 1, 10, 2500), 2500);
     });
     assert_eq!(killed(&world), [3], "the largest could not help");
     let reports = world.oom.owner().reports.borrow().clone();

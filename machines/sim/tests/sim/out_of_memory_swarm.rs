@@ -1,5 +1,5 @@
-//! Memory runs out at random, on CPUs that stall: it always comes back, and no process is killed
-//! needlessly.
+//! Memory runs out at random times, on CPUs that stall. In the end all memory is free again, and no
+//! process is killed needlessly.
 
 use crate::support;
 
@@ -16,7 +16,8 @@ use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
 const PAGES: u32 = 1 << 12;
-/// The CPUs that allocate. Of the other two, one runs the exits of victims and one the reaper.
+/// The CPUs that allocate. Of the other two, one runs the exits of victims, and the other the
+/// reaper.
 const ALLOCATORS: [u32; 2] = [0, 3];
 
 fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
@@ -46,7 +47,7 @@ fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
         rules,
     };
     let reaping = *dice.pick(&Reaping::ALL);
-    OomWorld::pressed(options, reaping, (exits_after, patience), pressure)
+    OomWorld::pressed(options, reaping, exits_after, patience, pressure)
 }
 
 fn enroll(sim: &Sim, world: &OomWorld, id: u32, kind: Kind, pages: u32) {
@@ -54,14 +55,14 @@ fn enroll(sim: &Sim, world: &OomWorld, id: u32, kind: Kind, pages: u32) {
     world.enroll(sim, id, kind, &space);
 }
 
-/// Runs both allocators to the end. Returns how many pages each of them touched.
+/// Runs both allocating processes to the end. Returns how many pages each of them touched.
 fn pressure(world: &Rc<OomWorld>, wanted: [u32; 2]) -> [u64; 2] {
     let start = world.small.sim.stats().now;
     let touched: Rc<[Cell<Option<u64>>; 2]> = Rc::default();
     for (nth, (id, cpu)) in (1..).zip(ALLOCATORS).enumerate() {
         let touched = Rc::clone(&touched);
         world.at(cpu, start, move |sim, world| {
-            let got = grow(sim, world, id, (0, u64::from(wanted[nth])));
+            let got = grow(sim, world, id, 0, u64::from(wanted[nth]));
             touched[nth].set(Some(got));
         });
     }
@@ -86,7 +87,8 @@ fn one_victim_is_enough_if_it_has_enough() {
             enroll(sim, world, 3, Kind::Process, 100);
             enroll(sim, world, 4, Kind::Process, hog);
         });
-        // Together they want at most what is free and what the hog has, less some for page tables.
+        // Together they want at most the free pages and those of the hog, less some for page
+        // tables.
         let most = PAGES - 100 - 200;
         let one = dice.between(0, most);
         let wanted = [one, dice.between(0, most - one)];

@@ -1,7 +1,7 @@
-//! The OOM killer waits a while for a victim that is exiting and that the reaper has given up on,
-//! because that victim still has its memory.
+//! The OOM killer waits for some time for a victim that is exiting, even if the reaper has given up
+//! on it, because the victim still has its memory.
 //!
-//! A task that changes the victim's mappings holds their lock, which delays the exit and keeps the
+//! A task that changes the victim's mappings holds their lock. This delays the exit and keeps the
 //! reaper out.
 
 use crate::support;
@@ -12,7 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{Backing, MapRequest, Place};
+use plimsoll_mm::space::{MapRequest, Place};
 use plimsoll_mm::units::{Nanos, ProcessId};
 use plimsoll_sim::{Sim, SimOptions};
 use support::OomWorld;
@@ -21,10 +21,11 @@ use support::pressure::{grow, killed, process};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
-/// The time, in nanoseconds, at which memory runs out. Every process has its memory by then.
+/// The time at which memory runs out, in nanoseconds. Every process has populated its memory by
+/// then.
 const SHORT: u64 = 200 * MS;
 
-/// A machine on which a killed process begins to exit after 0.1 ms, and on which the reaper makes its
+/// Creates a machine on which a killed process begins to exit after 0.1 ms. The reaper makes its
 /// only attempt 0.3 ms after the kill.
 fn pressed() -> Rc<OomWorld> {
     let patience = Patience {
@@ -35,7 +36,8 @@ fn pressed() -> Rc<OomWorld> {
     OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
-        (Some(Nanos(MS / 10)), patience),
+        Some(Nanos(MS / 10)),
+        patience,
         Pressure {
             pages: PAGES,
             rules: Rules::default(),
@@ -43,28 +45,24 @@ fn pressed() -> Rc<OomWorld> {
     )
 }
 
-/// Makes process `id`, which uses `pages`. A change of its mappings takes until `until`.
-fn kept(sim: &Sim, world: &OomWorld, (id, pages): (u32, u64), until: u64) {
+/// Creates process `id` with `pages` pages. A change of its mappings lasts until `until`.
+fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
     let space = world.space(sim, None, Some(Device::BusyUntil(Nanos(until))));
     world.fill(sim, &space, START, pages);
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Starts a task that changes the mappings of process `id` from before [`SHORT`] on.
+/// Starts a task that begins to change the mappings of process `id` before [`SHORT`].
 fn keep(world: &Rc<OomWorld>, id: u32) {
     world.at(3, Nanos(SHORT / 2), move |sim, world| {
-        let request = MapRequest {
-            place: Place::Replace(START),
-            pages: 10,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Replace(START), 10);
         let space = world.space_of(sim, id);
         let mapped = space.map(world.memory(sim), request);
         mapped.expect("there is memory by then");
     });
 }
 
-/// Asserts that the reaper has given up on these victims, and on no others.
+/// Asserts that the reaper has given up on the victims `ids` and on no others.
 fn has_given_up_on(world: &OomWorld, ids: &[u32]) {
     let done = world.done.borrow();
     let given_up = done.iter().filter_map(|(_, done)| match done.how {
@@ -80,13 +78,13 @@ fn nobody_else_dies_while_a_victim_is_leaving() {
     let until = SHORT + 6 * MS;
     world.run(move |sim, world| {
         process(sim, world, 1, 10);
-        kept(sim, world, (2, 4000), until);
+        kept(sim, world, 2, 4000, until);
         process(sim, world, 3, 3900);
     });
     keep(&world, 2);
     world.at(0, Nanos(SHORT), move |sim, world| {
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
         let now = sim.now();
         assert!(now.0 >= until, "{now:?}: the victim's memory was needed");
     });
@@ -101,15 +99,15 @@ fn a_victim_that_is_stuck_is_waited_for_once_and_the_next_one_anew() {
     let world = pressed();
     world.run(move |sim, world| {
         process(sim, world, 1, 10);
-        kept(sim, world, (2, 2500), SHORT + 100 * MS);
-        kept(sim, world, (3, 2400), SHORT + 17 * MS);
+        kept(sim, world, 2, 2500, SHORT + 100 * MS);
+        kept(sim, world, 3, 2400, SHORT + 17 * MS);
         process(sim, world, 4, 2300);
     });
     keep(&world, 2);
     keep(&world, 3);
     world.at(0, Nanos(SHORT), |sim, world| {
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
     });
     world.small.sim.run();
     let of = |(at, event)| (event == Event::OomKill(ProcessId(3))).then_some(at);

@@ -1,13 +1,13 @@
 //! The laws of the memory manager on virtual CPUs, each under many seeds.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use std::ops::Range;
 
 use plimsoll_mm::laws;
 use plimsoll_mm::topology::Topology;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::run_law;
 use support::small;
 
 fn machine() -> Profile {

@@ -1,4 +1,4 @@
-//! The times at which the per-CPU vmstat work fires, on the timer wheel and on exact timers.
+//! The times at which the per-CPU vmstat work runs, on the timer wheel and on exact timers.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use support::{Dice, Small, seeds};
 
 const INTERVAL: Nanos = Nanos::SECOND;
 
-/// Makes a machine whose CPUs are all busy and never without differentials.
+/// Creates a machine whose CPUs are all busy and always have differentials.
 fn busy(cpus: u32, hz: u32, design: Design) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 16)));
     config.design = design;
@@ -34,7 +34,7 @@ fn run_on(small: &Small, intervals: u64) {
     small.sim.run_until(Nanos(now + intervals * INTERVAL.0));
 }
 
-/// Takes CPUs offline and brings them back at random, from CPU 0, which stays online.
+/// Takes CPUs offline and online at random. Runs on CPU 0, which stays online.
 fn plug(small: &Small, dice: &mut Dice) {
     let cpus = small.sim.topology().cpus();
     let mut gone = Vec::new();
@@ -58,16 +58,16 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // The busy task of this CPU has moved to another CPU and will not come back.
+            // The busy task of this CPU has migrated to another CPU and will not return.
             small.keep_busy(cpu);
         }
     }
 }
 
-/// Checks that every online CPU fires once per interval, within a jiffy of its own phase.
+/// Checks that the work of every online CPU fires once per interval, within a jiffy of its phase.
 fn fires_in_turn(small: &Small, hz: u32) {
-    // The shepherd finds CPUs that came back within two of its rounds; after that, their phases
-    // need one firing to settle.
+    // The shepherd finds returned CPUs within two of its rounds. After that, each phase needs one
+    // firing to settle.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);
@@ -127,7 +127,8 @@ fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     });
 }
 
-/// Returns the most CPUs whose vmstat work starts between the same two ticks, over five seconds.
+/// Returns the largest number of CPUs whose vmstat work starts between the same two ticks, over
+/// five seconds.
 fn crowd(hz: u32, cpus: u32) -> usize {
     let linux = Design {
         schedule: &RoundJiffies,
@@ -148,7 +149,7 @@ fn crowd(hz: u32, cpus: u32) -> usize {
     ticks.into_values().max().unwrap_or(0)
 }
 
-/// Published for 72 CPUs: about 64 / 3 of the CPUs share a tick at HZ 1000, 3 or 4 at HZ 250.
+/// Published for 72 CPUs: about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs at HZ 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

@@ -1,4 +1,4 @@
-//! The built-in machines are what their names say, and a bad profile is refused with a message.
+//! The built-in machines match their names, and an invalid profile is refused with a message.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;
@@ -47,7 +47,8 @@ fn price_ns(profile: &Profile, key: CostKey) -> u32 {
 
 #[test]
 fn the_machines_have_the_shape_of_the_real_ones() {
-    // CPUs, cores, last-level caches, nodes, HZ; bytes of memory in all.
+    // The numbers of CPUs, cores, last-level caches and nodes, then HZ. Last, the total memory in
+    // bytes.
     let shapes = [
         ("grace-72", [72, 72, 1, 1, 1000], 480_000_000_000),
         ("bergamo-176", [176, 88, 11, 1, 1000], 249_999_998_976),
@@ -99,11 +100,11 @@ fn cpus_are_numbered_cores_first_then_their_siblings() {
     assert_eq!(in_last, 28, "14 cores are left for the last cache");
 }
 
-/// The steps of unmapping a page, without those of the page allocator.
+/// The steps of unmapping a page, except those of the page allocator.
 const UNMAP: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
-/// Returns the cost of a page from fault to unmap, with both ways through the page allocator, in
-/// nanoseconds.
+/// Returns the total cost of a page from fault to unmap, in nanoseconds. It includes both ways
+/// through the page allocator.
 fn page_ns(name: &str, card: Card) -> u32 {
     use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree};
     let lists = [PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
@@ -118,8 +119,12 @@ fn page_ns(name: &str, card: Card) -> u32 {
 
 #[test]
 fn the_steps_of_a_page_add_up_to_the_published_totals() {
-    // will-it-scale page_fault1: EPYC 9654 1627, Ice Lake 1612, Sapphire Rapids 1947,
-    // Cascade Lake 2471, Comet Lake 1258.
+    // The published totals of will-it-scale page_fault1, in nanoseconds per page:
+    // * EPYC 9654: 1627
+    // * Ice Lake: 1612
+    // * Sapphire Rapids: 1947
+    // * Cascade Lake: 2471
+    // * Comet Lake: 1258
     assert_eq!(page_ns("epyc-9654-2s", Card::Low), 1258);
     assert_eq!(page_ns("epyc-9654-2s", Card::Mid), 1627);
     assert!(page_ns("epyc-9654-2s", Card::High).abs_diff(2 * 1627) <= 100);
@@ -132,7 +137,8 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("bergamo-176", Card::Low), 1627);
     assert_eq!(page_ns("bergamo-176", Card::Mid), 1785);
     assert_eq!(page_ns("turin-316", Card::Mid), 1627);
-    // Measured on that laptop: faults of 1460 and 990 ns, munmap of 124 and 86 ns a page.
+    // Measured on that laptop, mid and low: 1460 and 990 ns per fault, 124 and 86 ns per page for
+    // munmap.
     assert_eq!(page_ns("laptop-2", Card::Mid), 1460 + 124);
     assert_eq!(page_ns("laptop-2", Card::Low), 990 + 86);
     assert_eq!(page_ns("laptop-2", Card::High), 1947);

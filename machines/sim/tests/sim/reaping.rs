@@ -1,5 +1,5 @@
-//! Several CPUs empty one address space: no page is lost or freed twice, and which of them wait for
-//! each other.
+//! Several CPUs empty one address space. No page is lost or freed twice; the tests also check which
+//! CPUs wait for each other.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ use support::Small;
 
 const PAGES: u32 = 1 << 17;
 
-/// The mappings of a victim: how many there are, the pages of each, and the gap between them.
+/// The mappings of a victim: their number, the pages in each, and the gap between them.
 #[derive(Clone, Copy)]
 struct Victim {
     mappings: u64,
@@ -47,7 +47,7 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// Holds up the first caller that announces a range, for this many nanoseconds.
+/// A listener that delays the first caller that announces a range, by this many nanoseconds.
 struct Stall(AtomicU64);
 
 impl Notified<Sim> for Stall {
@@ -64,7 +64,7 @@ impl Notified<Sim> for Stall {
     fn release(&self, _: &Sim) {}
 }
 
-/// The time that a run took, and the time that its walkers waited for locks of page tables.
+/// The duration of a run, and the time that its walkers waited for locks of page tables.
 struct Took {
     wall: Nanos,
     waited: Nanos,
@@ -74,8 +74,8 @@ fn build(small: &Small, spaces: &Rc<Spaces<Sim>>, victim: Victim) -> Rc<AddressS
     build_told(small, spaces, victim, Nanos(0))
 }
 
-/// Makes an address space like [`build`]. The first helper that empties a range of it is held up
-/// for `stall`.
+/// Creates an address space as [`build`] does. The first helper that empties a range of it is
+/// delayed by `stall`.
 fn build_told(
     small: &Small,
     spaces: &Rc<Spaces<Sim>>,
@@ -109,7 +109,7 @@ fn build_told(
     Rc::new(made.take().expect("it was made"))
 }
 
-/// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at once.
+/// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at the same time.
 fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     let design = Design {
         reaping,
@@ -219,7 +219,8 @@ fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
         assert_eq!(space.try_reap(memory), Reaped::All);
         assert!(space.has(memory.machine, Flag::Ended), "it was the last");
     });
-    // By then the helper has claimed a tenth of all page tables, and stalls before the first.
+    // By this time the helper has claimed a tenth of all page tables, and is delayed before the
+    // first one.
     start(0, 2, |space, memory| {
         let exited = space.exit(memory);
         assert_eq!(exited, Ok(Exited::LeftToHelpers));

@@ -1,4 +1,4 @@
-//! Killable waiters for the lock that readers share, in virtual time.
+//! Waiters for the reader-writer lock that may be killed, in virtual time.
 
 use crate::common;
 
@@ -40,7 +40,7 @@ fn who_is_killed_before_it_gets_in_hands_on() {
     let flag = Rc::clone(&killed);
     scene.at(0, 10, move |sim, scene| {
         scene.write(sim, 100);
-        // The lock has been released, so the hand-over to CPU 1 may be on its way already.
+        // The lock has been released, so the hand-over to CPU 1 may already be in progress.
         flag.set(true);
     });
     scene.at(1, 20, move |sim, scene| {
@@ -82,8 +82,8 @@ fn a_waiter_that_looks_gets_in_when_others_would() {
 }
 
 /// A writer on CPU 0 hands the lock to a waiter on CPU 1 while the waiter checks whether it was
-/// killed; the check lasts until `late` nanoseconds after the writer has left. Returns when the
-/// writer left, and when the waiter got in, if it did.
+/// killed. The check lasts until `late` nanoseconds after the release. Returns the time of the
+/// release, and the time at which the waiter acquired the lock, if it did.
 fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
     let scene = Scene::new();
     let leaves = Rc::new(Cell::new(0));
@@ -103,7 +103,12 @@ fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
     });
     let stays = scene.run();
     assert_eq!(stays.last().map(|last| last.who), Some(('w', 2)));
-    let start = |cpu| stays.iter().find(|it| it.who.1 == cpu).map(|it| it.start);
+    let start = |cpu| {
+        stays
+            .iter()
+            .find(|stay| stay.who.1 == cpu)
+            .map(|stay| stay.start)
+    };
     (stays[0].end, start(1))
 }
 

@@ -1,4 +1,4 @@
-//! The lock that readers share, in virtual time: which CPU gets in when, and how long that takes.
+//! The reader-writer lock in virtual time: which CPU acquires it when, and how long that takes.
 
 use crate::common;
 
@@ -77,7 +77,8 @@ fn a_free_lock_takes_the_line_and_its_own_price() {
         .map(|stay| (stay.start - stay.asked, stay.after - stay.end))
         .collect();
     let expected = [
-        // The other reader has taken the line meanwhile, so the release has to fetch it.
+        // The other reader has fetched the line in the meantime, so the release has to fetch it
+        // again.
         (OWN, TRANSFER),
         (TRANSFER + REMOTE, 0),
         (OWN, 0),
@@ -96,19 +97,24 @@ fn a_hand_over_takes_its_price() {
     }
     scene.writes(4, 20, 100);
     let stays = scene.run();
-    // The first writer fetches the line from the CPU that came last, then hands over to all readers
-    // at once.
+    // The first writer fetches the line from the CPU that requested the lock last. It then hands
+    // the lock to all readers at once.
     let first = stays[0];
     let handed = first.end + TRANSFER + TRANSFER + HANDOVER + WAKE_UP;
     for reader in &stays[1..4] {
         assert_eq!((reader.who.0, reader.start), ('r', handed), "{stays:?}");
     }
-    // All readers leave at once, each fetching the line; the last one hands over.
+    // All readers release the lock at once, and each fetches the line. The last one hands over the
+    // lock.
     let last = stays[1..4].iter().map(|stay| stay.after).max();
     let expected = last.expect("three readers") + TRANSFER + HANDOVER + WAKE_UP;
     assert_eq!((stays[4].who, stays[4].start), (('w', 4), expected));
     let stats = scene.stats();
-    let waits: u64 = stays.iter().skip(1).map(|it| it.start - it.asked).sum();
+    let waits: u64 = stays
+        .iter()
+        .skip(1)
+        .map(|stay| stay.start - stay.asked)
+        .sum();
     assert_eq!((stats.contentions, stats.perf_contentions), (4, 4));
     assert_eq!(stats.wait_total, Nanos(waits));
     assert_eq!(stats.hold_total, Nanos(5 * 100_000));
@@ -191,15 +197,24 @@ fn a_look_from_outside_waits_for_who_writes() {
     let scene = Scene::new();
     scene.writes(0, 10, 100);
     scene.sim.run_until(Nanos(50_000));
-    let tried = scene.lock.try_read(&scene.sim, Site::Control, |it| *it);
+    let tried = scene
+        .lock
+        .try_read(&scene.sim, Site::Control, |value| *value);
     assert_eq!(tried, None);
-    assert_eq!(scene.lock.read(&scene.sim, Site::Control, |it| *it), 1);
+    assert_eq!(
+        scene.lock.read(&scene.sim, Site::Control, |value| *value),
+        1
+    );
     assert!(scene.sim.now().0 > 100_000);
     scene.reads(1, 300, 100);
     scene.sim.run_until(Nanos(350_000));
-    let tried = scene.lock.try_read(&scene.sim, Site::Control, |it| *it);
+    let tried = scene
+        .lock
+        .try_read(&scene.sim, Site::Control, |value| *value);
     assert_eq!(tried, Some(1));
-    scene.lock.write(&scene.sim, Site::Control, |it| *it = 5);
+    scene
+        .lock
+        .write(&scene.sim, Site::Control, |value| *value = 5);
     assert!(scene.sim.now().0 > 400_000);
     scene.sim.run();
 }

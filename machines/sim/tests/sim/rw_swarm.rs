@@ -1,7 +1,8 @@
-//! The lock that readers share, under random tasks and faults, and its laws on virtual CPUs.
+//! The reader-writer lock under random tasks and faults, and its laws on virtual CPUs.
 
 use crate::common;
 use crate::support;
+use crate::support::law::run_law;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use plimsoll_mm::machine::{Lock, Machine, RwLock};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::{Faults, Sim, SimLock, SimOptions, SimRwLock, Stats, run_law};
+use plimsoll_sim::{Faults, Sim, SimLock, SimOptions, SimRwLock, Stats};
 use rand::Rng;
 use support::{seeds, small};
 
@@ -46,24 +47,24 @@ fn no_writer_between() {
 }
 
 const CPUS: u32 = 12;
-/// Two tasks for each CPU.
+/// The number of tasks: two for each CPU.
 const TASKS: u32 = 2 * CPUS;
 const ROUNDS: u32 = 60;
 
 /// The state that all tasks share.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock and a lock that sleeps, both taken inside `lock` now and then.
+    /// A spinlock and a sleeping lock, both occasionally taken while `lock` is held.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,
     writers: Cell<u32>,
-    /// The most readers at once so far.
+    /// The highest number of concurrent readers so far.
     crowd: Cell<u32>,
     changes: Cell<u64>,
     given_up: Cell<u64>,
     let_in: Cell<u64>,
-    /// For each task, whether it was killed and has not noticed yet.
+    /// For each task, whether it was killed and has not noticed that yet.
     killed: RefCell<[bool; TASKS as usize]>,
 }
 
@@ -83,7 +84,7 @@ impl Herd {
         }
     }
 
-    /// Stays inside for a while: works, and perhaps takes another lock or sleeps.
+    /// Holds the lock for a while: works, and perhaps takes another lock or sleeps.
     fn linger(&self, sim: &Sim) {
         sim.spend(Work::Think, sim.rng().next_u32() % 20_000);
         match sim.rng().next_u32() % 8 {
@@ -147,7 +148,7 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // Both parts are one stay, which the first part has counted already.
+                    // Both parts are one hold, which the first part has already counted.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);
@@ -166,7 +167,7 @@ impl Herd {
     }
 }
 
-/// Runs all tasks to the end, and checks the counts of the lock against those of the tasks.
+/// Runs all tasks to the end, and compares the statistics of the lock with the counts of the tasks.
 fn herd(options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(CPUS), options);
     let herd = Rc::new(Herd::new(&sim));
@@ -203,7 +204,7 @@ fn herd(options: SimOptions) -> Stats {
     stats
 }
 
-/// Options with stalls, migrations, late timers and jitter.
+/// Returns options with stalls, migrations, late timers and jitter.
 fn rough(seed: u64) -> SimOptions {
     SimOptions {
         seed,

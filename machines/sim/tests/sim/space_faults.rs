@@ -1,20 +1,20 @@
-//! Page faults make progress however often other threads change the mappings of the address space.
+//! Page faults make progress, however often other threads change the mappings of the address space.
 
 use crate::support;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FAULT_TRIES, Faulted, MapRequest, Memory, Place, Spaces,
+    Access, AddressSpace, FAULT_TRIES, Faulted, MapRequest, Memory, Place, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::{Sim, SimOptions};
 use support::small;
 
@@ -23,7 +23,7 @@ const FAULTS: u64 = 200;
 /// The first page of the mapping in which the thread faults.
 const BASE: u64 = 1 << 20;
 
-/// A process with one thread that faults, on CPU 0, and other threads that map and unmap.
+/// A process with one thread on CPU 0 that faults, and other threads that map and unmap.
 struct Busy {
     mm: Manager<Sim>,
     spaces: Spaces<Sim>,
@@ -34,11 +34,7 @@ struct Busy {
 
 impl Busy {
     fn map(&self, sim: &Sim, start: u64, pages: u64) {
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(start)),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         let memory = Memory::new(sim, &self.mm, &self.spaces);
         let mapped = self.space.map(memory, request);
         mapped.expect("nothing is mapped there");
@@ -57,15 +53,15 @@ impl Busy {
 
 /// The result of one run.
 struct Ran {
-    /// The most pages that one fault allocated.
+    /// The largest number of pages that one fault allocated.
     pages_max: u64,
     /// The duration of the longest fault.
     longest: Nanos,
-    /// The number of changes of the mappings.
+    /// The number of times that the mappings changed.
     changes: u64,
 }
 
-/// Faults on page after page while `mappers` threads change the mappings.
+/// Faults on one page after the other while `mappers` threads change the mappings.
 fn run(mappers: u32, seed: u64, fault: fn(&Busy, Memory<'_, Sim>, Vpn)) -> Ran {
     let options = SimOptions {
         seed,

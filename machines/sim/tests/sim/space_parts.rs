@@ -1,7 +1,8 @@
-//! The parts that address spaces share, on virtual CPUs: their laws under many seeds, and how long
-//! their locks are held.
+//! The data structures that address spaces share, on virtual CPUs: their laws under many seeds, and
+//! how long their locks are held.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::swap::SwapArea;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Nanos, NodeId, Order, Pages, Pfn};
+use plimsoll_sim::LockStats;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{LockStats, run_law};
 use support::small::{any, profile};
 use support::{Small, seeds};
 
@@ -50,7 +51,7 @@ fn lists_of_used_pages() {
     run_law(&laws::parts::aging_at_once(), &machine(), seeds());
 }
 
-/// The cost of most kinds of work on these machines.
+/// The price of most kinds of work on these machines, in nanoseconds.
 const PRICE_NS: u64 = 50;
 
 fn at(small: &Small, class: LockClass, site: Site) -> LockStats {
@@ -61,7 +62,7 @@ fn spent(small: &Small, work: Work) -> u64 {
     small.sim.stats().work_ns[work as usize]
 }
 
-/// Makes a machine of two CPUs, each with 1024 pages near it, and 1024 pages that are near no CPU.
+/// Creates a machine of two CPUs, each near 1024 pages, and 1024 more pages that are near no CPU.
 fn three_nodes() -> Small {
     let place = |nth| CpuPlace {
         core: nth,
@@ -99,7 +100,7 @@ fn pages_join_and_leave_the_lists_by_batches_of_31() {
     assert_eq!(added.acquisitions, 3 + 1, "full batches, and the rest");
     let removed = at(&small, LockClass::Lru, Site::LruRemove);
     assert_eq!(removed.acquisitions, 4);
-    // The work is done inside the lock, for at most a batch in one hold.
+    // The work is done while the lock is held, for at most one batch in each hold.
     assert!(removed.hold_total >= Nanos(100 * PRICE_NS));
     assert!((31 * PRICE_NS..32 * PRICE_NS).contains(&removed.hold_max.0));
     assert_eq!(spent(&small, Work::LruRemove), 100 * PRICE_NS);
@@ -114,12 +115,12 @@ fn every_node_has_lists_of_its_own_but_memory_near_nobody() {
         for pfn in of(0, 31).chain(of(1, 20)).chain(of(2, 20)) {
             lru.add(sim, mm.pages(), pfn);
         }
-        // Two batches were moved: 31 pages of node 0, and 31 of nodes 1 and 2, which share the last
-        // lists.
+        // Two batches were moved: 31 pages of node 0, and 31 pages of nodes 1 and 2, which share
+        // the last lists.
         let seen = sim.stats().site(LockClass::Lru, Site::LruAdd).acquisitions;
         assert_eq!(seen, 2);
         assert_eq!(lru.total(sim), 71);
-        // The runs of one node are 31 + 9, 20 and 11 pages long.
+        // The runs of pages on one node have lengths of 31 + 9, 20 and 11.
         let gone: Vec<Pfn> = of(0, 40).chain(of(1, 20)).chain(of(2, 11)).collect();
         lru.remove(sim, mm.pages(), &gone);
         assert_eq!(lru.total(sim), 0);

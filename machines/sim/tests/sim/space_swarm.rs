@@ -1,8 +1,8 @@
-//! Random machines, random address spaces, random kills: whichever CPUs empty an address space
+//! Random machines, random address spaces and random kills. Whichever CPUs empty an address space
 //! together, no page is lost, freed twice or left behind.
 //!
-//! A run has two acts. In the first every process lives; in the second all of them end, killed or
-//! by themselves, alone or with helpers.
+//! A run has two acts. During the first, every process lives. During the second, every process
+//! ends: it is killed or exits, alone or with helpers.
 //!
 //! Nightly, in release:
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
@@ -25,7 +25,7 @@ use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// A run: the stage with all its tasks, and the checkers that watch it.
+/// A run: the stage with all its tasks, and the checkers that observe it.
 struct Play {
     sim: Sim,
     stage: Rc<SpaceStage>,
@@ -91,8 +91,8 @@ impl Play {
         acting.take()
     }
 
-    /// Lets the threads of `cast` go on while other tasks kill and help, until all processes have
-    /// ended.
+    /// Lets the threads of `cast` continue while other tasks kill and help. Runs until all
+    /// processes have ended.
     fn second_act(&self, cast: Vec<(CpuId, User)>) {
         for (cpu, user) in cast {
             self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));
@@ -111,7 +111,8 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    /// Starts `count` actors, numbered from `first` on, and placed from the last CPU downwards.
+    /// Starts `count` actors with consecutive numbers from `first` on, placed from the last CPU
+    /// downwards.
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {
@@ -121,7 +122,7 @@ impl Play {
         }
     }
 
-    /// Runs for long enough that kernel work under way is finished.
+    /// Runs long enough for kernel work in progress to finish.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
@@ -140,7 +141,7 @@ impl Play {
         check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
     }
 
-    /// Gives the address spaces back, whose counters must be zero. Returns what the run met.
+    /// Destroys the address spaces, whose counters must be zero. Returns the counts of rare cases.
     fn strike(self) -> Met {
         let Self { sim, stage, .. } = self;
         sim.on_job(|_, _| {});
@@ -183,8 +184,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Checks that the swarm meets every rare case. A swarm in which no walker gives way, is refused or
-/// meets a helper would prove little.
+/// Checks that every rare case occurs in the swarm. A swarm in which no walker gives way, is
+/// refused or meets a helper would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 19];

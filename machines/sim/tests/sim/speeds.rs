@@ -1,4 +1,4 @@
-//! Big and little cores: the work that a CPU does alone takes as long as its speed says.
+//! Big and little cores: work that involves no other CPU takes as long as the CPU's speed implies.
 
 use crate::common;
 
@@ -16,8 +16,8 @@ const LITTLE: CpuId = CpuId(0);
 const ALIKE: CpuId = CpuId(1);
 const BIG: CpuId = CpuId(2);
 
-/// Makes a profile of three CPUs: CPU 1 has the speed that the prices are for, CPU 0 a quarter of
-/// it, and CPU 2 twice that speed.
+/// Returns a profile of three CPUs. CPU 1 has the speed that the prices are for, CPU 0 a quarter of
+/// that speed, and CPU 2 twice that speed.
 fn uneven() -> Profile {
     Profile {
         speed_percent: vec![25, 100, 200],
@@ -33,7 +33,7 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Runs `f` on all CPUs at once. Returns how long it takes on each, in nanoseconds.
+/// Runs `f` on all CPUs at once. Returns the time that it takes on each, in nanoseconds.
 fn times_ns(options: SimOptions, f: impl Fn(&Sim) + Copy + 'static) -> [u64; 3] {
     let sim = Sim::new(&uneven(), options);
     let times = Rc::new(RefCell::new([0; 3]));
@@ -68,7 +68,7 @@ fn work_takes_longer_on_a_little_core_and_thinking_does_not() {
     }
 }
 
-/// Other CPUs run between any two of these steps, so each CPU must find its own prices again.
+/// Other CPUs run between any two of these steps, so the prices must be switched back for each CPU.
 #[test]
 fn a_core_pays_its_own_prices_after_others_ran() {
     let step = |sim: &Sim| {
@@ -79,7 +79,7 @@ fn a_core_pays_its_own_prices_after_others_ran() {
     };
     let times = times_ns(SimOptions::default(), step);
     let expected = [25, 100, 200].map(|speed| {
-        // A fault, then the interrupt and the context switch that end a sleep.
+        // A fault, and the interrupt and context switch that end a sleep.
         let work = (50 + 500 + 1000) * 100 / speed;
         100 * (work + 1000)
     });
@@ -97,7 +97,8 @@ fn a_lock_and_a_word_that_a_core_has_follow_its_speed() {
             lock.with(sim, Site::Refill, |()| ());
             word.add(sim, 1, Ordering::Relaxed);
         }
-        // A lock takes 20 ns and a word 5 ns; at twice the speed 10 ns and 2.5 ns, rounded up.
+        // A lock costs 20 ns and a word 5 ns. At twice the speed they cost 10 ns and 2.5 ns, which
+        // is rounded up.
         let each_ns = [80 + 20, 20 + 5, 10 + 3][sim.this_cpu().index()];
         assert_eq!(sim.now().0 - begin.0, 10 * each_ns);
     };
@@ -119,7 +120,7 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
             word.add(sim, 1, Ordering::Relaxed);
             lock.with(sim, Site::Refill, |()| ());
             if turn > 1 {
-                // 30 ns for each of the two lines, and 40 ns for the data of the lock.
+                // 30 ns for each of the two line transfers, and 40 ns for the data of the lock.
                 assert_eq!(sim.now().0 - begin.0, 30 + 30 + 40, "{cpu}");
             }
         });
@@ -127,7 +128,7 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
     sim.run();
 }
 
-/// A job interrupts a step of work, which still takes its full time at the speed of its core.
+/// A job interrupts a step of work. The step still takes its full time at the speed of its core.
 #[test]
 fn a_preempted_step_takes_its_full_time_at_the_speed_of_its_core() {
     for (cpu, percent) in [(LITTLE, 25), (ALIKE, 100), (BIG, 200)] {
@@ -173,7 +174,7 @@ fn who_moves_pays_the_prices_of_where_it_is() {
     sim.run();
 }
 
-/// Returns the hash of a run with tasks, locks and jobs on CPUs of these speeds.
+/// Returns the hash of a run with tasks, locks and jobs, on CPUs with these speeds.
 fn hash(speed_percent: &[u32]) -> u64 {
     let profile = Profile {
         speed_percent: speed_percent.to_vec(),

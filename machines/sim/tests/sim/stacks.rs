@@ -1,4 +1,4 @@
-//! A machine with more tasks than the host can make stacks for.
+//! A machine with more tasks than the host can allocate stacks for.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,8 @@ use support::small;
 /// The test runs only if the host limits a process to fewer mappings than this.
 const MAPS_ENOUGH: usize = 100_000;
 
-/// Runs the test below in a process of its own, because other tests of this program would find no
-/// room for their stacks meanwhile.
+/// Runs the test below in a separate process. In this one, the other tests would find no room for
+/// their stacks in the meantime.
 #[test]
 fn a_task_without_room_for_its_stack_unwinds_with_the_reason() {
     let program = env::current_exe().expect("this program has a file");
@@ -44,7 +44,7 @@ fn all_mappings_are_used_up() {
         SimOptions::default(),
     );
     let ran = panic::catch_unwind(AssertUnwindSafe(|| {
-        // A task spawns the others, as in a workload.
+        // One task spawns the others, as in a workload.
         sim.spawn(CpuId(0), move |sim| {
             for _ in 0..maps {
                 sim.spawn(CpuId(1), |sim| sim.sleep(Nanos::SECOND));

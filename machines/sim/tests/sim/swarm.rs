@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{ZoneKind, ZoneView};
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use support::actor::{Actor, Cache, Shrinker, Stage};
@@ -22,7 +22,7 @@ use support::check_owners::Owners;
 use support::scene::Scene;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// A run: the stage with all its tasks, and the checkers that watch it.
+/// A run: the stage with all its tasks, and the checkers that observe it.
 struct Play {
     sim: Sim,
     stage: Rc<Stage>,
@@ -74,7 +74,7 @@ impl Play {
         self.run_on();
     }
 
-    /// Runs for long enough that kernel work under way is finished.
+    /// Runs long enough for kernel work in progress to finish.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
@@ -93,7 +93,8 @@ impl Play {
             mm.counted_on_nodes(sim, NodeItem::AnonMapped),
         ];
         let sums = [zone, node].map(|sum| u64::try_from(sum.get()).expect("never below zero"));
-        // Each zone or node is clamped at zero on its own, so their sum may only be larger.
+        // The counter of each zone or node is clamped at zero, so the sum of the counters may be
+        // larger than the expected sum.
         assert!(
             counted[0] >= sums[0] && counted[1] >= sums[1],
             "{counted:?} {sums:?}"
@@ -101,13 +102,13 @@ impl Play {
         self.everything_comes_back();
     }
 
-    /// Returns a copy of the owners of all pages: looking at the zones emits events that change the
-    /// original.
+    /// Returns a copy of the owners of all pages. The checks of the zones emit events that change
+    /// the original.
     fn owners(&self) -> Owners {
         self.owners.borrow().clone()
     }
 
-    /// Frees everything. Then no page is missing from the zones, and every largest block can be
+    /// Frees all pages. Then no page is missing from the zones, and every largest block can be
     /// allocated.
     fn everything_comes_back(&self) {
         let (sim, pages) = (&self.sim, self.stage.mm.pages());
@@ -150,7 +151,7 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// Checks that the swarm meets every rare case. A swarm that never runs out of memory, or never
+/// Checks that every rare case occurs in the swarm. A swarm that never runs out of memory, or never
 /// takes a CPU offline, would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {

@@ -1,6 +1,7 @@
 //! Tasks and jobs on virtual CPUs.
 
 use crate::common;
+use crate::support::law::run_law;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::{Due, Job, JobState, Lock, Machine, WhenIdle, Word};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
-use plimsoll_sim::{Faults, Sim, SimOptions, SimWord, run_law};
+use plimsoll_sim::{Faults, Sim, SimOptions, SimWord};
 use rand::Rng;
 
 fn sim(cpus: u32) -> Sim {
@@ -58,8 +59,8 @@ fn a_run_is_a_function_of_its_seed() {
     assert_ne!(hash(1), hash(2));
 }
 
-/// The hash is equal on every platform and in every build. Change it only with an intended change
-/// of the model.
+/// The hash is the same on every platform and in every build. Change it only if the model is meant
+/// to change.
 #[test]
 fn the_hash_of_a_run_is_the_same_everywhere() {
     assert_eq!(format!("{:#018x}", hash(1)), "0x08fc6a1e530a1e83");
@@ -181,7 +182,7 @@ fn a_job_interrupts_a_long_spend_where_it_arrives() {
         sim.defer(CpuId(1), Job::VmstatUpdate, Due::Now, WhenIdle::Wake);
     });
     sim.run();
-    // The start of the task, its spend, the IPI, the interrupt and the context switch.
+    // The start of the task, its work, the IPI, the interrupt and the context switch.
     assert_eq!(at.get(), 1_500 + 300_000 + 200 + 500 + 1_000);
 }
 

@@ -1,14 +1,14 @@
-//! The largest differential that a CPU keeps unfolded, with some CPUs online and with all.
+//! The largest differential that a CPU keeps, with some CPUs online and with all CPUs online.
 
 use crate::support;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_mm::vmstat::threshold;
 use plimsoll_sim::Sim;
@@ -37,7 +37,7 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     found.get()
 }
 
-/// Returns the largest number of steps that stay a differential of CPU 0.
+/// Returns the largest number of steps that CPU 0 keeps as a differential.
 fn unfolded_steps(small: &Small, step: Step) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -47,9 +47,9 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // Takes all but one of the steps back. If the steps were not folded, that one is left. If
-            // they were, half a threshold more was folded with them, so that this addition goes beyond
-            // the threshold too, and nothing is left.
+            // This undoes all but one of the steps. If the steps were not folded, that one is left
+            // as a differential. If they were folded, half a threshold more was folded with them.
+            // Then this addition exceeds the threshold too, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

@@ -1,10 +1,10 @@
 //! The laws for readers of the tree of mappings on virtual CPUs, each under many seeds.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use plimsoll_mm::laws;
 use plimsoll_mm::topology::Topology;
-use plimsoll_sim::run_law;
 use support::small;
 
 #[test]

@@ -1,4 +1,5 @@
-//! One pass over estimates: fast, but wrong by as much as the counters are (Linux before 6.18).
+//! One pass over estimates: fast, but as wrong as the counters' approximate sums (Linux before
+//! 6.18).
 
 use super::key::{Highest, Key};
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -12,7 +13,8 @@ use crate::oom::scope::Scope;
 pub struct Approximate;
 
 impl Approximate {
-    /// Looks for the victim. [`Victim::behind`] follows from all ranges; Linux does not report it.
+    /// Selects the victim. [`Victim::behind`] is computed here from all ranges; Linux does not
+    /// report it.
     ///
     /// # Errors
     /// [`SelectError::Reading`].

@@ -1,8 +1,8 @@
 //! The candidates that may still have the most points, in slots that the caller supplies.
 //!
-//! A candidate is in the *band* if it may have more points than the *floor*, the largest minimum of
-//! any candidate seen. All that is known of a candidate outside the band is that it has less than
-//! the floor. Candidates of the band for which there was no slot have at most `rest`.
+//! A candidate is in the *band* if it may have more points than the *floor*, which is the largest
+//! minimum of any candidate seen. A candidate outside the band is known only to have less than the
+//! floor. Candidates in the band that got no slot have at most `rest`.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -17,7 +17,7 @@ use super::slot::Slot;
 /// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
 
-/// Candidates in the caller's slots; those that may have the most come first.
+/// The candidates in the caller's slots; those that may have the most points come first.
 pub(super) struct Band<'a> {
     slots: &'a mut [Slot],
     next: usize,
@@ -25,12 +25,12 @@ pub(super) struct Band<'a> {
     used: usize,
     floor: Option<Key>,
     rest: Option<Key>,
-    /// True if some candidate was left out for want of a slot.
+    /// True if some candidate in the band got no slot.
     is_short: bool,
 }
 
 impl<'a> Band<'a> {
-    /// An empty band. There must be at least one slot before a candidate is offered.
+    /// Makes an empty band. There must be at least one slot before a candidate is offered.
     pub(super) fn new(slots: &'a mut [Slot]) -> Self {
         Self {
             slots,
@@ -43,34 +43,34 @@ impl<'a> Band<'a> {
         }
     }
 
-    /// Forgets all candidates, the floor and the rest.
+    /// Drops all candidates, the floor and the rest.
     pub(super) fn clear(&mut self) {
         (self.next, self.sorted, self.used) = (0, 0, 0);
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// The largest minimum of any candidate seen. A candidate that is not in a slot has less,
+    /// Returns the largest minimum of any candidate seen. A candidate without a slot has less,
     /// except those that [`Band::rest`] covers.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
 
-    /// The largest key of any candidate that is in the band but has no slot.
+    /// Returns the largest key of any candidate that is in the band but has no slot.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
 
-    /// Returns whether some candidate was left out for want of a slot.
+    /// Returns whether some candidate in the band got no slot.
     pub(super) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Counts `high` among the candidates that are in the band but have no slot.
+    /// Records that a candidate of the band with the largest key `high` has no slot.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }
 
-    /// Adds a candidate if it is in the band. Must not be called once a candidate was taken out.
+    /// Adds a candidate if it is in the band. Must not be called after a candidate was taken out.
     #[inline]
     pub(super) fn offer(&mut self, slot: Slot) {
         if Some(slot.high()) >= self.floor {
@@ -81,8 +81,8 @@ impl<'a> Band<'a> {
     fn offer_slow(&mut self, slot: Slot) {
         debug_assert!(self.next == 0 && self.sorted == 0, "the first pass is over");
         self.floor = self.floor.max(Some(slot.low()));
-        // Candidates left out for want of a slot have at most `rest`. One that is kept must be able
-        // to have more than all of those.
+        // Candidates that got no slot have at most `rest`. A candidate that is kept must be able to
+        // have more than all of those.
         let is_out = Some(slot.high()) < self.rest;
         if is_out || (self.used == self.slots.len() && !self.make_room(slot.high())) {
             return self.leave_out(slot.high());
@@ -91,14 +91,14 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Drops the candidates that are below the floor by now.
+    /// Drops the candidates that are below the current floor.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }
 
     /// Frees at least half of the slots, so that offers take constant time on average. A single
-    /// slot is freed only for a candidate that may have more. Returns whether `high` may have more
-    /// than all candidates that were left out.
+    /// slot is freed only for a candidate that may have more points. Returns whether `high` may
+    /// have more than all candidates that got no slot.
     #[cold]
     fn make_room(&mut self, high: Key) -> bool {
         self.drop_below_floor();
@@ -107,8 +107,8 @@ impl<'a> Band<'a> {
             self.is_short = true;
             let used = &mut self.slots[..self.used];
             used.select_nth_unstable_by_key(keep, |slot| Reverse(slot.high()));
-            // Keys are distinct: all slots from here on are below those before, and this one is the
-            // largest.
+            // Keys are distinct: all slots from here on are below those before, and this slot has
+            // the largest key among them.
             let out = used[keep].high();
             if keep == 0 && high < out {
                 return false;
@@ -119,7 +119,8 @@ impl<'a> Band<'a> {
         Some(high) > self.rest
     }
 
-    /// The candidate that may have the most, and the most that any other in the slots may have.
+    /// Returns the candidate that may have the most points, and the most that any other in the
+    /// slots may have.
     pub(super) fn top(&mut self) -> Option<(Slot, Option<Key>)> {
         if self.next == self.used {
             return None;
@@ -129,26 +130,26 @@ impl<'a> Band<'a> {
         Some((self.slots[self.next], second))
     }
 
-    /// The candidate with the largest minimum among those still in the slots.
+    /// Returns the candidate with the largest minimum among those still in the slots.
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Number of candidates still in the slots that may have more than `bar`.
+    /// Returns the number of candidates still in the slots that may have more than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
     }
 
-    /// Takes out the candidate that may have the most, as a slice of one. There must be one.
+    /// Takes out the candidate that may have the most points, as a slice of one. There must be one.
     pub(super) fn take_first(&mut self) -> &mut [Slot] {
         self.sort(1);
         self.next += 1;
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates that may have more than `bar`, and forgets the others.
+    /// Takes out all candidates that may have more than `bar`, and drops the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
         let end = self.retain_from(first, bar);
@@ -156,7 +157,8 @@ impl<'a> Band<'a> {
         &mut self.slots[first..end]
     }
 
-    /// From slot `first` on, keeps the candidates that are not below `bar`. Returns where they end.
+    /// Keeps the candidates from slot `first` on that are not below `bar`. Returns the end of the
+    /// kept slots.
     fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
         let mut kept = first;
         for at in first..self.used {
@@ -169,7 +171,7 @@ impl<'a> Band<'a> {
     }
 
     /// Sorts until the next `wanted` slots are in order. The sorted part at least doubles each
-    /// time, so that all sorting together costs little more than sorting everything once.
+    /// time, so all sorting together costs little more than sorting everything once.
     fn sort(&mut self, wanted: usize) {
         if self.next + wanted <= self.sorted || self.sorted == self.used {
             return;
@@ -184,7 +186,7 @@ impl<'a> Band<'a> {
         self.sorted += count;
     }
 
-    /// All slots, for passes that need no order. Empties the band.
+    /// Returns all slots, for passes that need no order. Empties the band.
     pub(super) fn window(&mut self) -> &mut [Slot] {
         self.clear();
         self.slots

@@ -1,7 +1,7 @@
-//! Cheap looks first, then the fewest precise sums that can be known to be enough (ours).
+//! Takes cheap looks first, then as few precise sums as can be proven enough (ours).
 //!
-//! The first pass reads every range. The second sums the candidate that may have the most, until
-//! one candidate surely has more than any other may have:
+//! The first pass reads the range of every candidate. The second sums the candidate that may have
+//! the most points, until one candidate surely has more than any other may have:
 //!
 //! ```text
 //!              points →
@@ -11,55 +11,56 @@
 //! ```
 //!
 //! **Correct.** At the end the victim's minimum, or its sum, is above the maximum of every other
-//! candidate, as last read. Equal points are ordered by number, so this is exactly one candidate.
+//! candidate, as last read. Equal points are ordered by number, so exactly one candidate is chosen.
 //!
 //! **As few sums as possible.** Let `m` be the largest key and `w` its candidate. Any proof that
-//! `w` has the most, even one that guesses right, has to sum every other candidate whose range
-//! reaches above `m`: unsummed, it might have more. Here, the next candidate to be summed is the
-//! one that may have the most of all that are left. If it is not `w`, it may have more than `w`
-//! may, and that is `m` or more: it is one of those. So at most one sum, that of `w`, is not needed
-//! by every proof: *sums ≤ least possible + 1*. No method that does not know the sums beforehand
-//! can promise less: of two ranges that overlap, either may be the one whose sum settles it.
+//! `w` has the most, even one by lucky guesses, has to sum every other candidate whose range
+//! reaches above `m`: without a sum, that candidate might have more. Here, the next candidate to be
+//! summed is always the one that may have the most. If it is not `w`, it may have more than `w` may
+//! have, which is `m` or more. So it is one of those that every proof has to sum, and only the sum
+//! of `w` may be unnecessary: *sums ≤ least possible + 1*. No method that does not know the sums
+//! beforehand can promise less: of two ranges that overlap, either may be the one whose sum
+//! decides.
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
 //! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few costs nearly as
 //! much, because a batch is cheap only by reading memory sequentially. So this is a rent-or-buy
-//! problem: single sums are the rent, and a batch of all that are left is the purchase, which ends
-//! the search whatever it finds. A batch is bought only if more than `n / g` are left, and then as
-//! soon as one of these holds:
+//! problem: single sums are the rent. The purchase is a batch of all candidates that are left; it
+//! ends the search whatever it finds. A batch is bought only if more than `n / g` are left, and
+//! then as soon as one of these holds:
 //!
-//! - At least 16 have been summed, and at their pace the rest would cost more than a batch: if `k`
-//!   sums put `d` candidates out of the band, the summed ones included, then `l × k / d > n / g`
-//!   for the `l` that are left. This is tested each time `k` has doubled. Where all look alike to a
-//!   cheap look, each sum puts out only its own candidate, so `d = k` and a batch is bought at
-//!   once.
-//! - `n / 4g` have been summed (16 where that is less): whatever the pace, it was not over soon.
+//! - At least 16 have been summed, and at their pace the rest would cost more than a batch. Suppose
+//!   that `k` sums put `d` candidates out of the band, the summed ones included, and `l` are left.
+//!   Then the condition is `l × k / d > n / g`. It is tested each time `k` has doubled. If a cheap
+//!   look cannot tell candidates apart, each sum puts only its own candidate out; then `d = k`, and
+//!   a batch is bought at once.
+//! - `n / 4g` have been summed (or 16 if that is more): whatever the pace, the end was not near.
 //!
-//! So the whole costs at most `n / 4g + n / g` sums: with a gain of 6, little more than a fifth of
-//! summing all one by one; and `16 + n / g` where all are alike. Before the batch there is at most
-//! one sum too many. In the batch there may be many, if the very next sum would have settled it.
-//! After 16 sums that did not, this cannot be known, and a wrong guess costs at most `n / g`.
+//! So the whole costs at most `n / 4g + n / g` sums. With a gain of 6 that is little more than a
+//! fifth of summing all one by one. If all candidates look alike, it costs `16 + n / g`. Before the
+//! batch, at most one sum is unnecessary. In the batch many may be, if the very next sum would have
+//! decided. After 16 sums that did not decide, this cannot be known, and a wrong guess costs at
+//! most `n / g`.
 //!
-//! **Slots.** The band is kept in slots of 40 bytes that the caller supplies, because nothing can
-//! be allocated when memory is out, and because a fixed number would be too few for some and too
-//! many for most. One slot per candidate is always enough; so is one per candidate in the band.
-//! With fewer the result is as correct: the slots keep the candidates that may have the most. If
-//! these do not settle it, all candidates are looked at again, and those that may have more than
-//! the best so far are summed, one window of all slots at a time. Each candidate is then summed at
-//! most twice.
+//! **Slots.** The band is kept in slots of 40 bytes that the caller supplies. Nothing can be
+//! allocated when memory is out, and a fixed number of slots would be too few for some callers and
+//! too many for most. One slot per candidate is always enough; so is one per candidate in the band.
+//! With fewer slots the result is as correct: the slots keep the candidates that may have the most.
+//! If these do not decide the search, all candidates are read again, and those that may have more
+//! than the best so far are summed, one window of all slots at a time. Then each candidate is
+//! summed at most twice.
 //!
-//! **Change.** Each candidate is looked at again before it is summed, and the victim before it is
-//! returned. If the candidate against which others were measured has exited or shrunk meanwhile,
-//! the search begins again, at most three times in all. A candidate that grows is judged by its
-//! last look.
+//! **Change.** Each candidate is checked again before it is summed, and the victim before it is
+//! returned. If the candidate that others were compared with has exited or shrunk meanwhile, the
+//! search starts again, at most three times in all. A candidate that grows is judged by the last
+//! look at it.
 //!
-//! A sum is no snapshot: it reads one CPU after the other, and in a batch 10,000 candidates on
-//! each, which takes milliseconds. Pages that are freed on a CPU already read and taken on one not
-//! yet read count twice; the other way round they are missed. So a sum outside the range of the
-//! candidate's last look is taken once more, and the second is believed; several such sums are
-//! retaken together. A sum may be wrong by the width of its range and still lie inside: "correct"
-//! above holds for candidates that do not change while they are summed, and for others up to that
-//! width.
+//! A sum is not a snapshot: it reads one CPU after the other, and in a batch 10,000 candidates on
+//! each, which takes milliseconds. A page that is freed on a CPU already read, and allocated on one
+//! not yet read, counts twice; in the opposite case it is missed. So a sum outside the range last
+//! read is taken once more, and the second sum is used; several such sums are retaken together. A
+//! sum may be wrong by the width of its range and still lie inside. So "correct" above holds for
+//! candidates that do not change while they are summed, and for others up to that width.
 
 use core::cmp::Reverse;
 
@@ -74,10 +75,10 @@ use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// The most rounds a selection takes. A second is due to a giant that exits while it is looked at.
+/// The largest number of rounds. A second round is needed if a giant exits during the first.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum, or, with a limited number of precise sums, a candidate that is near it.
+/// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -90,14 +91,15 @@ impl Default for Bounded {
 }
 
 impl Bounded {
-    /// Takes as many precise sums as needed.
+    /// Makes a selector that takes as many precise sums as needed.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_budget(u64::MAX)
     }
 
-    /// Takes at most `precise_sums`. If they are not enough, the victim is the candidate whose
-    /// distance from the maximum has the smallest bound, and [`Victim::behind`] is that bound.
+    /// Makes a selector that takes at most `precise_sums`. If these are not enough, the victim is
+    /// the candidate with the smallest bound on its distance from the maximum; [`Victim::behind`]
+    /// is the bound.
     #[must_use]
     pub const fn with_budget(precise_sums: u64) -> Self {
         Self {
@@ -105,7 +107,7 @@ impl Bounded {
         }
     }
 
-    /// Looks for the victim. One slot per candidate is always enough; with fewer the search may
+    /// Selects the victim. One slot per candidate is always enough; with fewer slots the search may
     /// take longer.
     ///
     /// # Errors
@@ -140,10 +142,10 @@ impl Bounded {
     }
 }
 
-/// This many sums are taken one by one before a batch is considered.
+/// The number of sums that are taken one by one before a batch is considered.
 const SINGLES_MIN: u64 = 16;
-/// A batch is bought, even if the search might be over soon, when 1/`PART` of its price has been
-/// spent on single sums.
+/// A batch is bought when single sums have cost 1/`PART` of its price, even if the search might end
+/// soon.
 const PART: u64 = 4;
 
 /// A selection under way.
@@ -163,19 +165,19 @@ struct Search<'a, C: ?Sized> {
 /// The single sums of this round, as the rent in the header's rent-or-buy problem.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
-    /// Number of precise sums when the round began.
+    /// The number of precise sums taken before the round began.
     sums_before: u64,
-    /// Number of candidates in the band when the round began.
+    /// The number of candidates in the band when the round began.
     band: u64,
-    /// The number of sums at which the search next tests whether a batch is cheaper.
+    /// The number of sums after which the search next tests whether a batch is cheaper.
     ask_at: u64,
 }
 
 /// The result of a round.
 enum Round {
-    /// Nothing more can be found out.
+    /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. This is the best one seen, if it still exists.
+    /// A candidate changed meanwhile. This is the best victim found, if it still exists.
     Changed(Option<Victim>),
 }
 
@@ -207,7 +209,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.answer()
     }
 
-    /// First pass: finds the candidates in the band.
+    /// First pass: reads all candidates, and keeps those in the band.
     fn read_all(&mut self) -> Result<(), Stop> {
         self.band.clear();
         for candidate in 0..self.len {
@@ -220,10 +222,10 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Second pass: sums the candidates that may have the most, until one surely has or none is
-    /// left.
+    /// Second pass: sums the candidates that may have the most points, until one surely has the
+    /// most or none is left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
-        // This ends: each turn takes at least one candidate out of the band.
+        // The loop ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {
             let best = self.best.map(|slot| slot.low());
             let others = second.max(best).max(self.left_out(top.low()));
@@ -244,7 +246,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 
     /// Third pass, if slots were short: sums the candidates that may exceed the best so far, in
-    /// order.
+    /// ascending order.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());
@@ -304,7 +306,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Returns whether to sum all that are left in the band together.
+    /// Returns whether to sum all candidates left in the band together.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
@@ -312,7 +314,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         }
         let price = self.price_of_all();
         let latest = SINGLES_MIN.max(price / PART);
-        // Counting the candidates that are left visits each of them, so do it half as often each
+        // Counting the candidates that are left visits each of them, so the interval doubles each
         // time.
         self.rent.ask_at = if summed < latest {
             latest.min(2 * summed)
@@ -323,19 +325,19 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         if left <= price || left > self.sums_left() {
             return false;
         }
-        // So far each sum has put `gone / summed` candidates out of the band. At that pace `left ×
-        // summed / gone` more sums are to come.
+        // So far each sum has put `gone / summed` candidates out of the band. At that pace, `left ×
+        // summed / gone` more sums will be needed.
         let gone = self.rent.band.saturating_sub(left);
         let is_slow = left * summed > price * gone;
         is_slow || summed >= latest
     }
 
-    /// The number of single sums that cost as much as summing all candidates together.
+    /// Returns the number of single sums that cost as much as summing all candidates together.
     fn price_of_all(&self) -> u64 {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
-    /// The candidate that is nearest to the maximum, as far as is known.
+    /// Returns the candidate nearest to the maximum, as far as is known.
     fn nearest(&mut self) -> Option<Nearest> {
         let top = self.band.top();
         let best = self.best;
@@ -359,8 +361,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
-    /// The largest key of any candidate without a slot, if it matters to one whose minimum is
-    /// `low`.
+    /// Returns the largest key of any candidate without a slot, if that matters to a candidate with
+    /// the minimum `low`.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())
@@ -368,7 +370,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            // All candidates seen have exited since. Those below the floor need another look.
+            // All candidates in slots have exited meanwhile. Those below the floor must be read
+            // again.
             return Ok(if self.band.floor().max(self.band.rest()).is_some() {
                 Round::Changed(None)
             } else {
@@ -392,7 +395,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 }
 
-/// A candidate that may be the victim.
+/// A candidate that may become the victim.
 struct Nearest {
     slot: Slot,
     /// The largest key that any other candidate may have.
@@ -416,8 +419,8 @@ struct Summed {
     batches: u64,
 }
 
-/// Sums the candidates in `slots`, except those whose points are known exactly or that dropped out.
-/// Sums that lie outside the range last read are taken once more, as far as `sums_left` allows.
+/// Sums the candidates in `slots`, except those with exactly known points and those that may no
+/// longer be chosen. Takes sums outside the range last read once more, if `sums_left` allows.
 fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -475,7 +478,7 @@ fn sum_batch<C: Candidates + ?Sized>(
     })
 }
 
-/// Sums the candidates in `slots`: a single one directly, several CPU by CPU.
+/// Sums the candidates in `slots`: one candidate directly, several CPU by CPU.
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     slots.sort_unstable_by_key(Slot::candidate);
     match slots {
@@ -488,7 +491,7 @@ fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     }
 }
 
-/// The candidate's points by its sum, and the adjustment used; `None` if it has exited.
+/// Returns the candidate's points by its sum, and the adjustment used; `None` if it has exited.
 fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
     let (pages, adj) = slot.summed()?;
     Some((badness::points(pages, adj, scope.total), adj))

@@ -1,8 +1,8 @@
-//! Candidates that exit, are chosen, grow or shrink while a selection runs: these tests apply every
-//! change to every candidate before every question.
+//! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. Every change
+//! is applied to every candidate before every query of the selection.
 //!
-//! The promise is about the last look at each candidate: the victim's minimum is not below the
-//! maximum of any other.
+//! A selection promises this about the last look at each candidate: the victim's minimum is not
+//! below the maximum of any other candidate.
 
 use alloc::vec::Vec;
 
@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::truth::{Change, Member, Population, Seen, machine};
 use super::*;
+use crate::units::at_least_0;
 
 const CHANGES: [Change; 8] = [
     Change::Exit,
@@ -23,7 +24,7 @@ const CHANGES: [Change; 8] = [
     Change::Grow(-9000),
 ];
 
-/// Populations of four, which differ in how their ranges overlap.
+/// Populations of four candidates, which differ in how their ranges overlap.
 fn populations() -> [[Member; 4]; 4] {
     let near = |pages| Member::new(pages, 20_000, 500, 500);
     [
@@ -34,16 +35,16 @@ fn populations() -> [[Member; 4]; 4] {
             Member::exactly(12_000),
             Member::exactly(15_000),
         ],
-        // Two giants, and two far below.
+        // Two giants, and two candidates far below.
         [
             near(20_200),
             Member::exactly(12_500),
             near(20_100),
             Member::new(11_000, 12_000, 900, 1000),
         ],
-        // All in the band.
+        // All candidates are in the band.
         [near(19_600), near(20_300), near(19_900), near(20_299)],
-        // Each overlaps the next.
+        // Each range overlaps the next.
         [
             Member::new(20_000, 20_000, 600, 600),
             Member::new(19_400, 19_000, 600, 600),
@@ -62,7 +63,7 @@ fn run(population: &Population, slots: usize) -> Outcome {
     selection.outcome
 }
 
-/// Checks the promise, whatever has changed.
+/// Checks the promise of the module's documentation, whatever has changed.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();
@@ -77,7 +78,7 @@ fn check(population: &Population, outcome: Outcome, what: &str) {
                 match seen {
                     Seen::Range(range) => {
                         let behind = range.max.saturating_sub(mine.min);
-                        let behind = u64::try_from(behind).unwrap_or(0);
+                        let behind = at_least_0(behind);
                         assert!(
                             behind <= victim.behind,
                             "{what}: {other} may have {behind} more"
@@ -109,7 +110,7 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change makes the selection ask more questions, but only after the change.
+            // A change may make the selection query more often, but only after the change.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {
@@ -192,14 +193,14 @@ proptest! {
 
 #[test]
 fn a_victim_that_always_exits_is_given_up_on() {
-    // Each candidate is the largest once the one before it is gone, and exits when it is looked at
+    // Each candidate is the largest after the previous one has exited, and exits when it is checked
     // again.
     let members = (0..8).map(|nth| Member::exactly(1000 - nth));
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // A round asks candidates that are left for facts and pages, and those that are gone for
-        // facts only.
+        // A round queries candidates that are left for facts and pages, and exited ones for facts
+        // only.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;
@@ -224,14 +225,14 @@ fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
         Member::new(990, 990, 50, 50),
         Member::new(980, 980, 50, 50),
     ];
-    // The first pass asks six questions. The next one is the look at 0 before it is summed.
+    // The first pass makes six queries. The next query checks candidate 0 before it is summed.
     let population = Population::new(members, machine()).changing(6, 0, Change::Exit);
     let outcome = run(&population, 3);
     assert!(
         matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
         "{outcome:?}"
     );
-    // Each of the others takes two more questions, and the victim one.
+    // Each of the other candidates takes two more queries, and the victim one.
     assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
 }
 
@@ -255,7 +256,7 @@ fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying
         let selection = TwoPass::PATCH.select(&population, &machine());
         selection.expect("readings are in order").outcome
     };
-    // The first pass asks six questions.
+    // The first pass makes six queries.
     let exited = Population::new(members, machine()).changing(6, 0, Change::Exit);
     assert!(matches!(select(exited), Outcome::Victim(victim) if victim.candidate == 0));
     let dying = Population::new(members, machine()).changing(6, 2, Change::Chosen);

@@ -1,8 +1,8 @@
-//! The drift of the patch's choice among many similar candidates, compared with our selector.
+//! Measures how wrong the patch's choice gets among many similar candidates, beside our selector.
 //!
-//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. By its
-//! accuracy each of four counters may be 24,576 pages too small and 23,808 too large; here each is
-//! 0 to 22,272 pages too small. Each number is from 200 populations.
+//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. The
+//! accuracy of each of four counters allows 24,576 pages too few and 23,808 too many. Here each is
+//! 0 to 22,272 pages too small. Each result is from 200 populations.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,19 +17,19 @@ const BEHIND_MAX: i64 = 22_272;
 const MB: i64 = 256;
 const SEEDS: u64 = 200;
 
-/// A stream of numbers that is the same in every run (xorshift64*).
+/// A stream of random numbers that is the same in every run (xorshift64*).
 struct Random(u64);
 
 impl Random {
     fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
-            random.below(2); // Neighbouring seeds begin alike.
+            random.below(2); // The first numbers of neighbouring seeds are alike.
         }
         random
     }
 
-    /// A number from 0 to `end` − 1.
+    /// Returns a number from 0 to `end` − 1.
     fn below(&mut self, end: i64) -> i64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -39,13 +39,13 @@ impl Random {
     }
 }
 
-/// A process with `pages`, as the published tree would count them.
+/// Makes a process with `pages`, counted as the published tree would count them.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)
 }
 
-/// The results of a selector on 200 populations.
+/// The sums of a selector's results over 200 populations.
 #[derive(Debug, Default)]
 struct Tally {
     wrong: u64,
@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// Tries `selecting` on populations of `count` members. `member` makes each from its number.
+/// Runs `selecting` on populations of `count` members. `member` makes each member from its number.
 fn tally(selecting: Selecting, count: i64, member: impl Fn(&mut Random, i64) -> Member) -> Tally {
     let mut tally = Tally::default();
     let mut slots = vec![Slot::EMPTY; usize::try_from(count).expect("few")];
@@ -99,8 +99,8 @@ fn the_patch_is_right_as_long_as_sixteen_sums_are_enough() {
 
 #[test]
 fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
-    // Published for a model: with 40, 20 % of the choices are wrong, by 59 MB; from 200 on, all
-    // are, by 380 to 400 MB.
+    // The results published for a model: with 40 candidates, 20 % of the choices are wrong, by 59
+    // MB. From 200 candidates on, all choices are wrong, by 380 to 400 MB.
     let found = [40, 100, 200, 1000].map(|count| {
         let patch = tally(Selecting::TwoPass16, count, random_size);
         (count, patch.wrong, patch.lost_mb(), patch.sums / SEEDS)
@@ -112,7 +112,8 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // A choice by lot loses the largest of 1000, nearly 800 MB, less the mean of 400 MB.
+    // A choice by lot loses about 400 MB: the largest of 1000 members has nearly 800 MB, the mean
+    // member 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }
@@ -126,7 +127,7 @@ fn estimates_alone_choose_wrong_by_what_counters_are_wrong() {
     assert_eq!(found, [(40, 126, 19), (200, 171, 20), (1000, 191, 15)]);
 }
 
-/// A population: its name, and how its members are made.
+/// A population: its name, and a function that makes a member from its number.
 type Made = (&'static str, fn(&mut Random, i64) -> Member);
 
 /// The populations of the accuracy experiment.
@@ -191,7 +192,7 @@ fn bounded_is_never_wrong_in_any_population() {
 #[test]
 fn the_patch_is_wrong_wherever_many_are_alike() {
     let wrong = POPULATIONS.map(|(_, member)| tally(Selecting::TwoPass16, 300, member).wrong);
-    // Equal sizes cannot be confused. A hog and two giants can be told apart by 16 sums.
+    // Among members of equal size no choice is wrong. 16 sums are enough for one hog or two giants.
     assert_eq!(wrong, [200, 0, 0, 0, 200, 199]);
 }
 
@@ -206,7 +207,7 @@ fn a_hog_costs_no_sum_and_two_giants_cost_one_or_two() {
 #[test]
 fn how_many_are_summed_is_the_affair_of_the_counters() {
     let published = tally(Selecting::Bounded, 1000, random_size);
-    // Our counters, for processes that ran on 8 CPUs of one cache: each range is four times 728
+    // Our counters, for processes that ran on 8 CPUs of one cache. Each range is four times 728
     // pages wide, with the estimate in the middle.
     let ours = tally(Selecting::Bounded, 1000, |random, _| {
         let pages = random.below(800 * MB);

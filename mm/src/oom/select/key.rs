@@ -1,5 +1,5 @@
-//! Points together with the number of their candidate. Of equal points the later candidate has the
-//! larger key, so no two keys are equal.
+//! Points together with the number of their candidate. If points are equal, the later candidate has
+//! the larger key, so no two keys are equal.
 
 /// The points of a candidate. The candidate with the largest key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ impl Key {
         Self { points, candidate }
     }
 
-    /// The number of points that a victim with at least these points may be behind `other`.
+    /// Returns by how many points a victim with at least this key's points may be below `other`.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),
@@ -22,7 +22,7 @@ impl Key {
     }
 }
 
-/// The two largest of the keys shown so far, each of a different candidate.
+/// The two largest of the keys seen so far; no two keys are of the same candidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Highest {
     first: Option<Key>,
@@ -30,7 +30,7 @@ pub(super) struct Highest {
 }
 
 impl Highest {
-    /// Takes in the key of a candidate that was not shown before.
+    /// Records the key of a candidate that was not seen before.
     pub(super) fn see(&mut self, key: Key) {
         if Some(key) > self.first {
             self.second = self.first.replace(key);
@@ -39,7 +39,7 @@ impl Highest {
         }
     }
 
-    /// The largest key of any candidate other than `candidate`.
+    /// Returns the largest key of any candidate other than `candidate`.
     pub(super) fn except(&self, candidate: u32) -> Option<Key> {
         match self.first {
             Some(first) if first.candidate == candidate => self.second,

@@ -1,5 +1,7 @@
 //! Ways to find the candidate with the most points.
 //!
+//! A *cheap look* at a candidate reads its facts and its approximate sum.
+//!
 //! | variant | cheap looks | precise sums | chooses |
 //! |---|---|---|---|
 //! | [`Approximate`], Linux before 6.18 | one each | none | the largest estimate |
@@ -7,12 +9,12 @@
 //! | [`TwoPass`], the proposed patch | two each | at most 16 | the maximum if at most 16 are near |
 //! | [`Bounded`], ours | one each | as few as can be known to be enough | the maximum |
 //!
-//! All of them report how far from the maximum their victim may be ([`Victim::behind`]), by the
-//! ranges they have read. Candidates may have changed when a selection returns: every statement is
-//! about the last look at each candidate.
+//! Every selection reports how far below the maximum its victim may be ([`Victim::behind`]),
+//! according to the ranges it has read. Candidates may have changed when a selection returns, so
+//! every statement is about the last look at each candidate.
 //!
-//! Of candidates with equal points the later one is chosen. Ordered by points and then by number,
-//! exactly one candidate is the largest.
+//! Of candidates with equal points, the later one is chosen. So exactly one candidate is the
+//! largest, ordered by points and then by number.
 
 mod approximate;
 mod band;
@@ -31,10 +33,10 @@ pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
 use super::candidate::Candidates;
-use super::facts::{Reading, ScoreAdj};
+use super::facts::ScoreAdj;
 use super::scope::Scope;
 use super::standing::Standing;
-use crate::counter::Range;
+use crate::counter::{Range, Reading};
 
 /// The variants of victim selection, as a design names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +60,7 @@ impl Selecting {
         Self::Bounded,
     ];
 
-    /// The name of the variant in designs.
+    /// Returns the name of the variant in designs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,11 +71,12 @@ impl Selecting {
         }
     }
 
-    /// Looks for the victim. Only [`Bounded`] uses `slots`; see there how many are useful.
+    /// Selects the victim. Only [`Bounded`] uses `slots`; its documentation says how many are
+    /// useful.
     ///
     /// # Errors
-    /// [`SelectError::Reading`] for an impossible reading, [`SelectError::NoSlot`] if [`Bounded`]
-    /// has none.
+    /// [`SelectError::Reading`] if a reading is impossible; [`SelectError::NoSlot`] if [`Bounded`]
+    /// gets no slots.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,
@@ -94,9 +97,9 @@ impl Selecting {
 pub struct Selection {
     /// The victim, or the reason why there is none.
     pub outcome: Outcome,
-    /// Number of precise sums taken, one by one or in batches.
+    /// The number of precise sums taken, one by one or in batches.
     pub precise_sums: u64,
-    /// Number of times that several sums were taken together.
+    /// The number of batches, in each of which several sums were taken together.
     pub batches: u64,
 }
 
@@ -114,10 +117,11 @@ pub enum Outcome {
 pub struct Victim {
     /// The number of the candidate.
     pub candidate: u32,
-    /// The range of its points: a single number if they were summed or read exactly, `i64::MAX` if
-    /// the candidate is an origin.
+    /// The range of the candidate's points. It is a single number if they were summed or read
+    /// exactly, and `i64::MAX` if the candidate is an origin.
     pub points: Range,
-    /// An upper bound of how many points more another candidate may have. 0: this is the maximum.
+    /// An upper bound on how many points more another candidate may have. 0: the victim is the
+    /// maximum.
     pub behind: u64,
 }
 
@@ -126,7 +130,7 @@ pub struct Victim {
 pub enum NoVictim {
     /// There are no candidates.
     Empty,
-    /// There are candidates, but none may be killed, or killing those that may would not help.
+    /// There are candidates, but none may be killed, or killing them would not help.
     NoneKillable,
     /// This candidate was chosen before and is still dying: wait for its memory (Linux: `chosen =
     /// -1`).
@@ -134,19 +138,19 @@ pub enum NoVictim {
         /// The number of the candidate.
         dying: u32,
     },
-    /// The candidate that was to be chosen exited, several times in a row. Its memory comes back,
-    /// so try the allocation again before another selection.
+    /// The candidate to be chosen exited, several times in a row. Its memory is being freed, so try
+    /// the allocation again before another selection.
     Unsettled,
 }
 
-/// The reason why a selection could not be made.
+/// The reason why a selection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectError {
     /// A cheap look returned an estimate outside its range, or a range that ends before it begins.
     Reading {
         /// The number of the candidate.
         candidate: u32,
-        /// The reading.
+        /// The impossible reading.
         reading: Reading,
     },
     /// [`Bounded`] needs at least one slot.
@@ -177,7 +181,7 @@ impl core::error::Error for SelectError {}
 /// The reason why a selection stops early.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
-    /// This candidate is dying already.
+    /// This candidate is already dying.
     Dying(u32),
     Error(SelectError),
 }
@@ -191,7 +195,7 @@ impl Stop {
     }
 }
 
-/// The current standing of a candidate. One that has exited is exempt.
+/// Returns the current standing of a candidate. A candidate that has exited is exempt.
 fn look<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -249,7 +253,7 @@ fn read<C: Candidates + ?Sized>(
     }))
 }
 
-/// The exact points of a candidate; `None` if it has exited.
+/// Returns the exact points of a candidate; `None` if it has exited.
 fn sum<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -260,7 +264,7 @@ fn sum<C: Candidates + ?Sized>(
     Some(badness::points(pages, adj, scope.total))
 }
 
-/// The outcome if there is no victim among this number of candidates.
+/// Returns the outcome if none of this number of candidates can be the victim.
 fn nobody(candidates: u32) -> Outcome {
     Outcome::Nobody(if candidates == 0 {
         NoVictim::Empty

@@ -14,10 +14,10 @@ use crate::oom::standing::Standing;
 pub struct Precise;
 
 impl Precise {
-    /// Looks for the victim.
+    /// Selects the victim.
     ///
     /// # Errors
-    /// None: it takes no cheap look that could be wrong. The return type is that of the other
+    /// None: it takes no cheap look that could be impossible. The return type is that of the other
     /// selectors.
     pub fn select<C: Candidates + ?Sized>(
         self,

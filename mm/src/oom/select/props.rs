@@ -12,14 +12,20 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::Facts;
 
-/// The positions of the truth and of the estimate in a range, in thousandths of its width.
-fn place() -> impl Strategy<Value = (u64, u64)> {
-    let part = || prop_oneof![1 => Just(0_u64), 4 => 0_u64..=1000, 1 => Just(1000)];
-    (part(), part())
+/// The positions of the true value and of the estimate in a range, in thousandths of its width.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    truth: u64,
+    estimate: u64,
 }
 
-/// A candidate whose range begins at `min` and is `width` wide, as far as `i64` allows.
-fn member(min: i64, width: u64, (truth, estimate): (u64, u64)) -> Member {
+fn place() -> impl Strategy<Value = Place> {
+    let part = || prop_oneof![1 => Just(0_u64), 4 => 0_u64..=1000, 1 => Just(1000)];
+    (part(), part()).prop_map(|(truth, estimate)| Place { truth, estimate })
+}
+
+/// Makes a candidate whose range begins at `min` and is `width` wide, as far as `i64` allows.
+fn member(min: i64, width: u64, place: Place) -> Member {
     let max = min.saturating_add_unsigned(width);
     let width = u128::from(max.abs_diff(min));
     let at = |part: u64| {
@@ -29,15 +35,15 @@ fn member(min: i64, width: u64, (truth, estimate): (u64, u64)) -> Member {
     let range = Range { min, max };
     Member {
         facts: Facts::PROCESS,
-        pages: at(truth),
+        pages: at(place.truth),
         reading: Reading {
-            estimate: at(estimate),
+            estimate: at(place.estimate),
             range,
         },
     }
 }
 
-/// Few values, so that ranges touch, overlap and are equal.
+/// Members with few different values, so that ranges touch, overlap and are equal.
 fn near() -> impl Strategy<Value = Member> {
     (
         -8_i64..8,
@@ -48,7 +54,7 @@ fn near() -> impl Strategy<Value = Member> {
         .prop_map(|(min, width, place, adj)| member(min, width, place).with_adj(adj))
 }
 
-/// Values from the whole range of `i64`.
+/// Members with values from the whole range of `i64`.
 fn extreme() -> impl Strategy<Value = Member> {
     let min = prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), Just(0)];
     (min, any::<u64>(), place(), -1000_i32..=1000, 0_u8..40).prop_map(
@@ -60,7 +66,7 @@ fn extreme() -> impl Strategy<Value = Member> {
     )
 }
 
-/// Resident pages up to 800 MB, counted on a machine with 256 CPUs.
+/// Members with resident pages up to 800 MB, counted on a machine with 256 CPUs.
 fn usual() -> impl Strategy<Value = Member> {
     (
         0_i64..200_000,
@@ -94,7 +100,7 @@ fn run(
     Ok((population, selection))
 }
 
-/// Asserts that the victim is `expected`, for certain.
+/// Asserts that the victim is surely `expected`.
 fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCaseError> {
     match (selection.outcome, expected) {
         (Outcome::Victim(victim), Some(key)) => {
@@ -108,7 +114,8 @@ fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCas
     Ok(())
 }
 
-/// Returns whether summing the candidates in the bit set `summed` proves which one has the most.
+/// Returns whether sums of the candidates in the bit set `summed` prove which candidate has the
+/// most points.
 fn proves(keys: &[(Key, Key, Key)], summed: usize) -> bool {
     let known = |(nth, &(low, key, high)): (usize, &(Key, Key, Key))| {
         if summed >> nth & 1 == 1 {

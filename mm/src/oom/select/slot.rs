@@ -1,4 +1,4 @@
-//! A slot, which the caller of a selection supplies and the candidates fill with precise sums.
+//! A slot, which the caller of a selection supplies and which receives a candidate's precise sum.
 
 use super::key::Key;
 use crate::counter::Range;
@@ -10,9 +10,9 @@ use crate::oom::standing::Standing;
 pub struct Slot {
     candidate: u32,
     standing: Standing,
-    /// The range of its points, as last read.
+    /// The range of the candidate's points, as last read.
     range: Range,
-    /// Its pages so far, while it is being summed.
+    /// The candidate's pages so far, while it is being summed.
     sum: i64,
     note: i64,
 }
@@ -20,7 +20,7 @@ pub struct Slot {
 const _: () = assert!(size_of::<Slot>() == 40, "100,000 slots are 4 MB");
 
 impl Slot {
-    /// The value of an unused slot; a selection does not read it.
+    /// The value of an unused slot. A selection does not read it.
     pub const EMPTY: Self = Self {
         candidate: 0,
         standing: Standing::Exempt,
@@ -29,7 +29,7 @@ impl Slot {
         note: 0,
     };
 
-    /// The candidate that is to be summed.
+    /// Returns the candidate that is to be summed.
     #[must_use]
     pub const fn candidate(&self) -> u32 {
         self.candidate
@@ -40,23 +40,23 @@ impl Slot {
         self.sum = self.sum.saturating_add(pages);
     }
 
-    /// Remembers a number while the candidate is being summed, such as where its counters are.
+    /// Stores a number while the candidate is being summed, such as the position of its counters.
     pub const fn set_note(&mut self, note: i64) {
         self.note = note;
     }
 
-    /// The number last set by [`Slot::set_note`]; 0 at first.
+    /// Returns the number last stored by [`Slot::set_note`]; 0 at first.
     #[must_use]
     pub const fn note(&self) -> i64 {
         self.note
     }
 
-    /// Records that the candidate has no memory any more because it exited.
+    /// Records that the candidate has exited, so that it has no memory any more.
     pub const fn exited(&mut self) {
         self.standing = Standing::Exempt;
     }
 
-    /// A slot with the points that a cheap look has shown.
+    /// Makes a slot with the points that a cheap look found.
     pub(super) const fn of(candidate: u32, standing: Standing, range: Range) -> Self {
         Self {
             candidate,
@@ -67,7 +67,7 @@ impl Slot {
         }
     }
 
-    /// A slot with exactly `points`.
+    /// Makes a slot for a candidate with exactly `points`.
     pub(super) const fn exactly(candidate: u32, standing: Standing, points: i64) -> Self {
         Self {
             candidate,
@@ -78,8 +78,8 @@ impl Slot {
         }
     }
 
-    /// The slot made ready to be summed with the adjustment `adj`. Its range stays, unless the
-    /// range was computed with another adjustment.
+    /// Prepares the slot for summing with the adjustment `adj`. Keeps the range, unless it was
+    /// computed with another adjustment.
     pub(super) fn to_sum(self, adj: ScoreAdj) -> Self {
         let standing = Standing::Counted(adj);
         let range = if self.standing == standing {
@@ -99,7 +99,7 @@ impl Slot {
         }
     }
 
-    /// The candidate's sum and adjustment; `None` if it exited.
+    /// Returns the candidate's sum and adjustment; `None` if the candidate has exited.
     pub(super) const fn summed(&self) -> Option<(i64, ScoreAdj)> {
         match self.standing {
             Standing::Counted(adj) => Some((self.sum, adj)),
@@ -119,12 +119,12 @@ impl Slot {
         self.range.min == self.range.max
     }
 
-    /// The smallest key the candidate can have.
+    /// Returns the smallest key that the candidate can have.
     pub(super) const fn low(&self) -> Key {
         Key::new(self.range.min, self.candidate)
     }
 
-    /// The largest key the candidate can have.
+    /// Returns the largest key that the candidate can have.
     pub(super) const fn high(&self) -> Key {
         Key::new(self.range.max, self.candidate)
     }

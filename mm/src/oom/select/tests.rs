@@ -1,4 +1,4 @@
-//! The choices of the selectors, case by case.
+//! The choices of the selectors in single cases.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selec
     selection
 }
 
-/// The outcomes of all selectors.
+/// Returns the outcomes of all selectors.
 fn outcomes(members: &[Member], scope: &Scope) -> Vec<Outcome> {
     let outcome = |selecting| {
         let population = Population::new(members.iter().copied(), *scope);
@@ -109,7 +109,7 @@ fn a_negative_sum_of_points_can_win() {
 
 #[test]
 fn an_adjustment_moves_both_ends_of_a_range() {
-    // An adjustment of 1 is 4194 points, more than the ranges are wide.
+    // An adjustment of 1 adds 4194 points, which is more than the widths of the ranges.
     let members = [
         Member::new(5000, 5000, 900, 900),
         Member::new(900, 1000, 900, 900).with_adj(1),
@@ -237,7 +237,8 @@ fn a_range_that_is_not_in_order_is_an_error_that_says_whose() {
     }
 }
 
-/// A candidate that may not be killed, with a wrong reading: no selection reads its memory.
+/// Runs a selection on one candidate that may not be killed and has the wrong reading `reading`. No
+/// selection reads the memory of such a candidate.
 fn population_of_who_may_not_be_killed(reading: Reading) -> Result<Outcome, SelectError> {
     let member = Member {
         reading,
@@ -260,7 +261,7 @@ fn no_slot_is_an_error_unless_there_is_nobody_to_put_there() {
 
 #[test]
 fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
-    // All ranges are 0 to 1000, so only sums tell which candidate is the largest.
+    // All ranges are 0 to 1000, so only sums show which candidate is the largest.
     let member = |pages: i64| Member::new(pages, 500, 500, 500);
     let members: Vec<_> = [200, 990, 300, 700, 100].map(member).into();
     let expected = [(4, 1000), (4, 900), (3, 300), (3, 300), (1, 10), (1, 0)];
@@ -283,7 +284,7 @@ fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
 
 #[test]
 fn a_hundred_thousand_candidates_need_a_few_slots() {
-    // Estimates rise, so that every candidate is in the band when it is seen.
+    // Estimates rise, so every candidate is in the band when it is seen.
     let member = |nth: i64| Member::new(nth, nth, 40, 40);
     let population = Population::new((0..100_000).map(member), machine());
     let selection = select(Selecting::Bounded, &population, &machine());
@@ -295,11 +296,11 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
             behind: 0,
         })
     );
-    // Only the 39 before the last may be above it; these and the last itself are summed.
+    // Only the 39 candidates before the last may be above it; these and the last one are summed.
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 
-/// 2000 candidates of which only sums tell the largest.
+/// Makes 2000 candidates that only sums can tell apart.
 fn all_in_the_band() -> impl Iterator<Item = Member> {
     (0..2000).map(|nth| Member::new(nth * 37 % 2000, 1000, 1000, 1000))
 }
@@ -312,14 +313,16 @@ fn if_all_are_in_the_band_most_are_summed_together() {
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
     assert_eq!(selection.batches, 1);
-    // After 16 sums it is clear that the others will not drop out unsummed.
+    // After 16 sums it is clear that the other candidates will not leave the band without being
+    // summed.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (16, 1984));
 }
 
 #[test]
 fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_spent() {
-    // The first sum puts 500 with smaller ranges out of the band, so it might be over soon.
+    // The first sum puts 500 candidates with smaller ranges out of the band, so the end might be
+    // near.
     let first = Member::new(1500, 1000, 9000, 0);
     let out = (0..500).map(|_| Member::new(1000, 1000, 400, 0));
     let others = all_in_the_band().take(1499);
@@ -340,7 +343,7 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
 
 #[test]
 fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
-    // 100 of 2000 are in the band, and a batch costs as much as 250 single sums.
+    // Of 2000 candidates, 100 are in the band, and a batch costs as much as 250 single sums.
     let small = (0..1900).map(|_| Member::exactly(1));
     let members = all_in_the_band().take(100).chain(small);
     let population = Population::new(members, machine()).gaining(8);
@@ -373,7 +376,8 @@ fn with_one_slot_the_best_is_not_summed_twice_and_a_budget_is_kept() {
     let member = |pages: i64| Member::new(pages, 500, 500, 500);
     let mut members = [200, 990, 300, 700, 100].map(member);
     members[2].reading.range.max = 1200;
-    // The slot keeps candidate 2. After that all that reach above its sum are summed, in order.
+    // The slot keeps candidate 2. After that, all candidates that reach above its sum are summed,
+    // in order.
     let expected = [(2, 1000), (2, 700), (2, 700), (1, 10), (1, 10), (1, 0)];
     for (budget, (candidate, behind)) in (0..).zip(expected) {
         let population = Population::new(members, machine());

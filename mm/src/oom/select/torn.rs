@@ -1,5 +1,5 @@
-//! Sums that are no snapshot: a page that moves from a CPU already read to one not yet read counts
-//! twice; the other way round it is missed.
+//! Tests of sums that are not snapshots: a page that moves from a CPU already read to one not yet
+//! read counts twice; in the opposite case it is missed.
 
 use core::cell::Cell;
 
@@ -7,7 +7,7 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::{Facts, GroupId};
 
-/// Candidates of which one is summed wrongly by `by` pages, the first `torn` times.
+/// Candidates, one of which is summed wrongly by `by` pages the first `torn` times.
 struct Torn {
     population: Population,
     candidate: u32,
@@ -63,7 +63,7 @@ impl Candidates for Torn {
     }
 }
 
-/// A hundred candidates that look alike to a cheap look; number 70 has the most.
+/// Makes a hundred candidates that a cheap look cannot tell apart; number 70 has the most points.
 fn torn(candidate: u32, by: i64) -> Torn {
     let pages = |number: i64| {
         if number == 70 {

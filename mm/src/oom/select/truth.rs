@@ -1,14 +1,14 @@
-//! Candidates whose true memory is known, and which record the questions they are asked: an oracle
-//! for tests.
+//! Candidates with known true memory: an oracle for tests. They record the queries of a selection,
+//! which are calls of `facts`, `approximate` or `precise`.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use super::key::Key;
 use super::{Slot, badness};
-use crate::counter::Range;
+use crate::counter::{Range, Reading};
 use crate::oom::candidate::Candidates;
-use crate::oom::facts::{Facts, Memory, Reading, ScoreAdj};
+use crate::oom::facts::{Facts, Memory, ScoreAdj};
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};
@@ -22,8 +22,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A process with `pages` that a cheap look shows as `estimate`, which may be up to `under`
-    /// pages too small and `over` pages too large.
+    /// Makes a process with `pages` pages. A cheap look finds `estimate`, which may be up to
+    /// `under` pages too small and `over` pages too large.
     pub(super) fn new(pages: i64, estimate: i64, under: u64, over: u64) -> Self {
         let range = Range {
             min: estimate.saturating_sub_unsigned(over),
@@ -55,11 +55,11 @@ pub(super) enum Change {
     Reaped,
     Origin,
     Adj(i32),
-    /// The number of pages that the candidate gains; negative if it shrinks.
+    /// The candidate gains this number of pages; negative if it shrinks.
     Grow(i64),
 }
 
-/// The points last read of a candidate.
+/// The points of a candidate as the selection last read them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Seen {
     Nothing,
@@ -68,11 +68,11 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// Candidates of which some may change before given questions.
+/// Candidates that may change before given queries.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
-    /// The points last read of each candidate, and its standing.
+    /// The points last read of each candidate, and its standing at that time.
     seen: RefCell<Vec<(Seen, Standing)>>,
     scope: Scope,
     questions: Cell<u32>,
@@ -81,7 +81,7 @@ pub(super) struct Population {
     /// How many batches were summed.
     pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
-    /// Largest number of candidates summed together.
+    /// The largest number of candidates summed together.
     pub(super) batch_max: Cell<usize>,
 }
 
@@ -102,19 +102,19 @@ impl Population {
         }
     }
 
-    /// Makes `candidate` change before question `at`, counted from 0.
+    /// Makes `candidate` change before query number `at`, counted from 0.
     pub(super) fn changing(mut self, at: u32, candidate: u32, change: Change) -> Self {
         self.changes.push((at, candidate, change));
         self
     }
 
-    /// Sets the gain of a batch.
+    /// Sets the gain of a batch, which [`Candidates::batch_gain`] returns.
     pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
         self.batch_gain = batch_gain;
         self
     }
 
-    /// Number of questions that were asked.
+    /// Returns the number of queries so far.
     pub(super) fn questions(&self) -> u32 {
         self.questions.get()
     }
@@ -142,7 +142,7 @@ impl Population {
         members[candidate as usize]
     }
 
-    /// The points last read of a candidate.
+    /// Returns the points of a candidate as the selection last read them.
     pub(super) fn seen(&self, candidate: u32) -> Seen {
         self.seen.borrow()[candidate as usize].0
     }
@@ -156,8 +156,8 @@ impl Population {
         }
     }
 
-    /// The smallest, true and largest key of every candidate that may be chosen, in candidate
-    /// order.
+    /// Returns the smallest, true and largest key of every candidate that may be chosen, in
+    /// ascending order of candidates.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
         let key = |(nth, member): (usize, &Option<Member>)| {
@@ -180,13 +180,13 @@ impl Population {
         members.iter().enumerate().filter_map(key).collect()
     }
 
-    /// The key of the candidate with the most points.
+    /// Returns the key of the candidate with the most points.
     pub(super) fn maximum(&self) -> Option<Key> {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }
 
-    /// The number of points by which the victim of `selection` is short of the maximum; `None` if
-    /// there is no victim.
+    /// Returns how many points less than the maximum the victim of `selection` has; `None` if there
+    /// is no victim.
     pub(super) fn regret(&self, selection: &Selection) -> Option<u64> {
         let Outcome::Victim(victim) = selection.outcome else {
             return None;
@@ -201,11 +201,11 @@ impl Population {
         )
     }
 
-    /// The least number of precise sums that prove which candidate has the most, if the sums to
-    /// take are guessed right.
+    /// Returns the least number of precise sums that prove which candidate has the most points, if
+    /// the sums to take are guessed right.
     ///
-    /// All others that may reach above the maximum have to be summed. So has the maximum itself,
-    /// unless all that may reach above its own minimum are summed instead.
+    /// All other candidates that may reach above the maximum have to be summed. The maximum itself
+    /// has to be summed, too, unless all that may reach above its own minimum are summed instead.
     pub(super) fn least_sums(&self) -> u64 {
         let keys = self.keys();
         let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {
@@ -278,7 +278,7 @@ impl Candidates for Population {
         self.batch_max.set(self.batch_max.get().max(slots.len()));
         for slot in slots {
             match self.precise(slot.candidate()) {
-                // Added in parts, as if read from several CPUs.
+                // Add the pages in two parts, as if they were read from several CPUs.
                 Some(pages) => {
                     slot.add(pages / 2);
                     slot.add(pages - pages / 2);
@@ -289,7 +289,7 @@ impl Candidates for Population {
     }
 }
 
-/// A machine with 16 GiB: 4194 points per thousandth.
+/// A scope of 16 GiB: 4194 points per thousandth.
 pub(super) fn machine() -> Scope {
     Scope::machine(TotalPages::new(4 << 20).expect("some"))
 }

@@ -1,20 +1,21 @@
 //! Two passes over estimates, with at most 16 precise sums (the proposed patch).
 //!
-//! The first pass chooses the largest estimate. The second looks at all candidates again: those
-//! that cannot be above the chosen one are out. The others are summed as long as sums are left, and
-//! each replaces the chosen one unless its sum shows it to be below.
+//! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
+//! skips those that cannot be above the chosen one. It sums the others while sums are left. Each of
+//! them replaces the chosen one unless its sum shows it to be below.
 //!
-//! Kept as proposed, for comparison:
+//! Two weaknesses of the patch are kept, for comparison:
 //!
 //! * When no sums are left, a candidate that *may* be above the chosen one replaces it, even if it
-//!   is probably below. The next is compared with that one: the bar sinks from one to the next, and
-//!   among a few hundred similar candidates the choice is as good as drawn by lot.
-//! * Whether a candidate may be above is computed with `over`, how much an estimate may be too
-//!   large, where `under` is meant. It makes no difference while both sides of a comparison are
-//!   estimates of like counters; beside a sum the test is too tight.
+//!   is probably below. The next candidate is compared with the new choice, so the bar sinks with
+//!   every replacement. Among a few hundred similar candidates the choice is as good as drawn by
+//!   lot.
+//! * Whether a candidate may be above is computed with `over`, the bound on how much its estimate
+//!   may be too large. It should be computed with `under`. This makes no difference if both sides
+//!   of a comparison are estimates of similar counters; beside a sum the test is too strict.
 //!
-//! Not kept: here the placeholder points of an origin, and of no candidate at all, enter no
-//! arithmetic. If the first pass finds no candidate, there is no second one.
+//! One weakness is not kept: here the placeholder points of an origin, and of no candidate at all,
+//! enter no arithmetic. If the first pass finds no candidate, there is no second pass.
 
 use super::key::{Highest, Key};
 use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
@@ -24,19 +25,19 @@ use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// Chooses the maximum, unless too many are near it.
+/// Chooses the maximum, unless too many candidates are near it.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
     /// The maximum number of precise sums.
     pub sums_max: u64,
 }
 
-/// The candidate chosen so far, which a better one may replace.
+/// The candidate chosen so far, which a later one may replace.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     key: Key,
     standing: Standing,
-    /// The number of points by which its estimate may be too small; 0 once it is summed.
+    /// The number of points by which its estimate may be too small; 0 if it is summed.
     under: u64,
     range: Range,
 }
@@ -45,12 +46,12 @@ impl TwoPass {
     /// The proposed patch: 16 sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
-    /// Looks for the victim. [`Victim::behind`] follows from all ranges; the patch does not report
-    /// it.
+    /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not
+    /// report it.
     ///
     /// A victim found dying in either pass ends the selection. A candidate that is chosen in the
-    /// first pass and exits before the second stays chosen, as in Linux, where the selection holds
-    /// a reference.
+    /// first pass and exits before the second remains chosen, as in Linux, where the selection
+    /// holds a reference.
     ///
     /// # Errors
     /// [`SelectError::Reading`].
@@ -137,8 +138,8 @@ fn estimate_all<C: Candidates + ?Sized>(
     Ok(chosen)
 }
 
-/// Returns whether a candidate may be above the chosen one, or level with it, as the patch computes
-/// it.
+/// Returns whether a candidate may be above the chosen one, or level with it, by the patch's
+/// computation.
 fn may_replace(read: &Read, chosen: &Chosen) -> bool {
     match (read.standing, chosen.standing) {
         (Standing::Origin, _) => true,

@@ -1,8 +1,8 @@
-//! Taking pages from blocks of another type when the lists of the request's own type are empty.
+//! Taking pages from blocks of another type when the lists of the request's own type have none.
 //!
-//! The first attempt is to claim a page block: if enough of its pages are free or compatible, its
-//! type changes. If that fails, the request steals from the smallest free block that is large
-//! enough, and the page block around it keeps its type.
+//! First the request tries to claim a page block: if enough of its pages are free or compatible,
+//! the block changes its type. If that fails, the request steals from the smallest free block that
+//! is large enough, and the page block around it keeps its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;
@@ -10,30 +10,30 @@ use crate::page::mobility::{Frames, Mobility};
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// The block that a request takes from the free lists.
+/// A request to the free lists for one block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::page) struct Wanted {
     pub(in crate::page) order: Order,
     /// The mobility of the request.
     pub(in crate::page) mobility: Mobility,
-    /// Take no page rather than one inside a page block of another type (Linux:
-    /// `ALLOC_NOFRAGMENT`).
+    /// True if the request must fail rather than take a page inside a page block of another type
+    /// (Linux: `ALLOC_NOFRAGMENT`).
     pub(in crate::page) unmixed: bool,
 }
 
-/// The step at which the next block of the same hold starts to look (Linux: `enum rmqueue_mode`).
+/// The first step to try for the next block in the same hold (Linux: `enum rmqueue_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::page) enum Stage {
-    /// Look in the own lists, then claim, then steal.
+    /// Try the lists of the request's own type, then claim, then steal.
     #[default]
     Normal,
-    /// Steal at once: a block of this hold had to be stolen, and claiming is assumed to fail until
+    /// Steal at once: a block of this hold had to be stolen, so claiming is assumed to fail until
     /// the hold ends.
     Steal,
 }
 
 impl Buddy {
-    /// Takes a block from the request's own lists, else by claiming, else by stealing (Linux:
+    /// Takes a block from the request's own lists, or else by claiming, or else by stealing (Linux:
     /// `__rmqueue`). The caller starts each hold with a new `stage`.
     #[inline]
     pub(in crate::page) fn take_wanted<T: Tags>(
@@ -54,8 +54,8 @@ impl Buddy {
         }
     }
 
-    /// Takes a block of at most `pages` pages. It consists of the pages that taking single pages
-    /// one after the other would use up next. The order of `wanted` must be 0.
+    /// Takes a block of at most `pages` pages. It consists of the pages that a series of
+    /// single-page requests would take next. The order of `wanted` must be 0.
     pub(in crate::page) fn take_wanted_up_to<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -95,8 +95,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Claims the page block around a free block of another type, trying the largest free blocks
-    /// first, and takes the wanted block from it (Linux: `__rmqueue_claim`).
+    /// Claims the page block around a free block of another type and takes the wanted block from
+    /// it. The largest free blocks are tried first (Linux: `__rmqueue_claim`).
     fn claim<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let block = frames.types.block();
         let least = if wanted.unmixed {
@@ -109,13 +109,13 @@ impl Buddy {
             let Some(theirs) = self.foreign(order, wanted.mobility) else {
                 continue;
             };
-            // A movable page in an unmovable block does little harm, so for a movable request only
-            // a large free block is worth the change of type.
+            // A movable page in an unmovable block does little harm. So a movable request changes
+            // the type only for the sake of a large free block.
             let worthwhile = at >= block.index() / 2 || wanted.mobility != Mobility::Movable;
             if !worthwhile {
                 break;
             }
-            if let Some(page) = self.claim_around(frames, wanted, (order, theirs)) {
+            if let Some(page) = self.claim_around(frames, wanted, order, theirs) {
                 return Some(page);
             }
         }
@@ -123,12 +123,13 @@ impl Buddy {
     }
 
     /// Claims the page block around the first free block of `order` and type `theirs`, if enough of
-    /// it is free or compatible (Linux: `try_to_claim_block`).
+    /// the page block is free or compatible (Linux: `try_to_claim_block`).
     fn claim_around<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
         wanted: Wanted,
-        (order, theirs): (Order, Mobility),
+        order: Order,
+        theirs: Mobility,
     ) -> Option<u32> {
         let mobility = wanted.mobility;
         let page = self.lists[theirs.index()][order.index()].head;
@@ -136,7 +137,7 @@ impl Buddy {
         if order >= block {
             self.unlink(page, order, theirs);
             frames.types.set(page, order, mobility);
-            self.link_rest(frames, page, (order, wanted.order), mobility);
+            self.link_rest(frames, page, order, wanted.order, mobility);
             self.account_taken(wanted.order, mobility);
             return Some(page);
         }
@@ -157,26 +158,26 @@ impl Buddy {
         self.take(frames, wanted.order, mobility)
     }
 
-    /// Takes a block from the smallest free block of another type that is large enough; the rest
-    /// keeps its type (Linux: `__rmqueue_steal`).
+    /// Takes a block from the smallest free block of another type that is large enough. The page
+    /// block keeps its type (Linux: `__rmqueue_steal`).
     fn steal<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let (order, theirs) = (wanted.order.index()..Order::COUNT)
             .map(order_at)
             .find_map(|order| Some((order, self.foreign(order, wanted.mobility)?)))?;
         let page = self.lists[theirs.index()][order.index()].head;
         self.unlink(page, order, theirs);
-        self.link_rest(frames, page, (order, wanted.order), theirs);
+        self.link_rest(frames, page, order, wanted.order, theirs);
         self.account_taken(wanted.order, theirs);
         Some(page)
     }
 
-    /// The first fallback type of `mobility` that has a free block of exactly `order`.
+    /// Returns the first fallback type of `mobility` that has a free block of exactly `order`.
     fn foreign(&self, order: Order, mobility: Mobility) -> Option<Mobility> {
         let has = |theirs: &Mobility| self.lists[theirs.index()][order.index()].len > 0;
         mobility.fallbacks().into_iter().find(has)
     }
 
-    /// Gives the page block at `start` the type `to`. Its free blocks, in ascending order, go to
+    /// Gives the page block at `start` the type `to`. Moves its free blocks, in ascending order, to
     /// the tails of that type's lists (Linux: `__move_freepages_block`). Returns the number of free
     /// pages moved.
     pub(super) fn move_block<T: Tags>(
@@ -210,7 +211,7 @@ impl Buddy {
     }
 }
 
-/// The numbers of free pages and of movable pages in a page block.
+/// The number of free pages and of movable pages in a page block.
 struct Content {
     free: u32,
     movable: u32,
@@ -231,8 +232,8 @@ fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
             content.free += order.pages().0;
             order.pages().0
         } else if let Some(order) = tag::movable_order(tag) {
-            // If its owner is splitting the block at the moment, the parts are the same movable
-            // pages. A block larger than a page block counts only up to `end`.
+            // If the owner is just splitting this block, its parts are the same movable pages. A
+            // block larger than a page block counts only up to `end`.
             let pages = order.pages().0.min(end - at);
             content.movable += pages;
             pages

@@ -1,13 +1,14 @@
 //! The free lists of one zone: blocks of 1 to 1024 pages, split on demand and merged when freed.
 //!
 //! A free block's buddy of the same order is never free, because the two would have been merged. So
-//! once all blocks are freed the zone is whole again, and a free block of an order exists whenever
-//! the free pages allow one. (If pages are grouped by mobility, a block kept for atomic requests
-//! does not merge with others.) There is a list per order and mobility; a free block is on the list
-//! of the type of the page block around it. Page numbers here are relative to the zone's first
-//! page.
+//! when all blocks have been freed, the zone is whole again. A free block of an order exists
+//! whenever the free pages allow one. (If pages are grouped by mobility, a block kept for atomic
+//! requests does not merge with others.)
 //!
-//! Locks: code that has a `&mut Buddy` runs under the zone lock. Tags of free pages change only
+//! There is a list for each order and mobility. A free block is on the list for the type of the
+//! page block around it. Page numbers here are relative to the zone's first page.
+//!
+//! Locks: a `&mut Buddy` exists only while its zone's lock is held. Tags of free pages change only
 //! under that lock.
 
 mod fallback;
@@ -26,18 +27,19 @@ use crate::units::{Order, Pages};
 pub(crate) struct Buddy {
     lists: [[List; Order::COUNT]; Mobility::COUNT],
     links: Links,
-    /// The number of pages of the zone, holes included; a buddy beyond them does not exist.
+    /// The number of pages of the zone, holes included. No block extends beyond it.
     spanned: Pages,
     /// The number of pages on all lists.
     free: Pages,
-    /// The number of these in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
+    /// The number of free pages in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
     free_kept: Pages,
     /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
 }
 
-/// The free blocks of one order and type. Blocks are taken from the head, where the hottest are.
+/// The free blocks of one order and type. Blocks are taken from the head, where the hottest blocks
+/// are.
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
@@ -45,17 +47,17 @@ struct List {
     len: u32,
 }
 
-/// The end of its list that a block goes to.
+/// The end of a list at which a block is inserted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The block is taken next.
+    /// The end from which blocks are taken, so this block is taken next.
     Head,
-    /// The block is taken last, because it is likely to merge soon.
+    /// The other end, for a block that should be taken last, because it is likely to merge soon.
     Tail,
 }
 
 impl Buddy {
-    /// Empty free lists for a zone of `spanned` pages.
+    /// Creates empty free lists for a zone of `spanned` pages.
     pub(super) fn new(spanned: Pages, metadata: Metadata) -> Self {
         let empty = List {
             head: NONE,
@@ -86,19 +88,20 @@ impl Buddy {
         let found = (order.index()..Order::COUNT).find(|&at| lists[at].len > 0)?;
         let page = lists[found].head;
         self.unlink(page, order_at(found), mobility);
-        self.link_rest(frames, page, (order_at(found), order), mobility);
+        self.link_rest(frames, page, order_at(found), order, mobility);
         self.account_taken(order, mobility);
         Some(page)
     }
 
-    /// Links the rest of a block of order `from` whose first `1 << to` pages are taken. Each upper
-    /// half goes to the head of its list (Linux: `expand`).
+    /// Links the rest of a block of order `from` after its first `1 << to` pages have been taken.
+    /// Each upper half goes to the head of its list (Linux: `expand`).
     #[inline]
     fn link_rest<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
         page: u32,
-        (from, to): (Order, Order),
+        from: Order,
+        to: Order,
         mobility: Mobility,
     ) {
         let mut found = from.index();
@@ -112,7 +115,7 @@ impl Buddy {
     }
 
     /// Takes a block of at most `pages` pages; `pages` is at least 1. The block consists of the
-    /// pages that taking single pages one after the other would use up next.
+    /// pages that a series of single-page requests would take next.
     pub(super) fn take_up_to<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -126,8 +129,8 @@ impl Buddy {
         Some((self.take(frames, order, mobility)?, order))
     }
 
-    /// Puts a block back, merging it with every free buddy (Linux: `free_one_page`). A block larger
-    /// than a page block goes back in pieces, each to the list of its own type.
+    /// Frees a block and merges it with every free buddy (Linux: `free_one_page`). A block larger
+    /// than a page block is freed in pieces, each to the list of its own type.
     #[inline]
     pub(super) fn give<T: Tags>(&mut self, frames: Frames<'_, T>, page: u32, order: Order) {
         debug_assert!(
@@ -144,7 +147,7 @@ impl Buddy {
         }
     }
 
-    /// Puts back a block that is inside one page block (Linux: `__free_one_page`).
+    /// Frees a block that lies inside one page block (Linux: `__free_one_page`).
     #[inline]
     fn give_piece<T: Tags>(&mut self, frames: Frames<'_, T>, mut page: u32, mut order: Order) {
         let Frames { tags, types } = frames;
@@ -169,8 +172,8 @@ impl Buddy {
                 }
             }
             self.unlink(buddy, order, theirs);
-            // The upper half is no longer the first page of a block; the lower half gets its tag
-            // below.
+            // The upper half's first page is now inside a block. The lower half's first page gets
+            // its tag below.
             tags.set(page.max(buddy), tag::TAIL);
             page = page.min(buddy);
             order = up;
@@ -190,8 +193,8 @@ impl Buddy {
         self.link(page, Order::MAX, mobility, End::Tail);
     }
 
-    /// Puts blocks on the free lists in the given order without merging them, and gives the page
-    /// blocks around them their types. No two of the blocks may be buddies.
+    /// Puts blocks on the free lists in the given order without merging them, and sets the types of
+    /// the page blocks around them. No two of the blocks may be buddies.
     pub(super) fn lay_out<T: Tags>(&mut self, frames: Frames<'_, T>, pieces: &[Piece]) {
         for &Piece {
             page,
@@ -233,11 +236,12 @@ impl Buddy {
 
     /// Returns whether there is a free block of at least `order`.
     pub(super) fn has(&self, order: Order) -> bool {
-        let has = |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|it| it.len > 0);
+        let has =
+            |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|list| list.len > 0);
         self.lists.iter().any(has)
     }
 
-    /// Subtracts a block that was taken from the lists of `mobility` from the page counts.
+    /// Subtracts a block that was taken from the lists of `mobility` from the counts of free pages.
     #[inline]
     fn account_taken(&mut self, order: Order, mobility: Mobility) {
         self.free -= order.pages();
@@ -251,9 +255,9 @@ impl Buddy {
         page + order.pages().0 <= self.spanned.0 && tags.get(page) == tag::free(order)
     }
 
-    /// Returns whether the block that this one and its buddy would form has a free buddy. If so,
-    /// this block is likely to become part of a larger one soon, unless it is taken (Linux: only
-    /// below order 9).
+    /// Returns whether the larger block that this one and its buddy would form has a free buddy. If
+    /// so, this block is likely to become part of a still larger one soon, unless it is allocated
+    /// (Linux: only below order 9).
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {
@@ -324,5 +328,6 @@ impl Buddy {
 }
 
 fn order_at(index: usize) -> Order {
-    Order::new(u8::try_from(index).unwrap_or(u8::MAX)).expect("an index of the free lists")
+    let order = u8::try_from(index).ok().and_then(Order::new);
+    order.expect("an index of the free lists")
 }

@@ -1,6 +1,6 @@
 //! Page blocks kept for atomic requests of several pages (Linux: `MIGRATE_HIGHATOMIC`).
 //!
-//! A page block from which such a request was served stays reserved for later ones, up to about one
+//! A page block that has served such a request stays reserved for later ones, up to about one
 //! percent of the zone's pages.
 
 use super::{Buddy, order_at};
@@ -14,18 +14,19 @@ impl Buddy {
         self.free_kept
     }
 
-    /// The number of pages of all blocks kept for atomic requests, free or not.
+    /// The number of pages of all kept blocks, free or not.
     #[cfg(test)]
     pub(in crate::page) fn kept(&self) -> Pages {
         self.kept
     }
 
-    /// Keeps the page block around `page`, which was just taken with `order`, unless `most` pages
-    /// are kept already (Linux: `reserve_highatomic_pageblock`).
+    /// Keeps the page block around `page`, which was just taken as a block of `order`, unless
+    /// `most` pages are kept already (Linux: `reserve_highatomic_pageblock`).
     pub(in crate::page) fn keep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
-        (page, order): (u32, Order),
+        page: u32,
+        order: Order,
         most: Pages,
     ) {
         let block = frames.types.block();
@@ -48,7 +49,7 @@ impl Buddy {
 
     /// Turns one kept block that has a free page into a block of type `to`, and returns whether
     /// there was one (Linux: `unreserve_highatomic_pageblock`, for one zone). The last kept block
-    /// stays unless `all` is set.
+    /// stays kept unless `all` is true.
     pub(in crate::page) fn unkeep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -1,14 +1,14 @@
-//! Linux from 6.19: spill and decay take one batch per hold and drop both locks in between.
+//! Linux from 6.19: a spill or decay moves one batch per hold and drops both locks between holds.
 //!
-//! This is the change as merged: refills and drains still move up to 2016 pages per hold, and a
-//! spill that cannot get the pcp lock again between two holds abandons the rest.
+//! This is the change as merged upstream. Refills and drains still move up to 2016 pages per hold.
+//! A spill that cannot take the pcp lock again between two holds abandons the rest.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// About one batch per hold of a spill or decay; all other holds as in `Unbatched`.
+/// Moves about one batch per hold of a spill or decay; all other holds are as in `Unbatched`.
 #[derive(Clone, Copy, Debug)]
 pub struct Batched;
 

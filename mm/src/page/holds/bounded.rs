@@ -1,20 +1,21 @@
-//! Our policy: no hold at any site moves more than a batch, or lasts longer than a set time.
+//! Plimsoll's policy: no hold at any site moves more than a batch, or lasts longer than a set time.
 //!
-//! Refills and drains are bounded too, a block that would exceed the batch waits for the next hold,
-//! and the rest of an interrupted spill is recorded and given back later. Shorter holds mean that
-//! the lock changes hands more often, and each change costs the transfer of a cache line. To make
-//! up for that, freed buddies are joined before the lock is taken, and refilled blocks are split
-//! after it is released, so that a batch takes only a few operations under the lock.
+//! Refills and drains are bounded too. A block that would exceed the batch waits for the next hold,
+//! and the rest of an interrupted spill is recorded and returned to the zone later.
+//!
+//! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
+//! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled
+//! blocks are split after it is released. A batch then takes only a few operations under the lock.
 //!
 //! An allocation that finds no memory drains all lists even if another CPU is already draining
-//! them: with short holds that delays other CPUs only briefly, and the other drain may already have
+//! them. With short holds this delays other CPUs only briefly, and the other drain may already have
 //! passed the lists that have pages.
 
 use super::{Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// At most a batch per hold at every site, moved as whole blocks.
+/// Moves at most a batch per hold at every site, as whole blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded;
 
@@ -40,7 +41,7 @@ impl Holds for Bounded {
     }
 }
 
-/// A control for experiments: bounds holds as [`Bounded`] does, but moves page by page.
+/// A control for experiments: limits holds as [`Bounded`] does, but moves page by page.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPages;
 

@@ -1,7 +1,7 @@
-//! Variants of how many pages one zone-lock hold moves.
+//! Policies for zone-lock holds, which differ in how many pages one hold moves.
 //!
-//! Every CPU that wants the zone lock waits for the hold in progress, so the length of holds is
-//! latency for the other CPUs. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
+//! Every CPU that needs the zone lock waits for the hold in progress, so long holds delay other
+//! CPUs. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
 
 mod batched;
 mod bounded;
@@ -17,61 +17,60 @@ pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
 
-/// A policy for zone-lock holds.
+/// A policy that limits zone-lock holds.
 pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The limit of one hold at `site` when the zone's batch is `batch`.
+    /// How many pages one hold at `site` may move when the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
-    /// The unit that is moved under the lock: single pages, or blocks that are joined before the
-    /// hold or split after it.
+    /// The unit that one operation under the lock moves: single pages, or blocks that are joined
+    /// before the hold or split after it.
     fn unit(&self) -> Unit {
         Unit::Pages
     }
 
-    /// The fate of the rest of a spill when the caller cannot continue it after a hold, because a
-    /// drain has the pcp lock or because the caller was migrated.
+    /// What happens to the rest of a spill if the caller cannot continue after a hold, because a
+    /// drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
-    /// The behaviour of an allocation that finds no memory while another CPU is draining all lists.
+    /// What an allocation does that finds no memory while another CPU is draining all lists.
     fn meets_drain(&self) -> MeetsDrain {
         MeetsDrain::LeavesIt
     }
 
-    /// Returns whether pages that a hold moved beyond its limit count towards the pages still to be
-    /// moved. If false, only the limit is subtracted, as Linux 6.12 and 6.18 do.
+    /// Returns whether pages that a hold moved beyond its limit are subtracted from the pages still
+    /// to be moved. If false, only the limit is subtracted, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }
 
-    /// The rule for when frees of blocks of two to eight pages empty the lists.
+    /// The rule for when frees of order 1 to 3 empty the lists.
     fn flush_from(&self) -> FlushFrom {
         FlushFrom::BatchAndHalfMin
     }
 }
 
 /// The number of pages that must have been freed in a row before a free of order 1 to 3 empties the
-/// lists, provided the free before it was of order 1 to 3 too (Linux: `free_high`).
+/// lists, provided the previous free was of order 1 to 3 too (Linux: `free_high`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushFrom {
     /// One batch, as in Linux up to 6.12.
     Batch,
-    /// One batch plus half of `high_min`, as in Linux from 6.18, which keeps small lists for
-    /// longer.
+    /// One batch plus half of `high_min`, as in Linux from 6.18, which empties small lists later.
     BatchAndHalfMin,
 }
 
-/// The limit of one zone-lock hold.
+/// How many pages one zone-lock hold may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// No limit: one hold moves all there is to move.
+    /// No limit: one hold moves everything.
     None,
-    /// This many pages; the last block may exceed the limit.
+    /// About this many pages: the last block may exceed the limit.
     About(Pages),
-    /// At most this many pages, or a single larger block; and the hold also ends once it has lasted
-    /// for the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).
+    /// At most this many pages, or a single larger block. The hold also ends when it has lasted for
+    /// the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).
     Strict(Pages),
 }
 
@@ -80,28 +79,27 @@ pub enum Limit {
 pub enum Unit {
     /// One page, or one block of a higher-order list.
     Pages,
-    /// One of the largest blocks that the moved pages form.
+    /// One block, as large as the moved pages can form.
     Blocks,
 }
 
-/// The fate of the rest of an interrupted spill.
+/// What happens to the rest of an interrupted spill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// The rest stays on the lists until frees reach `high` again.
+    /// The rest stays on the lists until they reach `high` again.
     Abandoned,
-    /// The rest is recorded, and the next spill or decay on that CPU gives it back too.
+    /// The rest is recorded, and the next spill or decay on that CPU returns it to the zone.
     Owed,
 }
 
-/// The behaviour of an allocation that wants all lists drained while another CPU is already
-/// draining them.
+/// What an allocation does that wants all lists drained while another CPU is already draining them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeetsDrain {
     /// The allocation does not drain, and looks for memory again at once (Linux:
     /// `mutex_trylock(&pcpu_drain_mutex)`).
     LeavesIt,
-    /// The allocation drains as well, because the other drain may not have reached the lists that
-    /// have pages yet, or may already have passed them.
+    /// The allocation drains as well, because the other drain may not have reached the lists with
+    /// pages yet, or may have passed them already.
     DrainsToo,
 }
 

@@ -4,7 +4,7 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// One hold per operation: up to 2016 pages.
+/// One hold per operation, of up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbatched;
 
@@ -22,8 +22,8 @@ impl Holds for Unbatched {
     }
 }
 
-/// The limit of drains, or `None` for other sites. All Linux variants drain in steps of 32 batches,
-/// and give the lists of a remote node back one batch at a time.
+/// The limit of drains, or `None` for other sites. All Linux variants drain 32 batches per hold,
+/// and one batch per hold from the lists of a remote node's zone.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
         Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),

@@ -1,6 +1,7 @@
-//! Mapping a huge page where there is no table.
+//! Mapping a huge page where no table is in use.
 //!
-//! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
+//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
+//! freed after the locks are released.
 
 use super::table::Spares;
 use super::{Attempt, Faulted};
@@ -16,11 +17,12 @@ use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a huge page around `page`. Returns `None` if there is a table in use.
+    /// Maps a huge page around `page`. Returns `None` if a table is in use there.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
-        (page, version): (Vpn, u64),
+        page: Vpn,
+        version: u64,
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
@@ -40,7 +42,7 @@ impl<M: Machine> AddressSpace<M> {
         if let Some(budget) = &self.budget {
             budget.charge(machine, charged)?;
         }
-        let outcome = self.install_whole(memory, spot, (page, version), kind);
+        let outcome = self.install_whole(memory, spot, page, version, kind);
         if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
             self.uncharge(machine, charged);
         }
@@ -51,19 +53,21 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
-        (page, version): (Vpn, u64),
+        page: Vpn,
+        version: u64,
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // The page for a table is kept beside the huge page, for its parts in case it is split.
+        // The page for a table is kept beside the huge page, because splitting the huge page needs
+        // a table.
         let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
-            // Spend the work of 512 faults: most of the price of a fault is clearing the page.
+            // Spend the work of 512 faults: most of the cost of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
-            let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);
+            let outcome = self.put_whole(machine, spot, whole, version, &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
                 self.count_whole(memory, whole);
             } else {
@@ -79,7 +83,8 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         machine: &M,
         spot: Spot<'_, M>,
-        (whole, version): (Page, u64),
+        whole: Page,
+        version: u64,
         spares: &mut Spares,
     ) -> Result<Option<Attempt>, Unstable> {
         let private = whole.kind == PageKind::Anon;
@@ -94,21 +99,21 @@ impl<M: Machine> AddressSpace<M> {
                         entries.provide(blank);
                         1
                     }
-                    // An earlier mapping has left this empty table. Keep it for the parts, as if it
-                    // was new.
+                    // An earlier mapping has left this empty table. Keep it for a later split, as
+                    // if it was new.
                     What::Table if entries.used() == 0 => 0,
                     What::Table => return Ok(None),
                 };
                 spot.leaf.set_huge(entries, whole);
                 self.table.count(machine, made);
                 // A CPU that unmaps or reaps looks for huge pages without this lock. So this fault
-                // looks at the mapping again only after the page can be found.
+                // checks the mapping again only after that CPU can find the page.
                 let refused = if private && self.has(machine, Flag::Unstable) {
                     Err(Unstable)
                 } else if self.tree.version() != version {
                     Ok(Some(Attempt::Again))
                 } else {
-                    self.put_upper(machine, (spot, upper), spares);
+                    self.put_upper(machine, spot, upper, spares);
                     return Ok(Some(Attempt::Done(Faulted::Huge)));
                 };
                 if made == 0 {

@@ -1,20 +1,22 @@
-//! Mapping a page where a process has touched it (Linux: `handle_mm_fault`).
+//! Page faults: mapping a page that a process has touched (Linux: `handle_mm_fault`).
 //!
-//! Private memory is faulted in without the lock of the mappings: the fault looks the mapping up,
-//! takes a page, and under the lock of the page table looks at the tree again. The tree's version
-//! tells whether it has changed. If it has, the fault starts over, a few times ([`FAULT_TRIES`]);
-//! then it takes the lock of the mappings as a reader, so that no CPU can change them.
+//! Private memory is faulted in without the lock of the mappings. The fault looks up the mapping,
+//! allocates a page, takes the lock of the page table and then compares the tree's version with the
+//! one it saw first. If the version has changed, the fault starts over, up to [`FAULT_TRIES`]
+//! times. Then it takes the lock of the mappings as a reader, so that no CPU can change them.
 //!
 //! A CPU that unmaps, or raises [`Flag::Unstable`], and then empties the table under the same lock,
-//! leaves no page behind: a fault either fills its entry before the emptying, or sees the change. A
-//! fault counts a table that it makes before its second look, and the emptying CPU adds to the same
-//! count before it looks for tables (`PageTable::catch_up`), so it misses none.
+//! leaves no page behind: a fault either fills its entry before the table is emptied, or sees the
+//! change. The emptying CPU also misses no table. The fault counts each table it makes before it
+//! checks again, and the emptying CPU adds to the same count before it looks for tables
+//! (`PageTable::catch_up`).
 //!
 //! Pages of files, shared memory and devices are faulted in as a reader of the mappings.
 //!
-//! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside; pages are
-//! taken before. For files, shared memory and devices, and after a few tries, also `Mmap` as a
-//! reader around them; for files and shared memory `Object` before them.
+//! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside. Pages are
+//! allocated before these locks are taken. A fault of a file, shared memory or a device, or one
+//! that has started over too often, also holds `Mmap` as a reader around them. Files and shared
+//! memory take `Object` before them.
 
 mod huge;
 mod small;
@@ -35,26 +37,26 @@ use crate::page::{Mobility, Request};
 use crate::site::Site;
 use crate::units::{Order, Vpn};
 
-/// The number of times that a fault looks a mapping up without the lock of the mappings. After that
+/// The number of times that a fault looks up a mapping without the lock of the mappings. After that
 /// many tries it takes the lock as a reader, so that no CPU changes mappings until the fault is
 /// done.
 pub const FAULT_TRIES: u32 = 3;
 
-/// The kind of access that a page is touched for.
+/// The kind of access that caused a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads the page.
+    /// A read of the page.
     Read,
-    /// Writes to the page, or its private copy.
+    /// A write to the page, or to its private copy.
     Write,
 }
 
 /// The outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faulted {
-    /// Nothing was mapped: the page was there.
+    /// Nothing was mapped: the page was mapped already.
     Already,
-    /// A page was mapped, fresh, from an object or from swap.
+    /// A page was mapped. It is fresh, from an object or from swap.
     Mapped {
         /// True if the page was brought back from swap.
         swapped: bool,
@@ -63,20 +65,20 @@ pub enum Faulted {
     Huge,
 }
 
-/// The outcome of one attempt.
+/// The outcome of one attempt at a fault.
 enum Attempt {
     Done(Faulted),
-    /// The mappings have changed meanwhile.
+    /// The mappings have changed meanwhile; the fault has to start over.
     Again,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps `page`, if it is not yet there for `access`. If the address space is that of a victim
-    /// of the OOM killer, the pages may be taken from below watermarks.
+    /// Maps `page`, unless it is mapped for `access` already. If the address space belongs to a
+    /// victim of the OOM killer, pages may be allocated from below the watermarks.
     ///
     /// # Errors
-    /// [`FaultError`]. Nothing has changed, except that a file or shared object may have the page
-    /// now.
+    /// [`FaultError`]. The address space is unchanged then, but a file or shared object may have
+    /// allocated the page.
     pub fn fault(
         &self,
         memory: Memory<'_, M>,
@@ -87,7 +89,7 @@ impl<M: Machine> AddressSpace<M> {
             let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
             let attempt = match MappingKind::of(&vma) {
-                MappingKind::Anonymous => self.fault_huge_or_small(memory, (vma, version), page)?,
+                MappingKind::Anonymous => self.fault_huge_or_small(memory, vma, version, page)?,
                 MappingKind::Reserved => self.fault_reserved(memory, version, page)?,
                 _ => self.fault_sourced(memory, page, access)?,
             };
@@ -107,8 +109,8 @@ impl<M: Machine> AddressSpace<M> {
         page: Vpn,
         access: Access,
     ) -> Result<Faulted, FaultError> {
-        // The loop ends: only a CPU that takes tables or pages away, such as a reaper, makes the
-        // fault start over, and there is a limited number of these.
+        // The loop ends: only a CPU that removes tables or pages, such as a reaper, makes the fault
+        // start over, and the number of such CPUs is limited.
         loop {
             if let Attempt::Done(faulted) = self.fault_sourced(memory, page, access)? {
                 return Ok(faulted);
@@ -116,7 +118,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Maps every page of `pages`, for writing, as if each was touched (Linux: `MAP_POPULATE`).
+    /// Maps every page of `pages` for writing, as if each page was touched (Linux: `MAP_POPULATE`).
     ///
     /// # Errors
     /// [`FaultError`] for the first page that cannot be mapped; the pages before it are mapped.
@@ -153,7 +155,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Fills `pages`, or only the first one if the budget does not allow for all. Returns the first
-    /// page that it did not fill.
+    /// page that was not filled.
     fn fill_some(
         &self,
         memory: Memory<'_, M>,
@@ -174,8 +176,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Returns the version of the tree to look at. If a mapping must not be touched yet, because
-    /// the pages of the mappings it replaces are still there, waits until it may be.
+    /// Returns the current version of the tree. While the pages of replaced mappings are still
+    /// being unmapped, the new mappings must not be touched, so this waits until that is done.
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
         // Reading a field is an acquire. `replacing` is set before the tree changes, so a fault
@@ -199,20 +201,21 @@ impl<M: Machine> AddressSpace<M> {
         vma.flatten().ok_or(FaultError::NotMapped(page))
     }
 
-    /// Maps a huge page if one may be used here, fits into the mapping and can be had; else a small
-    /// one.
+    /// Maps a huge page if the mapping allows it, the page fits into the mapping and a huge page
+    /// can be allocated; else a small page.
     fn fault_huge_or_small(
         &self,
         memory: Memory<'_, M>,
-        (vma, version): (Vma, u64),
+        vma: Vma,
+        version: u64,
         page: Vpn,
     ) -> Result<Attempt, FaultError> {
         let (first, end) = (first_page(table_of(page)), first_page(table_of(page) + 1));
         let fits = allows_huge(&vma) && vma.start <= first && end <= vma.end;
         if fits && !self.has_table(page) {
-            match self.fault_whole(memory, (page, version), PageKind::Anon) {
+            match self.fault_whole(memory, page, version, PageKind::Anon) {
                 Ok(Some(attempt)) => return Ok(attempt),
-                // There is a table already, or no huge page can be had.
+                // There is a table already, or no huge page can be allocated.
                 Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -232,11 +235,12 @@ impl<M: Machine> AddressSpace<M> {
         version: u64,
         page: Vpn,
     ) -> Result<Attempt, FaultError> {
-        let attempt = self.fault_whole(memory, (page, version), PageKind::Reserved)?;
+        let attempt = self.fault_whole(memory, page, version, PageKind::Reserved)?;
         Ok(attempt.unwrap_or(Attempt::Again))
     }
 
-    /// Returns a request for a page of this address space. A victim may use the reserves.
+    /// Returns a request for a page of this address space. A victim of the OOM killer may use the
+    /// reserves.
     fn request(&self, machine: &M, order: Order) -> Request {
         let request = Request::new(order).of_mobility(Mobility::Movable);
         if self.has(machine, Flag::Victim) {

@@ -1,6 +1,6 @@
 //! Filling entries of one page table with fresh pages or with pages from swap.
 //!
-//! Locks: `PageTable`; pages are taken before and given back after.
+//! Locks: `PageTable`. Pages are allocated before it is taken, and freed after it is released.
 
 use core::ops::Range;
 
@@ -11,48 +11,45 @@ use crate::page::AllocError;
 use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
-use crate::space::gather::signed;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pfn, Vpn, count_of};
+use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The largest number of pages that are taken together and mapped under one hold of a lock.
+/// The largest number of pages that one fault allocates together and maps under one hold of a lock.
 pub(super) const TOGETHER: usize = 32;
 
-/// Pages on their way into a table, and a record of those that went in.
+/// Pages allocated for entries of one table, and a record of which were mapped.
 struct Batch {
     pfns: [Pfn; TOGETHER],
     len: usize,
     used: usize,
     swapped: [SwapSlot; TOGETHER],
     swapped_len: usize,
-    /// The number of pages of a file that were replaced by copies.
+    /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
-    /// The error because of which there are fewer pages than were asked for.
+    /// The error of the failed allocation, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,
     /// True if an entry was left empty because there were too few pages.
     ran_dry: bool,
-    /// True if the holders of translations were told that pages of a file leave.
+    /// True if the holders of translations were notified that pages of a file may be unmapped.
     may_replace: bool,
 }
 
 /// The error that the address space is being reaped.
 struct Unstable;
 
-/// Returns whether an entry is a page in memory that may be written to, which a page of a file is
-/// not.
+/// Returns whether an entry is a writable page in memory. A page of a file is not writable here.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the entries of `pages`, which are in one table, with fresh pages; pages that are in
-    /// swap are brought back. If there is not enough memory for all, fills as many as there is
-    /// memory for.
+    /// Fills the entries of `pages`, which are in one table, with fresh pages. Also brings pages
+    /// back from swap. If memory runs out, fills as many entries as it has pages for.
     pub(super) fn fill(
         &self,
         memory: Memory<'_, M>,
@@ -62,8 +59,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fill_entries(memory, version, pages, false)
     }
 
-    /// Does what [`Self::fill`] does, and also replaces a page of a file by a private copy. The
-    /// caller has told the holders of translations.
+    /// Does what [`Self::fill`] does, and also replaces pages of a file by private copies. The
+    /// caller has notified the holders of translations.
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,
@@ -93,8 +90,8 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(pages.start));
         }
-        // Every step that can fail comes before any change. The table comes first, because without
-        // it pages are of no use.
+        // Every step that can fail comes before any change. The table comes first: without it, the
+        // pages cannot be mapped.
         let spares = if spot.leaf.is_live() {
             None
         } else {
@@ -110,7 +107,7 @@ impl<M: Machine> AddressSpace<M> {
             }
         };
         batch.may_replace = may_replace;
-        let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
+        let outcome = self.fill_table(memory, version, spot, range, spares, &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
@@ -120,13 +117,15 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Fills entries of a table with the pages of `batch`. Makes the table first, if there are
-    /// `spares`.
+    /// Fills entries of a table with the pages of `batch`. If there are `spares`, makes the table
+    /// live first.
     fn fill_table(
         &self,
         memory: Memory<'_, M>,
         version: u64,
-        (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
+        spot: Spot<'_, M>,
+        range: Range<u32>,
+        spares: Option<Spares>,
         batch: &mut Batch,
     ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares
@@ -134,13 +133,13 @@ impl<M: Machine> AddressSpace<M> {
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        // This is the price of entering, clearing and mapping; only the mapping happens under a
-        // lock.
+        // This is the whole cost of the faults: entry, clearing and mapping. Only the mapping
+        // happens under a lock.
         memory.machine.spend(Work::Fault, count_of(batch.len));
         self.install(memory, version, spot, range, batch)
     }
 
-    /// Counts the entries of `range` that have no page in memory that may be written to.
+    /// Counts the entries of `range` that hold no writable page.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
             let is_missing = |&index: &u32| !is_own(entries.get(index));
@@ -150,7 +149,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Charges the budget for `pages` pages, at most [`TOGETHER`], and allocates them. If memory
-    /// runs out, returns those that it got, or fails if there are none.
+    /// runs out, returns the pages allocated so far, or an error if there are none.
     fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
         let mut batch = Batch::new();
         let wanted = (pages as usize).min(TOGETHER);
@@ -173,7 +172,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(batch)
     }
 
-    /// Writes the pages of `batch` into the entries of `range` that have no page of their own.
+    /// Writes the pages of `batch` into those entries of `range` that hold no writable page.
     fn install(
         &self,
         memory: Memory<'_, M>,
@@ -197,11 +196,11 @@ impl<M: Machine> AddressSpace<M> {
                 }
                 if matches!(there, Some(Entry::Page(_))) && !batch.may_replace {
                     // This page of the file was mapped after the fault had looked at the entry, so
-                    // the holders of translations have not been told yet.
+                    // the holders of translations have not been notified yet.
                     return Ok(Attempt::Again);
                 }
-                // Pages may have gone to swap since the missing ones were counted; each of them
-                // comes back by a fault of its own.
+                // More pages may be missing than were counted, because some were swapped out since.
+                // Each of those is brought back by a later fault.
                 let Some(pfn) = batch.next() else {
                     batch.ran_dry = true;
                     break;
@@ -223,7 +222,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Counts the pages that were mapped, and gives back the others.
+    /// Adds the mapped pages to the counters, and frees the unused ones.
     fn settle_batch(&self, memory: Memory<'_, M>, batch: &Batch) {
         let Memory {
             machine,

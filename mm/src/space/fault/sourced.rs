@@ -1,5 +1,6 @@
-//! Mapping a page as a reader of the mappings: a page of a file, of shared memory or of a device,
-//! or any page whose fault was overtaken too often by changes of the mappings.
+//! Mapping a page while holding the mappings' lock as a reader: a page of a file, of shared memory
+//! or of a device. Also any page whose fault had to start over too often because the mappings
+//! changed.
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
@@ -13,10 +14,10 @@ use crate::space::mapping::Mappings;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entries, Entry, Page, PageKind, What};
 use crate::space::{AddressSpace, Flag, MappingKind};
-use crate::units::{Order, Pfn, Vpn};
+use crate::units::{Order, Pfn, Vpn, narrow};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page of any kind while no CPU changes the mappings.
+    /// Maps a page of any kind as a reader of the mappings, so that no CPU changes them meanwhile.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,
@@ -46,7 +47,7 @@ impl<M: Machine> AddressSpace<M> {
         let kind = MappingKind::of(&vma);
         match kind {
             MappingKind::Anonymous => {
-                return self.fault_huge_or_small(memory, (vma, version), page);
+                return self.fault_huge_or_small(memory, vma, version, page);
             }
             MappingKind::Reserved => return self.fault_reserved(memory, version, page),
             MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
@@ -77,7 +78,8 @@ impl<M: Machine> AddressSpace<M> {
                     self.request(machine, Order::ZERO),
                 )
                 .map_err(FaultError::from)?,
-            None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
+            // `map` has checked that every frame of the mapping has a number.
+            None => Pfn(narrow(source.index(page))),
         };
         let kind = match kind {
             MappingKind::PrivateFile => PageKind::File,
@@ -87,7 +89,7 @@ impl<M: Machine> AddressSpace<M> {
         self.install_sourced(memory, page, Page { pfn, kind })
     }
 
-    /// Replaces a page of the file by a private copy, and tells the holders of translations.
+    /// Replaces a page of a file by a private copy, and notifies the holders of translations.
     fn copy(
         &self,
         memory: Memory<'_, M>,
@@ -100,7 +102,7 @@ impl<M: Machine> AddressSpace<M> {
         copied
     }
 
-    /// Returns the entry of `page` as it is now.
+    /// Returns the current entry of `page`.
     fn entry_at(&self, machine: &M, page: Vpn) -> Option<Entry> {
         let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;

@@ -1,6 +1,7 @@
 //! Making a page table live.
 //!
-//! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
+//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
+//! freed after the locks are released.
 
 use crate::machine::{Lock, Machine};
 use crate::page::Mobility;
@@ -11,14 +12,14 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{Blank, Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
-/// The memory for tables, taken before any lock.
+/// The memory for a table and its upper table, allocated before any lock is taken.
 pub(super) struct Spares {
     pub(super) table: Option<Blank>,
     pub(super) upper: Option<Pfn>,
 }
 
 impl Spares {
-    /// Gives back the pages that were not needed.
+    /// Frees the pages that were not needed.
     pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
         let table = self.table.map(|blank| blank.frame);
         for frame in table.into_iter().chain(self.upper) {
@@ -28,7 +29,8 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live, with pages of `spares`. Returns `false` if a huge page is there.
+    /// Makes a table live, with the pages of `spares`. Returns `false` if a huge page is mapped
+    /// there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,
@@ -41,7 +43,7 @@ impl<M: Machine> AddressSpace<M> {
         );
         let machine = memory.machine;
         let is_there = spot.upper.frame.with(machine, Site::Fault, |frame| {
-            self.put_upper(machine, (spot, frame), &mut spares);
+            self.put_upper(machine, spot, frame, &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
                     return false;
@@ -60,7 +62,8 @@ impl<M: Machine> AddressSpace<M> {
         is_there
     }
 
-    /// Takes pages for a table and, if the upper table has none yet, for that too.
+    /// Allocates a page for a table and, if the upper table has no page yet, one for the upper
+    /// table.
     pub(super) fn spares(
         &self,
         memory: Memory<'_, M>,
@@ -90,11 +93,12 @@ impl<M: Machine> AddressSpace<M> {
         Ok(spares)
     }
 
-    /// Gives the upper table its page if it has none yet.
+    /// Provides the upper table with its page, if it has none yet.
     pub(super) fn put_upper(
         &self,
         machine: &M,
-        (spot, frame): (Spot<'_, M>, &mut Option<Pfn>),
+        spot: Spot<'_, M>,
+        frame: &mut Option<Pfn>,
         spares: &mut Spares,
     ) {
         if let Some(page) = spares.upper.take() {

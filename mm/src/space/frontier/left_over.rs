@@ -1,4 +1,4 @@
-//! Tables that helpers handed back, for the next helper.
+//! Tables that helpers could not empty and handed back, for walkers that come later.
 //!
 //! The list has a fixed length, because emptying an address space must not depend on free memory.
 //! Tables that do not fit are left to the CPU that finishes. A run of neighbouring tables takes one
@@ -9,7 +9,7 @@ use core::ops::Range;
 /// The largest number of runs of tables that the list keeps.
 const RUNS: usize = 16;
 
-/// Runs of tables that were handed back. Iterating takes them out, first in, first out.
+/// Runs of tables that were handed back. Iterating removes them, first in, first out.
 #[derive(Default)]
 pub(crate) struct LeftOver {
     runs: [Range<u64>; RUNS],

@@ -1,9 +1,9 @@
-//! The tables that a walker has claimed and not begun, where other walkers may take them.
+//! The tables that a walker has claimed and not begun. Other walkers may take them from here.
 //!
 //! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
-//! including the one that put the rest there, takes a table by making the range smaller in one
-//! step. So no table is taken twice. Equal words mean equal claims, so a word that changed and
-//! changed back in between does no harm.
+//! including the one that put the rest there, takes a table by shrinking the range in one atomic
+//! step. So no table is taken twice. Equal words mean equal claims, so it does no harm if a word
+//! changed and changed back in between.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,21 +11,21 @@ use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
 use super::{Claim, End};
 use crate::machine::{Machine, Word};
 
-/// A claim that may be taken from table by table; the file's header describes it.
+/// A place for one rest: a claim from which walkers take one table at a time.
 pub(super) struct Leftover<M: Machine>(M::Word);
 
-/// The word of a place without a rest.
+/// The value of the word if there is no rest.
 const NONE: i64 = 0;
 
 // Relaxed throughout: the word holds everything about the claim. The lock of a table orders the
-// work on that table, and leaving the frontier orders it for the finisher.
+// work on that table, and leaving the frontier makes that work visible to the finisher.
 impl<M: Machine> Leftover<M> {
     /// Makes a place without a rest.
     pub(super) fn none(machine: &M) -> Self {
         Self(machine.word(NONE))
     }
 
-    /// Puts `claim` here, unless there is a rest already. Returns whether it did.
+    /// Puts `claim` here, unless there is a rest already. Returns whether `claim` was put here.
     pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
         if self.0.load(machine, Relaxed) != NONE {
             return false;
@@ -36,7 +36,7 @@ impl<M: Machine> Leftover<M> {
         put.is_ok()
     }
 
-    /// Takes one table that was made, at an `end`, with everything before it. Also returns whether
+    /// Takes the first existing table at an `end`, with everything before it. Also returns whether
     /// tables are left in the rest.
     pub(super) fn take(
         &self,

@@ -5,19 +5,20 @@
 //!   0 ── claimed from below ──> low ········ unclaimed ········ high <── claimed from above ── all
 //! ```
 //!
-//! One word holds both ends, the number of walkers at work, and whether the last user has come. A
-//! walker claims tables by moving an end over them, in one step. So no table has two owners, and a
-//! walker works alone on the tables it has claimed. Walkers claim many tables at a time while many
-//! are left, and one at a time in the end, so that all of them end at about the same time. The
-//! walker that leaves last after the last user has come finishes (`exit::finish`). It is chosen in
-//! the step with which it leaves, so exactly one walker finishes.
+//! One word holds both ends, the number of walkers at work, and whether the last user has joined. A
+//! walker claims tables by moving an end over them in one atomic step. So no table has two owners,
+//! and a walker works alone on the tables it has claimed. Walkers claim many tables at a time while
+//! many are left, and one at a time near the end, so that they all end at about the same time.
+//! After the last user has joined, the walker that leaves last finishes (`exit::finish`). The step
+//! with which it leaves decides that, so exactly one walker finishes.
 //!
 //! The tables that a walker has claimed and not begun are its rest (`rest`). Other walkers take
-//! tables from it once no table is unclaimed. So a walker that stalls, is slow or gives way keeps
+//! tables from it when no table is unclaimed. So a walker that stalls, is slow or gives way delays
 //! only one table, and no walker waits for the others.
 //!
-//! If a holder of translations refuses a table, the helper hands that table back on a list. Walkers
-//! that come later take such tables, and the CPU that finishes looks at every table anyway.
+//! If a holder of translations refuses to give up a table, the helper hands that table back on a
+//! list. Walkers that come later take such tables, and the CPU that finishes looks at every table
+//! anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
@@ -37,18 +38,18 @@ mod left_over;
 mod leftover;
 mod state;
 
-/// The largest number of places for rests; there are no more of them than CPUs. A walker that finds
-/// no free place begins all the tables it has claimed at once.
+/// The largest number of places for rests. A frontier has no more places than the machine has CPUs.
+/// A walker that finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
 /// The frontier of one address space; the file's header describes it.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Leftover<M>; RESTS],
-    /// The number of elements of `rests` that are used.
+    /// The number of elements of `rests` that are in use as places.
     places: usize,
-    /// Both ends at the time when the last user came. The last user writes them, and the finisher
-    /// reads them; the frontier's word orders the two.
+    /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
+    /// writes them, and the finisher reads them; the frontier's word orders the two.
     ends_at_exit: [M::Field; 2],
     left_over: M::Lock<LeftOver>,
 }
@@ -56,9 +57,9 @@ pub(crate) struct Frontier<M: Machine> {
 /// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The claimed tables, of which few were ever made.
+    /// The claimed tables, few of which exist.
     pub(crate) tables: Range<u64>,
-    /// True if the last user has come, so that nothing in these tables will be used again.
+    /// True if the last user has joined, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
     /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
@@ -74,9 +75,9 @@ struct NoneLeft {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
-    /// The place of a rest that this walker, or another on its CPU, may have put there.
+    /// The place of a rest that this walker, or another one on the same CPU, may have put there.
     rest: Option<usize>,
-    /// The number of tables that it wanted when it last claimed some; 1 once none is unclaimed.
+    /// The number of tables that the walker wanted at its last claim; 1 if none was unclaimed.
     share: u64,
 }
 
@@ -89,12 +90,12 @@ impl Claimer {
         }
     }
 
-    /// Returns the end at which it claims.
+    /// Returns the end at which the walker claims tables.
     pub(crate) const fn end(&self) -> End {
         self.end
     }
 
-    /// Returns the number of tables that it wanted when it last claimed some; 1 once none is
+    /// Returns the number of tables that the walker wanted at its last claim; 1 if none was
     /// unclaimed.
     pub(crate) const fn share(&self) -> u64 {
         self.share
@@ -123,15 +124,15 @@ pub(crate) enum NotJoined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// The walker has nothing left to do: other walkers are at work, or the last user has not come
-    /// yet.
+    /// The walker has nothing left to do: other walkers are at work, or the last user has not
+    /// joined yet.
     Nothing,
     /// The walker must finish, because no other walker is at work or will come.
     Finish,
 }
 
-/// Returns the part of `tables` that remains when `share` tables that were made are taken at an
-/// `end`, together with everything before them. `beyond` finds the next table that was made.
+/// Returns the part of `tables` that remains after `share` existing tables at an `end`, and
+/// everything before them, are taken away. `beyond` finds the next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -158,8 +159,8 @@ fn without(
 }
 
 impl Claim {
-    /// Takes the first table that was made out of this claim, at an `end`, with everything before
-    /// it. The claim keeps the rest.
+    /// Takes the first existing table at an `end` out of this claim, with everything before it. The
+    /// claim keeps the other tables.
     fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
         let rest = without(&self.tables, end, 1, beyond);
         let tables = match end {
@@ -178,7 +179,7 @@ impl<M: Machine> Frontier<M> {
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes such a frontier with `rests` places for rests.
+    /// Makes a frontier like [`Frontier::new`], with `rests` places for rests.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -198,8 +199,8 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Lets a helper join, at the end with fewer walkers, as far as that is known. A process has
-    /// its memory near the CPUs it ran on, so walkers at the same end free into the same zones.
+    /// Lets a helper join at the end that seems to have fewer walkers. A process has its memory
+    /// near the CPUs it ran on, so walkers at the same end free pages into the same zones.
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
@@ -213,7 +214,7 @@ impl<M: Machine> Frontier<M> {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
-            // The last user, who may have come first, is at the low end.
+            // The last user, which may have joined first, is at the low end.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
             } else {
@@ -221,7 +222,7 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // A helper that gave way before comes back to the tables it had claimed.
+        // A helper that gave way before continues with the tables it had claimed.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)
@@ -245,13 +246,17 @@ impl<M: Machine> Frontier<M> {
         Claimer::new(End::Low, None)
     }
 
-    /// Returns the tables that `walker` empties next, or `None` when nothing is left. It is one
-    /// table that was made, with those around it that were not; or a whole claim, if there is no
-    /// place for its rest. The walker takes from its own rest first. If that is empty, it makes a
-    /// new claim, of as many tables as `share` returns for the number of walkers at work. If no
-    /// table is unclaimed, it takes from the rests of others. `beyond` finds the next table that
-    /// was made: from the given number up for a walker at the low end, and below it at the high
-    /// end.
+    /// Returns the tables that `walker` empties next, or `None` when nothing is left. These are one
+    /// existing table and the missing ones around it or, if there is no place for a rest, the
+    /// walker's whole claim.
+    ///
+    /// 1. The walker takes from its own rest first.
+    /// 2. If that is empty, it makes a new claim, of as many tables as `share` returns for the
+    ///    number of walkers at work.
+    /// 3. If no table is unclaimed, it takes from the rests of others.
+    ///
+    /// `beyond` finds the next existing table: at or after the given number for a walker at the low
+    /// end, and below it for one at the high end.
     pub(crate) fn claim(
         &self,
         machine: &M,
@@ -262,7 +267,8 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // Once the rest is empty, another walker may use its place.
+            // The rest is empty when there are no more tables. Another walker may then use its
+            // place.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
@@ -297,14 +303,14 @@ impl<M: Machine> Frontier<M> {
         Some(claim)
     }
 
-    /// Returns the places for rests, that of this CPU first.
+    /// Returns the places for rests, beginning with that of this CPU.
     fn places(&self, machine: &M) -> impl Iterator<Item = usize> {
         let (own, places) = (machine.this_cpu().index(), self.places);
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims some tables at an `end`, with everything between them. Also returns how many it
-    /// wanted.
+    /// Claims some tables at an `end`, with everything between them. Also returns the number of
+    /// tables it wanted.
     fn claim_some(
         &self,
         machine: &M,
@@ -339,8 +345,8 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Returns the claimed tables whose mappings no walker has forgotten, for the finisher: those
-    /// claimed before the last user came, and those in the rest of a walker that gave way.
+    /// Returns the claimed tables whose mappings no walker has forgotten, for the finisher. These
+    /// were claimed before the last user joined, or are in the rest of a walker that gave way.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);
@@ -348,13 +354,13 @@ impl<M: Machine> Frontier<M> {
         before.into_iter().chain(rests.map(|claim| claim.tables))
     }
 
-    /// Returns the tables that were claimed before the last user came.
+    /// Returns the tables that were claimed before the last user joined.
     fn claimed_before_exit(&self) -> [Range<u64>; 2] {
         let [low, high] = &self.ends_at_exit;
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a walker leave that has ended its last claim.
+    /// Lets a walker leave after its last claim.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;
@@ -374,7 +380,8 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. If there are too many, they are left to the CPU that finishes.
+    /// Hands claimed tables back. Tables that do not fit on the list are left to the CPU that
+    /// finishes.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
             .with(machine, site, |left_over| left_over.add(tables));
@@ -392,8 +399,8 @@ impl<M: Machine> Frontier<M> {
         machine: &M,
         to: impl Fn(State) -> Result<(State, T), E>,
     ) -> Result<(State, T), E> {
-        // Acquire here and AcqRel below pair with each other: everything a walker did before its
-        // step is seen by walkers that come later, above all by the finisher.
+        // Acquire here and AcqRel below pair with each other: walkers that come later, above all
+        // the finisher, see everything that a walker did before its step.
         let mut word = self.word.load(machine, Acquire);
         loop {
             let (state, more) = to(State::decode(word))?;

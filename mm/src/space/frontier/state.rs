@@ -9,13 +9,14 @@ pub(super) struct State {
     pub(super) low: u64,
     /// All tables from this one on are claimed.
     pub(super) high: u64,
-    /// The number of walkers at work, the last user included.
+    /// The number of walkers at work, including the last user.
     pub(super) at_work: u64,
-    /// True if a walker has ever claimed more than one table at a time, so that there may be rests.
+    /// True if a walker has ever claimed more than one table at a time. Only then can there be
+    /// rests.
     pub(super) rested: bool,
-    /// True if the last user has come.
+    /// True if the last user has joined.
     pub(super) exiting: bool,
-    /// True if a walker was told to finish.
+    /// True if a walker was chosen to finish.
     pub(super) finishing: bool,
 }
 

@@ -13,17 +13,17 @@ pub(in crate::space) enum Entry {
     Swap(SwapSlot),
 }
 
-/// A page in memory, with what a page table records about it.
+/// A page in memory, as a page table records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) struct Page {
     /// The frame of the page.
     pub(in crate::space) pfn: Pfn,
-    /// The counter that includes the page, and the owner of the page.
+    /// The kind of the page, which determines its counter and its owner.
     pub(in crate::space) kind: PageKind,
 }
 
-/// The kind of a mapped page. It decides which counter includes the page, and whether the page goes
-/// back to its zone when it is unmapped.
+/// The kind of a mapped page. It decides which counter includes the page, and whether unmapping the
+/// page frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) enum PageKind {
     /// An anonymous page or a private copy, owned by the address space.
@@ -32,10 +32,9 @@ pub(in crate::space) enum PageKind {
     File,
     /// A page of shared memory, owned by the object.
     Shared,
-    /// A frame that no zone manages, and no counter includes (Linux: `VM_PFNMAP`).
+    /// A frame that no zone manages and no counter includes (Linux: `VM_PFNMAP`).
     Raw,
-    /// A reserved huge page, owned by the address space, which no counter includes (Linux:
-    /// hugetlb).
+    /// A reserved huge page, which the address space owns and no counter includes (Linux: hugetlb).
     Reserved,
 }
 
@@ -58,7 +57,7 @@ impl PageKind {
         }
     }
 
-    /// Returns whether the page goes back to its zone when it is unmapped.
+    /// Returns whether the page is freed to its zone when it is unmapped.
     pub(in crate::space) const fn is_owned(self) -> bool {
         matches!(self, Self::Anon | Self::Reserved)
     }

@@ -1,15 +1,15 @@
-//! Page tables: for each virtual page, the frame or swap slot that it is in.
+//! Page tables: for each virtual page, the frame or the swap slot that holds it.
 //!
 //! ```text
 //! PageTable ── Upper, 1 GiB: a lock ── Leaf, 2 MiB: a lock, and 512 entries or a huge page
 //! ```
 //!
-//! `entry` is one entry, `table` the entries of one table. `sparse` finds tables without a lock:
-//! once the place of a table was made, it stays; only the table in it comes and goes. So a CPU that
-//! gives a table back need not wait until others have left it.
+//! `entry` is one entry, and `table` the entries of one table. `sparse` finds tables without a
+//! lock: the place of a table is never removed, and only the table in it comes and goes. So a CPU
+//! that frees a table need not wait until others have left it.
 //!
-//! Every table takes a page of memory, and so does every upper table, of 1 GiB; the levels above (a
-//! page per 512 GiB) are not modelled.
+//! Every table takes a page of memory, and so does every upper table, which covers 1 GiB. The
+//! levels above (a page per 512 GiB) are not modelled.
 //!
 //! Locks: `UpperTable`, then `PageTable`.
 
@@ -25,7 +25,7 @@ pub(super) use self::table::{Blank, ENTRIES, Entries, What};
 use super::error::NoMemory;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{Pfn, Vpn};
+use crate::units::{Pfn, Vpn, at_least_0};
 
 /// log₂ of the entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
@@ -52,16 +52,16 @@ pub(super) const fn first_page(index: u64) -> Vpn {
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
     /// The number of pages that tables take. Both the CPUs that make tables and those that empty
-    /// them change this word, so that one side sees the other: see [`PageTable::count`].
+    /// them change this word, so that one side sees the other's change: see [`PageTable::count`].
     frames: M::Word,
 }
 
 /// An upper table, with the places of 512 tables.
 pub(super) struct Upper<M: Machine> {
-    /// Guards the page of this table. A CPU holds it while it puts a table or a huge page below,
-    /// and while it takes a huge page away, unless it has claimed that page's place.
+    /// Guards the page of this table. A CPU holds the lock while it installs a table or a huge page
+    /// below, and while it removes a huge page, unless it has claimed that page's place.
     pub(super) frame: M::Lock<Option<Pfn>>,
-    /// A flag: not 0 if this table has its page.
+    /// Not 0 if this table has its page.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }
@@ -69,7 +69,7 @@ pub(super) struct Upper<M: Machine> {
 /// The place of one table.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// The state of the place, for looking at it without the lock.
+    /// A copy of the place's state, to be read without the lock.
     what: M::Field,
 }
 
@@ -90,20 +90,20 @@ impl<M: Machine> Leaf<M> {
         self.what.get() == HUGE
     }
 
-    /// Lets the table be filled from now on. The caller has provided its page.
+    /// Allows the table to be filled from now on. The caller has provided its page.
     pub(super) fn go_live(&self, entries: &mut Entries) {
         entries.set_what(What::Table);
         self.what.set(TABLE);
     }
 
-    /// Puts a huge page into an empty place. The caller has provided the page for a table of its
-    /// parts.
+    /// Puts a huge page into an empty place. The caller has provided the page of the table that a
+    /// split would need.
     pub(super) fn set_huge(&self, entries: &mut Entries, page: Page) {
         entries.set_what(What::Huge(page));
         self.what.set(HUGE);
     }
 
-    /// Takes away an empty table, or the table kept for a huge page's parts. The place is empty
+    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
     /// afterwards.
     pub(super) fn take_blank(&self, entries: &mut Entries) -> Option<Blank> {
         self.what.set(NOTHING);
@@ -128,7 +128,7 @@ impl<M: Machine> Clone for Spot<'_, M> {
 impl<M: Machine> Copy for Spot<'_, M> {}
 
 impl<M: Machine> PageTable<M> {
-    /// Makes a page table without tables.
+    /// Makes the page tables of an address space, without any table.
     pub(super) fn new(machine: &M) -> Self {
         Self {
             uppers: Sparse::new(machine, SPACE_BITS - 2 * TABLE_BITS),
@@ -138,30 +138,31 @@ impl<M: Machine> PageTable<M> {
 
     /// Returns the number of pages that tables take.
     pub(super) fn pages(&self, machine: &M) -> u64 {
-        // Relaxed: this is only a count.
-        u64::try_from(self.frames.load(machine, Relaxed)).unwrap_or(0)
+        // Relaxed: this is only a count. It may be below 0 for a moment, if the removal of a table
+        // is counted before its creation.
+        at_least_0(self.frames.load(machine, Relaxed))
     }
 
-    /// Counts pages of tables: new ones whose tables are live, or, if `frames` is negative, those
-    /// that have gone.
+    /// Counts pages of tables: new ones whose tables are live or, if `frames` is negative, removed
+    /// ones.
     ///
-    /// Suppose that one CPU makes a table live, counts it and then looks whether it may fill it,
-    /// and another makes filling wrong, [catches up](Self::catch_up) and then looks for live
-    /// tables. Then at least one of them sees what the other did.
+    /// Suppose that one CPU makes a table live, counts it, and then checks whether it may fill it.
+    /// Another CPU makes it wrong to fill the table, [catches up](Self::catch_up), and then looks
+    /// for live tables. Then at least one of the two sees what the other did.
     pub(super) fn count(&self, machine: &M, frames: i64) {
         // AcqRel pairs with that in `catch_up`, whichever comes first.
         self.frames.add(machine, frames, AcqRel);
     }
 
-    /// After this call the caller sees every table that is filled by a CPU that has not seen the
-    /// caller's earlier stores. Without it, the caller might take such a table for missing, and
-    /// pass it over without taking its lock.
+    /// Makes the caller see every table that is filled by a CPU that has not seen the caller's
+    /// earlier stores. Without this call, the caller might assume that such a table does not exist,
+    /// and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
         // AcqRel pairs with that in `count`, whichever comes first.
         self.frames.add(machine, 0, AcqRel);
     }
 
-    /// Returns the place of the table that `page` is in, and makes it if need be.
+    /// Returns the place of the table for `page`, and creates the place if needed.
     pub(super) fn spot(&self, machine: &M, page: Vpn) -> Result<Spot<'_, M>, NoMemory> {
         let index = table_of(page);
         let new_upper = || Upper::new(machine);
@@ -176,7 +177,7 @@ impl<M: Machine> PageTable<M> {
         Ok(Spot { index, upper, leaf })
     }
 
-    /// Returns the place of the table that `page` is in, if it was made already.
+    /// Returns the place of the table for `page`, if the place exists.
     #[inline]
     pub(super) fn find(&self, page: Vpn) -> Option<Spot<'_, M>> {
         let index = table_of(page);
@@ -185,7 +186,7 @@ impl<M: Machine> PageTable<M> {
         Some(Spot { index, upper, leaf })
     }
 
-    /// Returns the first table from number `index` up whose place was made.
+    /// Returns the first existing place of a table at or after number `index`.
     pub(super) fn next(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut from = index;
         loop {
@@ -200,7 +201,7 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the last table below number `index` whose place was made.
+    /// Returns the last existing place of a table below number `index`.
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {
@@ -215,7 +216,7 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Returns the first upper table from number `index` up that was made, with its number.
+    /// Returns the first existing upper table at or after number `index`, with its number.
     pub(super) fn next_upper(&self, index: u64) -> Option<(u64, &Upper<M>)> {
         self.uppers.next(index)
     }
@@ -235,12 +236,12 @@ impl<M: Machine> Upper<M> {
         }
     }
 
-    /// Returns whether this table has its page. May be outdated.
+    /// Returns whether this table has its page. The answer may be outdated.
     pub(super) fn has_frame(&self) -> bool {
         self.framed.get() != 0
     }
 
-    /// Takes the page of this table. The caller has removed all tables below.
+    /// Takes the page out of this table. The caller has removed all tables below.
     pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
         self.frame.with(machine, site, |frame| {
             self.framed.set(0);
@@ -248,7 +249,7 @@ impl<M: Machine> Upper<M> {
         })
     }
 
-    /// Gives this table its page. If it has one already, returns `page`.
+    /// Provides this table with its page. If it has one already, returns `page`.
     pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
         if frame.is_some() {
             return Some(page);

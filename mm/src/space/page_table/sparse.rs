@@ -1,7 +1,8 @@
-//! A sparse array. Entries are made at their first use and stay, so they are found without a lock.
+//! A sparse array. Entries are created at their first use and never removed, so they are found
+//! without a lock.
 //!
-//! It is a tree of fan-out 64 over the bits of the index, like the upper levels of a page table,
-//! but no node is taken away while the array lives.
+//! It is a tree of fan-out 64 over the bits of the index, like the upper levels of a page table. No
+//! node is freed while the array lives.
 
 use alloc::vec::Vec;
 
@@ -12,10 +13,10 @@ const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
 
-/// An array of entries that are made at their first use; the file's header describes it.
+/// An array whose entries are created at their first use; the file's header describes it.
 pub(super) struct Sparse<M: Machine, T> {
     root: M::Once<Node<M, T>>,
-    /// The number of bits of the index below those that select a place in the root.
+    /// The number of index bits below those that select a place in the root.
     shift: u32,
 }
 
@@ -33,7 +34,7 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Returns entry `index`, if it was made.
+    /// Returns entry `index`, if it exists.
     #[inline]
     pub(super) fn get(&self, index: u64) -> Option<&T> {
         let mut node = self.root.get()?;
@@ -48,8 +49,8 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Returns entry `index`, and makes it by `make` if need be. If several CPUs make it at once,
-    /// the first one's is kept and returned to all.
+    /// Returns entry `index`. If it does not exist, creates it with `make`. If several CPUs create
+    /// it at the same time, the first one's entry is kept and returned to all.
     pub(super) fn get_or_make(
         &self,
         machine: &M,
@@ -70,7 +71,7 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Returns the first entry from `index` up that was made, with its index.
+    /// Returns the first existing entry at or after `index`, with its index.
     pub(super) fn next(&self, index: u64) -> Option<(u64, &T)> {
         if index >> self.shift >= FAN as u64 {
             return None;
@@ -78,14 +79,14 @@ impl<M: Machine, T> Sparse<M, T> {
         self.root.get()?.first(index, self.shift)
     }
 
-    /// Returns the last entry below `index` that was made, with its index.
+    /// Returns the last existing entry below `index`, with its index.
     pub(super) fn prev(&self, index: u64) -> Option<(u64, &T)> {
         let last = index.checked_sub(1)?.min(((FAN as u64) << self.shift) - 1);
         self.root.get()?.last(last, self.shift)
     }
 }
 
-/// Returns the place of `index` in a node that has `shift` bits of the index below its own.
+/// Returns the place of `index` in a node that has `shift` index bits below its level.
 #[inline]
 const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
@@ -96,7 +97,7 @@ fn set_once<T, O: Once<T>>(
     make: impl FnOnce() -> Result<T, NoMemory>,
 ) -> Result<&T, NoMemory> {
     if once.get().is_none() {
-        // If another CPU was first, drop this one.
+        // If another CPU was first, drop the new value.
         drop(once.set(make()?));
     }
     once.get().ok_or(NoMemory)

@@ -11,12 +11,12 @@ use crate::units::Pfn;
 /// The number of entries of a table.
 pub(in crate::space) const ENTRIES: u32 = 512;
 
-/// The memory of a table. It is taken before any lock, and dropped with no lock held.
+/// The memory of a table. It is allocated before any lock is taken, and dropped with no lock held.
 pub(in crate::space) struct Blank {
-    /// The page that the table takes.
+    /// The page that the table occupies.
     pub(in crate::space) frame: Pfn,
-    /// The entries, all empty. They are memory of the global allocator, because this code does not
-    /// write into pages.
+    /// The entries, all empty. They are in memory of the global allocator, because this code does
+    /// not write into pages.
     entries: Vec<u64>,
 }
 
@@ -34,11 +34,11 @@ impl Blank {
 
 /// The contents of the place of a table: nothing, the table, or a huge page.
 ///
-/// Guarded by the lock of a [`Leaf`](super::Leaf). A table that was taken away leaves its place and
-/// lock behind, so a CPU that was on its way to the table finds that it is gone.
+/// Guarded by the lock of a [`Leaf`](super::Leaf). When a table is removed, its place and lock
+/// remain, so a CPU that was about to use the table finds the place empty.
 #[derive(Default)]
 pub(in crate::space) struct Entries {
-    /// The page that the table is in, while it exists or is kept for the parts of a huge page.
+    /// The page of the table, while the table exists or is kept for splitting a huge page.
     frame: Option<Pfn>,
     what: What,
     used: u32,
@@ -51,9 +51,9 @@ pub(in crate::space) enum What {
     /// The place is empty.
     #[default]
     Nothing,
-    /// A table is there.
+    /// The place holds a table.
     Table,
-    /// A huge page is there.
+    /// The place holds a huge page.
     Huge(Page),
 }
 
@@ -76,14 +76,14 @@ impl Entries {
         self.used
     }
 
-    /// Keeps `blank` for an empty table, which is not in use yet.
+    /// Keeps `blank` as an empty table that is not live yet.
     pub(in crate::space) fn provide(&mut self, blank: Blank) {
         debug_assert!(self.frame.is_none(), "a table has one page");
         self.entries = blank.entries;
         self.frame = Some(blank.frame);
     }
 
-    /// Takes away an empty table, or the table kept for a huge page's parts. The place is empty
+    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
     /// afterwards.
     pub(super) fn take_blank(&mut self) -> Option<Blank> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
@@ -98,14 +98,14 @@ impl Entries {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
-    /// Writes an entry of a live table, replacing the one that is there.
+    /// Writes an entry of a live table, replacing the current one.
     pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
         *there = entry.encode();
     }
 
-    /// Empties the entries of `range` from the lowest on and passes each to `gone`, until `gone`
+    /// Empties the entries of `range` in ascending order and passes each to `gone`, until `gone`
     /// returns `false`. Returns the index at which it stopped: every entry of `range` below it is
     /// empty.
     pub(in crate::space) fn clear(

@@ -1,5 +1,5 @@
-//! Walking through mappings in order, in either direction, while others change them; and finding
-//! the same mapping again.
+//! Walks through mappings in order, in either direction, while other CPUs change them. Also looks
+//! up a mapping repeatedly with only one search.
 
 use core::fmt;
 
@@ -8,24 +8,25 @@ use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// A position between mappings, which is an address. It does not matter which mappings other CPUs
-/// unmap around it; a mapping that is added ahead of it will be met.
+/// A position between mappings, stored as an address. Other CPUs may unmap any mapping around it. A
+/// walk also visits mappings that are added ahead of it.
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
-    /// The leaf of the next mapping, which is in `slot`, and of the previous one, in the slot
-    /// before. Valid while the tree has `version`.
+    /// The leaf that has the next mapping in `slot`, and the previous mapping in the slot before.
+    /// Valid while the tree has `version`.
     leaf: &'t Node<M>,
     slot: usize,
     version: u64,
 }
 
-/// A version that no tree reaches: it would take centuries.
+/// A version that no tree reaches: that would take centuries.
 const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {
-    /// Makes a cursor right before `page`. Going forward begins with the mapping that `page` is in,
-    /// or the next one; going backward with the one that `page - 1` is in, or the one before.
+    /// Makes a cursor directly before `page`. Going forward begins with the mapping that contains
+    /// `page`, or else the next one. Going backward begins with the mapping that contains `page -
+    /// 1`, or else the one before.
     #[must_use]
     pub fn at(tree: &'t VmaTree<M>, page: Vpn) -> Self {
         Self {
@@ -37,13 +38,13 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Makes a cursor behind all mappings.
+    /// Makes a cursor after all mappings.
     #[must_use]
     pub fn end(tree: &'t VmaTree<M>) -> Self {
         Self::at(tree, Vma::END_MAX)
     }
 
-    /// Returns the next mapping that ends above the position, and moves the position behind it.
+    /// Returns the next mapping that ends above the position, and moves the position to its end.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try; the position has not moved.
@@ -59,7 +60,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_on()
     }
 
-    /// Returns the last mapping that begins below the position, and moves the position before it.
+    /// Returns the last mapping that begins below the position, and moves the position to its
+    /// start.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try; the position has not moved.
@@ -76,14 +78,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.backward_on()
     }
 
-    /// Returns whether the tree is unchanged, so that everything read until now is true.
+    /// Returns whether the tree is unchanged, so that everything read so far is true.
     #[inline]
     fn is_current(&self) -> bool {
         // This read is ordered after the earlier ones, as in `VmaTree::try_read`.
         self.tree.version.get() == self.version
     }
 
-    /// Goes on with the first mapping of the next leaf.
+    /// Continues with the first mapping of the next leaf.
     #[inline(never)]
     fn forward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().1) {
@@ -96,7 +98,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_slow()
     }
 
-    /// Goes on with the last mapping of the leaf before.
+    /// Continues with the last mapping of the previous leaf.
     #[inline(never)]
     fn backward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().0)
@@ -133,8 +135,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(found)
     }
 
-    /// Searches the tree from the cursor's address, and notes the place of the mapping that `look`
-    /// finds.
+    /// Searches the tree from the cursor's address, and records the place of the mapping that
+    /// `look` finds.
     fn search(
         &mut self,
         look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
@@ -151,7 +153,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 }
 
-/// A lookup of mappings that finds the same mapping again without a search (Linux:
+/// A lookup that remembers the last mapping it found, and returns it again without a search (Linux:
 /// `vmacache_find`).
 pub struct Finder<'t, M: Machine> {
     tree: &'t VmaTree<M>,
@@ -176,7 +178,7 @@ impl<'t, M: Machine> Finder<'t, M> {
         }
     }
 
-    /// Returns the mapping that `page` is in.
+    /// Returns the mapping that contains `page`.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try.

@@ -1,8 +1,8 @@
-//! Changing the tree, as the holder of the editor.
+//! Changes to the tree, made by the holder of the editor.
 //!
-//! A change marks the version odd, moves entries, brings the gaps up to date along the paths it
-//! touched, and marks the version even. Nodes are made before the version turns odd, so a change
-//! that has begun cannot fail.
+//! A change marks the version odd, moves entries, updates the gaps along the paths it touched, and
+//! marks the version even. Nodes are allocated before the version turns odd, so a change that has
+//! begun cannot fail.
 
 use core::ops::Range;
 
@@ -108,8 +108,8 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Adds a mapping in place of the mappings in its range (Linux: `mas_store`). A mapping inside
-    /// the range is removed, one that reaches into it is cut, and one that reaches over it on both
-    /// sides is split. Calls `gone` with each piece that was removed.
+    /// the range is removed, one that overlaps an end of the range is cut, and one that extends
+    /// beyond both ends is split. Calls `gone` with each piece that was removed.
     ///
     /// # Errors
     /// [`VmaError`] if `new` is not a valid mapping, or if there is no memory; nothing was removed
@@ -128,9 +128,9 @@ impl<M: Machine> VmaTree<M> {
         self.insert(machine, editor, new)
     }
 
-    /// Removes the mappings in `pages`. A mapping that reaches out of `pages` is cut or split.
-    /// Calls `gone` with each piece that was removed, from low to high. Does nothing if `pages` is
-    /// empty.
+    /// Removes the mappings in `pages`. A mapping that extends beyond `pages` is cut or split.
+    /// Calls `gone` with each piece that was removed, in ascending order. Does nothing if `pages`
+    /// is empty.
     ///
     /// # Errors
     /// [`VmaError::NoMemory`] if a mapping has to be cut and there is no memory; nothing was
@@ -151,13 +151,13 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Removes every mapping. Needs no memory.
-    pub fn clear_all(&self, machine: &M, editor: &mut Editor) {
+    pub(crate) fn clear_all(&self, machine: &M, editor: &mut Editor) {
         let all = Vpn(0)..Vpn(u64::MAX);
         let cleared = self.take_out(machine, editor, &all, |_| {});
         debug_assert_eq!(cleared, Ok(()), "nothing is cut, so no memory is needed");
     }
 
-    /// Returns whether a mapping is partly in `pages` and partly outside.
+    /// Returns whether some mapping is partly in `pages` and partly outside.
     fn reaches_out(&self, pages: &Range<Vpn>) -> bool {
         let last = Vpn(pages.end.0.saturating_sub(1));
         let at = |page| self.next_now(page).filter(|vma| vma.start < pages.end);
@@ -228,14 +228,14 @@ impl<M: Machine> VmaTree<M> {
         (there.start < new.end).then_some(there)
     }
 
-    /// Returns whether `old`, in the leaf of `path`, may become `new` in its slot: it keeps its
-    /// neighbours, and the leaf is responsible for it.
+    /// Returns whether `old`, in the leaf of `path`, may become `new` in the same slot. That is so
+    /// if it keeps its neighbours and the leaf stays responsible for it.
     fn stays(&self, old: Vma, new: Vma, path: &Path) -> bool {
         let meet = new.start < old.end && old.start < new.end;
         meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)
     }
 
-    /// Runs a change. Readers that overlap it will read again.
+    /// Runs `f` as one change of the tree. Readers that overlap it will read again.
     #[inline]
     fn change<R>(&self, f: impl FnOnce() -> R) -> R {
         let version = self.version.get();
@@ -245,7 +245,7 @@ impl<M: Machine> VmaTree<M> {
         result
     }
 
-    /// Takes slot `at` out of the leaf of `path`.
+    /// Removes slot `at` from the leaf of `path`.
     #[inline]
     fn erase_at(&self, editor: &mut Editor, path: &Path, leaf: &Node<M>, at: usize) {
         leaf.close(at);

@@ -6,7 +6,7 @@ use core::fmt;
 use super::Vma;
 use crate::units::Vpn;
 
-/// A reader met changes every time it tried. The caller should take the lock of the mappings.
+/// A reader found the tree changed on every try. The caller should take the lock of the mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -14,7 +14,7 @@ pub struct Busy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// The reason why a mapping cannot be added or changed. Nothing has changed.
+/// The reason why a mapping cannot be added or changed. The tree is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmaError {
     /// The mapping ends where it begins.
@@ -27,7 +27,7 @@ pub enum VmaError {
     TooHigh(Vma),
     /// The mapping's id is larger than [`Vma::ID_MAX`].
     IdTooLarge(Vma),
-    /// The new mapping overlaps this one.
+    /// The new mapping overlaps this existing one.
     Overlaps(Vma),
     /// No mapping begins at this page.
     NotMapped(Vpn),

@@ -1,8 +1,9 @@
-//! Free space between mappings: recorded in the nodes, found in one descent.
+//! Searches for free space between mappings. The nodes record the gaps, so a search takes one
+//! descent.
 //!
 //! A search begins in the leaf at one end of the allowed range. If nothing fits there, it goes up
-//! to a node with a child that has a wide enough gap, and from there down to the gap. Beyond the
-//! first leaf, every gap that a node records exists, unless it is wider than a node can record
+//! to a node with a child that has a large enough gap, and from there down to the gap. Outside the
+//! first leaf, every recorded gap really exists, unless it is larger than a node can record
 //! ([`GAP_MAX`](super::node::GAP_MAX)).
 
 use core::ops::Range;
@@ -14,8 +15,8 @@ use crate::machine::Machine;
 use crate::units::Vpn;
 
 impl<M: Machine> VmaTree<M> {
-    /// Returns where the lowest `pages` free pages within `allowed` begin (Linux: `mas_empty_area`,
-    /// `vm_unmapped_area` bottom-up).
+    /// Returns the start of the lowest `pages` free pages within `allowed` (Linux:
+    /// `mas_empty_area`, `vm_unmapped_area` bottom-up).
     pub fn lowest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
         if pages == 0 || high.checked_sub(low)? < pages {
@@ -24,8 +25,9 @@ impl<M: Machine> VmaTree<M> {
         let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
-            // If a gap begins below `low`, only a part of it counts. So the recorded gap is wide
-            // enough wherever a gap fits.
+            // Only a part of a gap that begins below `low` counts. So wherever `pages` pages fit,
+            // the recorded gap is at least that large, and leaves with a smaller one can be
+            // skipped.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));
@@ -45,7 +47,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns where the highest `pages` free pages within `allowed` begin (Linux:
+    /// Returns the start of the highest `pages` free pages within `allowed` (Linux:
     /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
     pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
@@ -83,7 +85,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns where the free space behind the last entry of the leaf of `path` ends.
+    /// Returns the end of the free space after the last entry of the leaf of `path`.
     fn first_gap_end(&self, path: &Path, free_to: u64) -> u64 {
         match self.node(path.leaf).links().1 {
             NONE => free_to,
@@ -91,7 +93,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Moves `path` to the next leaf with a gap of at least `pages`. Returns whether there is one.
+    /// Moves `path` to the next leaf that has a gap of at least `pages`. Returns whether there is
+    /// one.
     fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
         let pages = pages.min(GAP_MAX);
         let wide = |node: &Node<M>, from: usize| node.first_wide(from, pages);
@@ -105,8 +108,8 @@ impl<M: Machine> VmaTree<M> {
         false
     }
 
-    /// Moves `path` to the last leaf before it with a gap of at least `pages`. Returns whether
-    /// there is one.
+    /// Moves `path` back to the nearest earlier leaf that has a gap of at least `pages`. Returns
+    /// whether there is one.
     fn to_prev_wide(&self, path: &mut Path, pages: u64) -> bool {
         let pages = pages.min(GAP_MAX);
         let wide = |node: &Node<M>, to: usize| node.last_wide(to, pages);
@@ -120,8 +123,8 @@ impl<M: Machine> VmaTree<M> {
         false
     }
 
-    /// Moves `path` to child `at` at `depth`, and on every level below to the child that `choose`
-    /// returns.
+    /// Moves `path` to child `at` at level `depth`, and on every level below to the child that
+    /// `choose` returns.
     fn descend(
         &self,
         path: &mut Path,
@@ -131,7 +134,7 @@ impl<M: Machine> VmaTree<M> {
     ) {
         let (mut id, mut at) = (path.step(depth).0, at);
         for level in depth..path.levels() {
-            path.set(level, (id, at));
+            path.set(level, id, at);
             (id, path.gap) = self.node(id).child(at);
             if level + 1 < path.levels() {
                 at = choose(self.node(id)).expect("a node is as wide as its widest child");
@@ -146,7 +149,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// Returns `from` if the `pages` pages from there on end at `high` at the latest.
+/// Returns `from` if the `pages` pages from there end at or below `high`.
 fn fit(from: u64, pages: u64, high: u64) -> Option<Vpn> {
     (from.checked_add(pages)? <= high).then_some(Vpn(from))
 }

@@ -1,8 +1,7 @@
-//! Keeping the recorded gaps right: the effect of a change on the largest gap of each node above
-//! it.
+//! Updating the recorded gaps: a change in a leaf may change the largest gap of each node above it.
 //!
-//! A repair goes up only as far as the gap of a node has changed. It looks at all children of a
-//! node only if the gap that shrank may have been the largest among them.
+//! An update goes up only while the gap of a node changes. It looks at all children of a node only
+//! if the gap that shrank may have been the largest among them.
 
 use super::VmaTree;
 use super::node::{GAP_MAX, NONE, Node};
@@ -18,7 +17,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Does the work of [`Self::gap_came`] for a gap that is larger than the leaf's recorded one.
+    /// Does the work of [`Self::gap_came`] if `gap` is larger than the gap recorded for the leaf.
     fn raise(&self, path: &Path, gap: u64) {
         let gap = gap.min(GAP_MAX);
         for level in (0..path.levels()).rev() {
@@ -32,7 +31,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Mends the recorded gaps after a gap of `gap` pages in the leaf of `path` has become smaller.
+    /// Updates the recorded gaps after a gap of `gap` pages in the leaf of `path` has shrunk.
     #[inline]
     pub(super) fn gap_went(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) == path.gap {
@@ -40,7 +39,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Mends the recorded gaps after any change in the leaf of `path`.
+    /// Updates the recorded gaps after any change in the leaf of `path`.
     pub(super) fn mend(&self, path: &Path) {
         if path.levels() > 0 {
             let gap = self.gap_of_leaf(self.node(path.leaf));
@@ -48,7 +47,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Mends the recorded gaps after any change to the children of the inner node at `depth` of
+    /// Updates the recorded gaps after any change to the children of the inner node at `depth` of
     /// `path`.
     pub(super) fn mend_above(&self, path: &Path, depth: usize) {
         if depth > 0 {
@@ -57,7 +56,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Records that the largest gap below step `depth - 1` of `path` is now `gap`, and mends the
+    /// Records that the largest gap below step `depth - 1` of `path` is now `gap`, and updates the
     /// gaps above.
     fn mend_from(&self, path: &Path, depth: usize, gap: u64) {
         let mut gap = gap.min(GAP_MAX);
@@ -83,7 +82,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Mends the recorded gap of the leaf behind `leaf`, whose first gap reaches back into `leaf`.
+    /// Updates the recorded gap of the leaf after `leaf`, because its first gap begins in `leaf`.
     pub(super) fn mend_after(&self, leaf: &Node<M>) {
         let after = leaf.links().1;
         if after != NONE {
@@ -91,7 +90,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the largest gap in the subtree of node `id` with `levels` levels below.
+    /// Returns the largest gap in the subtree of node `id`, which has `levels` levels below it.
     pub(super) fn gap_of(&self, id: u32, levels: usize) -> u64 {
         let node = self.node(id);
         if levels > 0 {

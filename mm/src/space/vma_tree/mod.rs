@@ -1,13 +1,13 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
-//! It is a B+ tree of nodes of eight cache lines (`node`). Writers come one at a time: the holder
-//! of the [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`,
-//! and `split` where nodes come and go) and look for free space (`gap`), which is recorded in the
-//! nodes (`mend`). Readers need no lock: they read, then check whether the tree has changed
-//! meanwhile, and if so read again. A cursor (`cursor`) holds an address and not a place, so it
-//! goes on whatever is removed around it.
+//! It is a B+ tree of nodes of eight cache lines (`node`). There is one writer at a time: the
+//! holder of the [`Editor`], which belongs under the lock of the mappings. It may change the tree
+//! (`edit`, and `split` for adding and removing nodes). It may also search for free space (`gap`),
+//! which the nodes record (`mend`). Readers need no lock: they read, check whether the tree has
+//! changed meanwhile, and if so read again. A cursor (`cursor`) holds an address rather than a
+//! place in the tree, so it works whatever is removed around it.
 //!
-//! `machines/host/examples/mappings.rs` shows all of it in use.
+//! `machines/host/examples/mappings.rs` shows all of this in use.
 //!
 //! Locks: none.
 
@@ -33,35 +33,35 @@ use self::nodes::Nodes;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// The number of times a reader tries before it gives up.
+/// The number of times that a reader tries before it gives up.
 const TRIES: u32 = 16;
 
 /// One mapping: the pages from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vma {
-    /// Its first page.
+    /// The first page of the mapping.
     pub start: Vpn,
-    /// The first page behind the mapping.
+    /// The first page after the mapping.
     pub end: Vpn,
-    /// The id that the owner of the tree gave it, at most [`Vma::ID_MAX`].
+    /// The id that the owner of the tree gave the mapping, at most [`Vma::ID_MAX`].
     pub id: u32,
 }
 
 impl Vma {
-    /// The largest id.
+    /// The largest id that a mapping can have.
     pub const ID_MAX: u32 = (1 << ID_BITS) - 1;
-    /// The longest mapping, in pages: 4 PiB.
+    /// The length of the longest possible mapping, in pages: 4 PiB.
     pub const LEN_MAX: u64 = (1 << (64 - ID_BITS)) - 1;
-    /// The highest address, in pages, that a mapping may end at.
+    /// The highest page number at which a mapping may end.
     pub const END_MAX: Vpn = Vpn(1 << 52);
 
-    /// Returns the number of its pages.
+    /// Returns the number of pages in the mapping.
     #[must_use]
     pub const fn pages(&self) -> u64 {
         self.end.0 - self.start.0
     }
 
-    /// Returns whether `page` is in it.
+    /// Returns whether `page` is in the mapping.
     #[inline]
     #[must_use]
     pub const fn contains(&self, page: Vpn) -> bool {
@@ -73,17 +73,18 @@ impl Vma {
 pub struct VmaTree<M: Machine> {
     /// The version of the tree; odd while it is being changed.
     version: M::Field,
-    /// The root's number in the low 32 bits, and above it the number of levels below the root.
+    /// The root's number in the low 32 bits, and the number of levels below the root in the bits
+    /// above.
     root: M::Field,
     nodes: Nodes<M>,
 }
 
-/// The largest page number that is looked for. It is beyond all mappings, and below the value of an
+/// The largest page number that a search uses. It is above all mappings, and below the value of an
 /// unused key.
 const PAGE_MAX: u64 = Vma::END_MAX.0;
 
 impl<M: Machine> VmaTree<M> {
-    /// Makes a tree without mappings, and the right to change it.
+    /// Makes a tree without mappings, and the editor that changes it.
     ///
     /// # Errors
     /// [`NoMemory`] if there is no memory for the first node.
@@ -99,7 +100,7 @@ impl<M: Machine> VmaTree<M> {
         Ok((tree, Editor::new()))
     }
 
-    /// Returns the mapping that `page` is in.
+    /// Returns the mapping that contains `page`.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try.
@@ -126,22 +127,22 @@ impl<M: Machine> VmaTree<M> {
         self.read(|| Some(self.look_down(page)?.map(|place| place.vma)))
     }
 
-    /// Returns the version of the tree. It changes whenever the tree does: anything read from the
-    /// tree is still true while the version is the same.
+    /// Returns the version of the tree, which changes with every change of the tree. Anything read
+    /// from the tree remains true while the version is the same.
     #[inline]
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.get()
     }
 
-    /// Returns the bytes of memory of all nodes that are in use.
+    /// Returns the memory of all nodes in use, in bytes.
     #[must_use]
     pub fn bytes(&self, editor: &Editor) -> usize {
         editor.nodes() as usize * size_of::<Node<M>>()
     }
 
-    /// Runs `look` until the tree has not changed meanwhile. `look` gives up with `None` where it
-    /// meets a state that only a change under way can explain.
+    /// Runs `look` until the tree does not change during a run. `look` returns `None` if it finds a
+    /// state that only a change under way can explain.
     #[inline]
     fn read<R>(&self, look: impl Fn() -> Option<R>) -> Result<R, Busy> {
         match self.try_read(&look) {
@@ -233,7 +234,7 @@ impl<M: Machine> VmaTree<M> {
         Some(Some(Place::of(self.nodes.get(id)?, 0)))
     }
 
-    /// Returns node `id`, which is known to exist.
+    /// Returns node `id`, which must exist.
     #[inline]
     fn node(&self, id: u32) -> &Node<M> {
         self.nodes

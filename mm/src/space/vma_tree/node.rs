@@ -1,13 +1,13 @@
-//! Nodes of the tree: two arrays of fields, keys and values, in eight cache lines.
+//! Nodes of the tree. A node has two arrays of fields, keys and values, in eight cache lines.
 //!
-//! A leaf has up to [`SLOTS`] entries: the key of an entry is where the mapping begins, its value
-//! the mapping's length and id. The last value of a leaf links it to its neighbours. An inner node
-//! has up to [`SLOTS`] children: the key of a child is the first key it is responsible for, its
-//! value the child's number and the largest gap in it. Keys are in order. Unused keys, and the last
-//! one, hold [`NO_KEY`], so that no search needs a count.
+//! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of the mapping; its value
+//! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner
+//! node has up to [`SLOTS`] children. The key of a child is the first key that the child is
+//! responsible for; its value is the child's number and the largest gap in it. Keys are in order.
+//! Unused keys, and the last one, hold [`NO_KEY`], so no search needs a count.
 //!
-//! The gap of an entry is the free space right before it; the gap of a leaf's first entry reaches
-//! back into the leaf before. The gap of a node is the largest gap below it.
+//! The gap of an entry is the free space directly before it. The gap of a leaf's first entry begins
+//! in the previous leaf. The gap of a node is the largest gap below it.
 
 use core::array;
 
@@ -15,23 +15,25 @@ use super::Vma;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// The entries of a leaf, or the children of an inner node.
+/// The largest number of entries of a leaf, or of children of an inner node.
 pub(super) const SLOTS: usize = GROUPS * GROUP - 1;
-/// The number of groups of keys. A search looks at the ends of groups first, then into one group.
+/// The number of groups of keys. A search compares the last keys of groups first, and then the keys
+/// of one group.
 const GROUPS: usize = 4;
 const GROUP: usize = 8;
-/// The value of a leaf that links it to its neighbours.
+/// The index of the value that links a leaf to its neighbours.
 const LINKS: usize = SLOTS;
-/// The value of an unused key; larger than any address.
+/// The value of an unused key; it is larger than any address.
 pub(super) const NO_KEY: u64 = u64::MAX;
-/// The first key of every inner node: its first child takes every key below the second.
+/// The first key of every inner node: the first child is responsible for every key below the
+/// second.
 pub(super) const FIRST_KEY: u64 = 0;
-/// The number of no node.
+/// Stands for no node; no node has this number.
 pub(super) const NONE: u32 = u32::MAX;
-/// The largest gap that is recorded exactly; a wider gap is recorded as this.
+/// The largest gap that is recorded exactly; larger gaps are recorded as this value.
 pub(super) const GAP_MAX: u64 = u32::MAX as u64;
 
-/// The bits of an entry's value for the id; the length is above.
+/// The number of low bits of an entry's value that hold the id; the bits above hold the length.
 pub(super) const ID_BITS: u32 = 24;
 
 /// A leaf or an inner node; the file's header describes both.
@@ -52,19 +54,19 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// Returns how many keys are at most `key`, which is below [`NO_KEY`].
+    /// Returns the number of keys that are at most `key`, which must be below [`NO_KEY`].
     ///
-    /// The keys are counted rather than searched, so no branch depends on them.
+    /// The keys are counted rather than searched, so no branch depends on their values.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> usize {
         let upto = |slot: usize| usize::from(self.keys[slot].get() <= key);
         let first = GROUP * (upto(GROUP - 1) + upto(2 * GROUP - 1) + upto(3 * GROUP - 1));
-        // The last key of the group need not be counted: it is larger than `key`, or it is the
-        // node's last.
+        // The last key of the group need not be counted: it is larger than `key`, or it is the last
+        // key of the node.
         first + (0..GROUP - 1).map(|nth| upto(first + nth)).sum::<usize>()
     }
 
-    /// Returns how many keys are used.
+    /// Returns the number of keys in use.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.rank(NO_KEY - 1)
@@ -74,7 +76,7 @@ impl<M: Machine> Node<M> {
     #[inline]
     pub(super) fn route(&self, key: u64) -> usize {
         // The first key is 0, so the rank is at least 1. A reader that overlaps a change may find
-        // no key at all. It may then take any child, because it will read again.
+        // no key at all. Then any child will do, because the reader will read again.
         self.rank(key).wrapping_sub(1) & SLOTS
     }
 
@@ -133,7 +135,7 @@ impl<M: Machine> Node<M> {
         self.vals[slot].set(child_value(child, gap));
     }
 
-    /// Returns the slots that are in use, from the lowest key on.
+    /// Returns the used slots in ascending order of keys.
     #[inline]
     fn slots(&self) -> impl Iterator<Item = Slot> {
         let all = self.keys.iter().zip(&self.vals);
@@ -146,12 +148,12 @@ impl<M: Machine> Node<M> {
         self.slots().map(vma)
     }
 
-    /// Returns the largest gap in any child.
+    /// Returns the size of the largest gap in any child.
     pub(super) fn widest_child(&self) -> u64 {
         self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
     }
 
-    /// Returns the first child from `slot` on with a gap of at least `gap`.
+    /// Returns the first child at or after `slot` that has a gap of at least `gap`.
     #[inline]
     pub(super) fn first_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (slot..SLOTS)
@@ -159,7 +161,7 @@ impl<M: Machine> Node<M> {
             .find(|&slot| self.child(slot).1 >= gap)
     }
 
-    /// Returns the last child before `slot` with a gap of at least `gap`.
+    /// Returns the last child before `slot` that has a gap of at least `gap`.
     #[inline]
     pub(super) fn last_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (0..slot.min(SLOTS))
@@ -167,8 +169,8 @@ impl<M: Machine> Node<M> {
             .find(|&slot| self.child(slot).1 >= gap)
     }
 
-    /// Returns the largest gap before an entry of a leaf, if the entry before its first ends at
-    /// `end`.
+    /// Returns the size of the largest gap before an entry of a leaf. `end` is the end of the
+    /// mapping before the leaf's first one.
     pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
         let mut widest = 0;
         for (start, value) in self.slots() {
@@ -189,13 +191,13 @@ impl<M: Machine> Node<M> {
         self.vals[LINKS].set(u64::from(before) << 32 | u64::from(after));
     }
 
-    /// Puts `new` into `slot`, and moves the entries from that slot on up by one. The node must not
-    /// be full.
+    /// Puts `new` into `slot`, and moves the entries at and after that slot up by one. The node
+    /// must not be full.
     #[inline]
     pub(super) fn open(&self, slot: usize, new: Slot) {
         debug_assert!(!self.is_full(), "there is room for one more");
         let (mut slot, mut moved) = (slot, new);
-        // The loop ends before the last slot, which is unused. It moves two slots at a time, so
+        // The loop ends before the last slot, which is unused. It handles two slots at a time, so
         // that no value is copied from one register to another.
         while slot < SLOTS {
             let first = self.swap(slot, moved);
@@ -217,7 +219,7 @@ impl<M: Machine> Node<M> {
         old
     }
 
-    /// Takes out the entry in `slot`, and moves the entries behind it down by one.
+    /// Removes the entry in `slot`, and moves the entries after it down by one.
     #[inline]
     pub(super) fn close(&self, slot: usize) {
         // The loop ends at the last key, which is unused.
@@ -231,7 +233,7 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// Moves the entries from slot `from` on to the end of `other`, which has room for them.
+    /// Moves the entries at and after slot `from` to the end of `other`, which has room for them.
     pub(super) fn give(&self, from: usize, other: &Self) {
         let used = other.count();
         for slot in from..self.count() {
@@ -260,7 +262,7 @@ fn vma((start, value): Slot) -> Vma {
     }
 }
 
-/// Returns the value that an inner node has for a child.
+/// Returns the value that an inner node stores for a child.
 pub(super) fn child_value(child: u32, gap: u64) -> u64 {
     gap.min(GAP_MAX) << 32 | u64::from(child)
 }

@@ -1,8 +1,8 @@
 //! The nodes of a tree, by number.
 //!
-//! A number is a chunk and a place in it, so that finding a node takes a shift and two loads. Nodes
-//! are added and never given back to the allocator while the tree lives, so a reader that follows
-//! an outdated number finds a node, though perhaps the wrong one.
+//! A number consists of a chunk and a place in it, so finding a node takes a shift and two loads.
+//! Nodes are added, and never freed while the tree lives. So a reader that follows an outdated
+//! number still finds a node, though perhaps the wrong one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,13 +12,14 @@ use super::NoMemory;
 use super::node::{NONE, Node};
 use crate::machine::{Machine, Once};
 
-/// The bits of a number for the place in its chunk; the number of the chunk is above.
+/// The number of low bits of a node number that give the place in its chunk; the bits above are the
+/// number of the chunk.
 const PLACE_BITS: u32 = 27;
 const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
 /// The number of nodes of the first chunk; each chunk has twice as many as the one before.
 const FIRST_CHUNK: u32 = 1;
-/// The last chunk that may exist. With it there are 2²⁵ − 1 nodes, and [`NONE`] is the number of
-/// none.
+/// The last chunk that may exist. Up to this chunk there are 2²⁵ − 1 nodes, none of which has the
+/// number [`NONE`].
 const LAST_CHUNK: u32 = 24;
 
 /// The nodes of a tree, by number; the file's header describes the numbers.
@@ -29,15 +30,15 @@ impl<M: Machine> Nodes<M> {
         Self(array::from_fn(|_| machine.once()))
     }
 
-    /// Returns node `id`, if it was ever made.
+    /// Returns node `id`, if it was ever allocated.
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<&Node<M>> {
         let chunk = self.0[(id >> PLACE_BITS) as usize].get()?;
         chunk.get((id & ((1 << PLACE_BITS) - 1)) as usize)
     }
 
-    /// Returns the number of the `nth` node. Makes its chunk if it is the first node of it. The
-    /// caller has made the nodes before it.
+    /// Returns the number of the `nth` node. Allocates its chunk if the node is the first one in
+    /// it. The caller has made the nodes before it.
     pub(super) fn make(&self, machine: &M, nth: u32) -> Result<u32, NoMemory> {
         let nth = nth + FIRST_CHUNK;
         let (top, chunk) = (nth.ilog2(), nth.ilog2() - FIRST_CHUNK.ilog2());

@@ -1,4 +1,5 @@
-//! The path to a leaf, for the holder of the editor: no other CPU changes the tree meanwhile.
+//! The path to a leaf, used only by the holder of the editor: no other CPU changes the tree
+//! meanwhile.
 
 use super::VmaTree;
 use super::node::{self, GAP_MAX, NONE, Node};
@@ -7,22 +8,22 @@ use crate::machine::Machine;
 use crate::units::Vpn;
 
 /// The largest number of levels of inner nodes. Each further level takes at least sixteen times as
-/// many changes, so no tree becomes that high.
+/// many changes as the one before, so no tree becomes higher.
 const LEVELS_MAX: usize = 12;
 
-/// The path from the root to a leaf: each inner node, and the slot of the child that was taken.
+/// The path from the root to a leaf: each inner node on it, and the slot of the child that follows.
 ///
-/// A path is filled in place, because it is too large to be moved about.
+/// A path is filled in place, because it is too large to be moved.
 pub(super) struct Path {
     steps: [Step; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
-    /// The largest gap in the leaf, as its parent records it; [`GAP_MAX`] where the leaf is the
+    /// The largest gap in the leaf, as its parent records it. It is [`GAP_MAX`] if the leaf is the
     /// root, whose gap is not recorded.
     pub(super) gap: u64,
 }
 
-/// An inner node and the slot of the child that was taken.
+/// An inner node, and the slot of the child that the path follows.
 #[derive(Clone, Copy)]
 struct Step {
     id: u32,
@@ -40,21 +41,21 @@ impl Path {
         }
     }
 
-    /// Returns the number of inner nodes.
+    /// Returns the number of inner nodes on the path.
     #[inline]
     pub(super) fn levels(&self) -> usize {
         self.len
     }
 
-    /// Returns the inner node at `level`, counted from the root, and the slot of the child taken
-    /// there.
+    /// Returns the inner node at `level`, counted from the root, and the slot of the child that
+    /// follows.
     #[inline]
     pub(super) fn step(&self, level: usize) -> (u32, usize) {
         let Step { id, slot } = self.steps[level];
         (id, slot as usize)
     }
 
-    pub(super) fn set(&mut self, level: usize, (id, slot): (u32, usize)) {
+    pub(super) fn set(&mut self, level: usize, id: u32, slot: usize) {
         let slot = u32::try_from(slot).expect("a node has few slots");
         self.steps[level] = Step { id, slot };
     }
@@ -68,8 +69,8 @@ impl<M: Machine> VmaTree<M> {
         path
     }
 
-    /// Records the path to the leaf responsible for `page` in `path`, which is new. Returns the
-    /// leaf.
+    /// Records the path to the leaf responsible for `page` in `path`, which must be new. Returns
+    /// the leaf.
     #[inline]
     pub(super) fn go(&self, path: &mut Path, page: u64) -> &Node<M> {
         let (root, levels) = self.top();
@@ -88,7 +89,7 @@ impl<M: Machine> VmaTree<M> {
         node
     }
 
-    /// Returns the mapping before `slot` of `leaf`, which may be in the leaf before.
+    /// Returns the mapping before `slot` of `leaf`, which may be in the previous leaf.
     #[inline]
     pub(super) fn before(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
         match slot {
@@ -97,7 +98,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns where the mapping of [`VmaTree::before`] ends, or 0 if there is none.
+    /// Returns the end of the mapping that [`VmaTree::before`] returns, or 0 if there is none.
     #[inline]
     pub(super) fn end_before(&self, leaf: &Node<M>, slot: usize) -> u64 {
         if slot > 0 {
@@ -112,8 +113,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the mapping in `slot` of `leaf`, or, if the slot is unused, the first mapping of the
-    /// leaf after it.
+    /// Returns the mapping in `slot` of `leaf` or, if the slot is unused, the first mapping of the
+    /// next leaf.
     #[inline]
     pub(super) fn at_or_after(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
         leaf.vma_if_used(slot)

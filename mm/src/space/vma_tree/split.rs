@@ -1,28 +1,28 @@
-//! Adding and removing nodes: splitting full ones, joining small ones, growing and shrinking the
-//! tree.
+//! Adding and removing nodes: splitting full nodes, joining small ones, and changing the height of
+//! the tree.
 //!
-//! All of this happens inside a change, with nodes that were made before the change began. A node
-//! that is not in use links to the next such node; readers see it as an empty node.
+//! All of this happens inside a change, with nodes that were allocated before the change began. An
+//! unused node links to the next unused node; readers see it as an empty node.
 
 use super::node::{FIRST_KEY, NONE, SLOTS, Slot, child_value};
 use super::path::Path;
 use super::{NoMemory, VmaTree};
 use crate::machine::{Field, Machine};
 
-/// Two leaves join if they have at most this many entries together, so that there is room for a few
-/// more.
+/// Two leaves are joined only if they have at most this many entries together. That leaves room for
+/// a few more.
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
-/// The right to change a tree, and the book-keeping that only its holder needs.
+/// The right to change a tree, and the book-keeping that only the holder of that right needs.
 ///
-/// It was made with one tree and is valid for that tree only: with another, changes panic or lose
-/// mappings.
+/// An editor is made together with one tree and is valid for that tree only. With another tree,
+/// changes panic or lose mappings.
 #[derive(Debug)]
 pub struct Editor {
-    /// The first node that is not in use; each such node links to the next.
+    /// The first unused node; each unused node links to the next.
     spare: u32,
     spares: u32,
-    /// The number of nodes ever made.
+    /// The number of nodes ever allocated.
     made: u32,
     pub(super) mappings: u32,
 }
@@ -50,8 +50,8 @@ impl Editor {
 }
 
 impl<M: Machine> VmaTree<M> {
-    /// Makes the nodes that `insertions` insertions may need: for each, one on every level and a
-    /// new root.
+    /// Allocates the nodes that `insertions` insertions may need: for each insertion, one node on
+    /// every level and a new root.
     pub(super) fn prepare(
         &self,
         machine: &M,
@@ -118,7 +118,7 @@ impl<M: Machine> VmaTree<M> {
         self.mend_after(right);
     }
 
-    /// Adds `child`, which is responsible for keys from `key` on, behind the leaf of `path`.
+    /// Adds `child`, which is responsible for keys at and above `key`, after the leaf of `path`.
     fn insert_child(&self, editor: &mut Editor, path: &Path, mut key: u64, mut child: u32) {
         let mut split = path.leaf;
         for depth in (0..path.levels()).rev() {
@@ -149,7 +149,7 @@ impl<M: Machine> VmaTree<M> {
         self.grow(editor, key, child);
     }
 
-    /// Adds a root above the present root, with that root and `child` as its children.
+    /// Adds a root above the current root, with that root and `child` as its children.
     fn grow(&self, editor: &mut Editor, key: u64, child: u32) {
         let (old, levels) = self.top();
         let id = self.take_spare(editor);
@@ -159,7 +159,7 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64 + 1) << 32 | u64::from(id));
     }
 
-    /// Tidies up after an entry of a small leaf was erased.
+    /// Cleans up after an entry of a small leaf was removed.
     #[cold]
     pub(super) fn erase_join(&self, editor: &mut Editor, path: &Path) {
         let leaf = self.node(path.leaf);
@@ -188,8 +188,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Takes the leaf of `path`, which is empty, out of its parent, and also removes parents that
-    /// become empty.
+    /// Removes the leaf of `path`, which is empty, from its parent, and removes parents that become
+    /// empty.
     fn erase_leaf(&self, editor: &mut Editor, path: &Path) {
         let mut gone = path.leaf;
         for depth in (0..path.levels()).rev() {
@@ -207,7 +207,7 @@ impl<M: Machine> VmaTree<M> {
         self.shrink(editor);
     }
 
-    /// Removes the root as long as it has only one child, which becomes the root.
+    /// Removes the root while it has only one child, which becomes the new root.
     fn shrink(&self, editor: &mut Editor) {
         let (mut id, mut levels) = self.top();
         // The loop ends at a leaf.
@@ -220,7 +220,8 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64) << 32 | u64::from(id));
     }
 
-    /// Joins a small leaf with a neighbour of the same parent, if the entries of both fit into one.
+    /// Joins a small leaf with a neighbour under the same parent, if the entries of both fit into
+    /// one leaf.
     fn join_leaf(&self, editor: &mut Editor, path: &Path) {
         let above = path.levels() - 1;
         let (parent, at) = path.step(above);

@@ -7,8 +7,8 @@ use super::{Editor, VmaTree};
 use crate::machine::Machine;
 
 impl<M: Machine> VmaTree<M> {
-    /// Checks every node: keys are in order and in the right node, gaps are right, leaves are
-    /// linked in order, and no mapping is lost.
+    /// Checks every node: keys are in order and in the right node, gaps are recorded correctly,
+    /// leaves are linked in order, and no mapping is lost.
     ///
     /// # Panics
     /// If the tree is inconsistent, which is a bug.
@@ -26,7 +26,7 @@ impl<M: Machine> VmaTree<M> {
         assert_eq!(walk.nodes, editor.nodes());
     }
 
-    /// Checks node `id`, which has `levels` levels below and is responsible for `keys`.
+    /// Checks node `id`, which has `levels` levels below it and is responsible for `keys`.
     fn assert_node(&self, walk: &mut Walk, id: u32, levels: usize, keys: Range<u64>) {
         let node = self.node(id);
         let count = node.count();
@@ -51,7 +51,7 @@ impl<M: Machine> VmaTree<M> {
 
 /// The state of a walk from the lowest leaf to the highest.
 struct Walk {
-    /// The leaf before the next one.
+    /// The leaf that the walk visited last.
     leaf: u32,
     /// The address at which the last mapping ended.
     end: u64,

@@ -1,11 +1,11 @@
-//! A schedule that fires all CPUs on one tick. The mailing-list thread assumed that Linux does
+//! A schedule that fires all CPUs on the same tick. The mailing-list thread assumed that Linux does
 //! this.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Nanos;
 
-/// Every CPU fires at exact multiples of the interval.
+/// Fires every CPU at exact multiples of the interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned;
 
@@ -16,8 +16,8 @@ impl Schedule for Aligned {
 
     fn next(&self, moment: &Moment) -> Due {
         let interval = moment.interval.0.max(1);
-        // This is `Phased` with a phase of zero for all CPUs: the first multiple more than half an
-        // interval from now.
+        // This is `Phased` with a phase of zero for all CPUs: the first multiple of the interval
+        // that is more than half an interval away.
         let after = moment.now.0 + interval / 2;
         Due::At(Nanos((after / interval + 1) * interval))
     }

@@ -1,8 +1,7 @@
-//! Variants of when a CPU's vmstat work fires next.
+//! The schedule variants, which decide when a CPU's vmstat work fires next.
 //!
-//! A schedule is a pure function of the moment; the work asks it after each firing. The machine's
-//! timer then adds its own delay: `Due::Wheel` is late by up to the timer wheel's granularity,
-//! `Due::At` is not.
+//! A schedule is a pure function of the moment, called after each firing. The machine's timer may
+//! then add a delay: `Due::Wheel` is late by up to the timer wheel's granularity, `Due::At` is not.
 
 mod aligned;
 mod phased;
@@ -26,24 +25,24 @@ pub trait Schedule: fmt::Debug + Sync {
     /// The schedule's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The time at which the work of `moment.cpu`, which is running now, is to run again.
+    /// Returns when the work of `moment.cpu`, which is running now, must run again.
     fn next(&self, moment: &Moment) -> Due;
 }
 
-/// All inputs of a schedule.
+/// All inputs of a schedule: the CPU, the current time and the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The time of the CPU's clock.
+    /// The current time on the CPU's clock.
     pub now: Nanos,
-    /// Ticks per second.
+    /// The tick rate, in ticks per second.
     pub hz: Hz,
-    /// The time from one firing to the next.
+    /// The nominal time from one firing to the next.
     pub interval: Nanos,
-    /// The CPU whose work it is.
+    /// The CPU that runs the work.
     pub cpu: CpuId,
-    /// The CPU's place among the online CPUs of its node.
+    /// The CPU's rank among the online CPUs of its node.
     pub rank: Rank,
-    /// The number of online CPUs of the machine.
+    /// The number of online CPUs in the machine.
     pub online: u32,
 }
 
@@ -54,22 +53,25 @@ impl Moment {
         self.hz.jiffies(self.now)
     }
 
-    /// The interval in ticks, at least one.
+    /// The interval in ticks, at least 1.
     #[must_use]
     pub fn interval_jiffies(&self) -> u64 {
         self.hz.span(self.interval).0.max(1)
     }
 
-    /// The offset of this CPU's turn in each interval. Intervals are cut into as many equal parts
-    /// as the node has online CPUs.
+    /// The offset of this CPU's turn within each interval. The interval is divided into as many
+    /// equal parts as the node has online CPUs.
+    ///
+    /// # Panics
+    /// If the rank is so far beyond the number of online CPUs that the offset exceeds 64 bits.
     #[must_use]
     pub fn phase(&self) -> Nanos {
         let Rank { rank, of } = self.rank;
         let part = u128::from(self.interval.0) * u128::from(rank) / u128::from(of.max(1));
-        Nanos(u64::try_from(part).unwrap_or(0))
+        Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
-    /// The first time after `after` that is at this CPU's phase.
+    /// The first time after `after` at which this CPU's phase comes round.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);
@@ -96,7 +98,7 @@ mod tests {
         }
     }
 
-    /// The tick at which each of `cpus` would fire if the wheel were exact.
+    /// The tick at which each of the CPUs `0..cpus` would fire if the wheel were exact.
     fn exact_ticks(schedule: &dyn Schedule, cpus: u32, hz: u32) -> Vec<u64> {
         (0..cpus)
             .map(|cpu| {

@@ -1,14 +1,14 @@
-//! Our schedule: all CPUs have the same interval, and each has its own phase in it.
+//! Plimsoll's schedule: all CPUs have the same interval, and each has its own phase within it.
 //!
-//! The phase follows from the CPU's rank among the online CPUs of its node, so no two of them
-//! collide, whatever CPU numbers are missing or offline. Phases are finer than the timer wheel, so
-//! `Phased` needs an exact timer; `PhasedWheel` shows how the wheel rounds them.
+//! The phase follows from the CPU's rank among the online CPUs of its node. So no two CPUs of a
+//! node collide, even if CPU numbers are missing or CPUs are offline. Phases are finer than the
+//! timer wheel, so `Phased` needs an exact timer; `PhasedWheel` shows how the wheel rounds them.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::{Jiffies, Nanos};
 
-/// Equal intervals, distinct phases, kept by a high-resolution timer.
+/// Equal intervals and distinct phases, timed by a high-resolution timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Phased;
 
@@ -37,8 +37,8 @@ impl Schedule for PhasedWheel {
     }
 }
 
-/// The first turn more than half an interval away. So a CPU whose phase moved a little, or whose
-/// work fired a little late, neither repeats nor skips a turn.
+/// The first turn that is more than half an interval away. So if a CPU's phase has moved a little,
+/// or its work fired a little late, no turn is repeated or skipped.
 fn turn(moment: &Moment) -> Nanos {
     moment.turn_after(Nanos(moment.now.0 + moment.interval.0 / 2))
 }

@@ -1,15 +1,15 @@
-//! Linux's schedule: whole seconds, shifted by three jiffies per CPU, then rounded by the timer
+//! Linux's schedule: whole seconds, skewed by three jiffies per CPU, then rounded by the timer
 //! wheel.
 //!
-//! The skew alone would keep CPUs apart. But the wheel fires a timer one second away at the first
-//! multiple of 64 jiffies (HZ 1000) or 8 jiffies (HZ 100 to 300) after its jiffy, which puts CPUs
-//! back together.
+//! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
+//! first multiple of the wheel's granularity after its jiffy: 64 jiffies at HZ 1000, or 8 jiffies
+//! at HZ 100 to 300. This brings CPUs together again.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// Linux's `round_jiffies_relative`.
+/// The schedule of Linux's `round_jiffies_relative`.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundJiffies;
 
@@ -27,9 +27,10 @@ impl Schedule for RoundJiffies {
     }
 }
 
-/// The delay in jiffies to the time `delay` jiffies from now, rounded to a multiple of `grid` less
-/// the CPU's skew. It is rounded down if it is less than a quarter of `grid` past a multiple,
-/// otherwise up. Returns `delay` itself if the rounded time is not ahead.
+/// Returns the delay in jiffies from now to the rounded expiry. The time `delay` jiffies from now
+/// is rounded to a multiple of `grid`, minus the CPU's skew. It is rounded down if it is less than
+/// a quarter of `grid` past a multiple, otherwise up. Returns `delay` unchanged if the rounded time
+/// is not in the future.
 pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     const SKEW_JIFFIES: u64 = 3;
     let now = moment.jiffy().0;
@@ -67,7 +68,8 @@ mod tests {
                 };
                 rounded(&moment, second, second).0
             };
-            // The last jiffy that is less than a quarter past a second, and the first that is not.
+            // The last jiffy that is less than a quarter of a second past a second, and the first
+            // that is not.
             assert_eq!(ahead(quarter - 1), second - (quarter - 1));
             assert_eq!(ahead(quarter), 2 * second - quarter);
         }

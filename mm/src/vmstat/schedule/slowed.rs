@@ -1,13 +1,13 @@
 //! A control for experiments: Linux's phases at the mean rate of the stretched patch.
 //!
-//! The patch changes two things at once: CPUs get phases of their own, and most of them fire less
-//! often. This control changes only the rate, so that the two effects can be told apart.
+//! The patch changes two things at once: CPUs get different phases, and most of them fire less
+//! often. This control changes only the rate, so that the two effects can be measured separately.
 
 use super::round_jiffies::rounded;
 use super::{Moment, Schedule};
 use crate::machine::Due;
 
-/// `RoundJiffies` with every interval as long as the stretched ones are on average.
+/// `RoundJiffies` with an interval that is the average of the stretched ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowed;
 

@@ -1,13 +1,14 @@
-//! The patch, as posted: the interval grows with the CPU's number, up to twice as long.
+//! The stretched patch as posted: the interval grows with the CPU's number, to almost twice its
+//! length.
 //!
-//! The patch meant this as an offset, but it is a period: CPUs drift past each other, the work is
-//! done about 30 % less often, and CPUs collide if their numbers have holes.
+//! The patch meant the extra time as an offset, but it lengthens the period. So CPUs drift past
+//! each other, the work runs about 30 % less often, and CPUs collide if their numbers have holes.
 
 use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// Fires every interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
+/// Fires after the interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretched;
 

@@ -1,12 +1,12 @@
-//! Linux's shepherd: it kicks all dormant CPUs that have differentials at the same instant.
+//! Linux's shepherd. It kicks all dormant CPUs that have differentials at the same instant.
 //!
-//! It does not look at the pages on a dormant CPU's lists, so these stay there.
+//! It ignores the pages on a dormant CPU's lists, so these stay there.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kicks every dormant CPU with differentials at once.
+/// Kicks all dormant CPUs that have differentials immediately.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

@@ -1,14 +1,14 @@
-//! Our shepherd: it kicks each dormant CPU at that CPU's own phase, and pages on its lists count as
-//! a reason.
+//! Plimsoll's shepherd. It kicks each dormant CPU at that CPU's own phase, and pages on the CPU's
+//! lists are a reason to kick it too.
 //!
-//! In both variants a kick wakes an idle CPU, because its differentials and pages would stay out of
-//! reach otherwise.
+//! Under both shepherds a kick wakes an idle CPU. Otherwise its differentials and pages would stay
+//! out of reach.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kicks each dormant CPU at its own turn.
+/// Kicks each dormant CPU at its own phase.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPhase;
 

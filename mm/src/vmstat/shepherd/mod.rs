@@ -1,7 +1,7 @@
-//! Variants of the shepherd, which decides which dormant CPUs to kick, and when.
+//! The shepherd variants, which decide which dormant CPUs to kick, and when.
 //!
-//! A CPU whose last refresh found nothing goes dormant. Once an interval the shepherd looks at all
-//! dormant CPUs and defers the work of those that have something to do again.
+//! A CPU whose last refresh found nothing to do goes dormant. Once per interval the shepherd checks
+//! all dormant CPUs. It defers work again on those that have something to do.
 
 mod at_once;
 mod at_phase;
@@ -13,20 +13,20 @@ pub use self::at_phase::AtPhase;
 use super::schedule::Moment;
 use crate::machine::{Due, WhenIdle};
 
-/// A rule for kicking dormant CPUs.
+/// A rule for kicking dormant CPUs to do their periodic work.
 pub trait Shepherd: fmt::Debug + Sync {
     /// The shepherd's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns whether a dormant CPU with these leftovers is kicked.
+    /// Returns whether the shepherd kicks a dormant CPU with these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// The time at which the dormant CPU of `moment` is to run its work, and whether that wakes it
+    /// Returns when the dormant CPU of `moment` must run its work, and whether that wakes the CPU
     /// if it is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 
-/// The work that waits on a dormant CPU.
+/// The work that is pending on a dormant CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
     /// No differentials, and at most `high_min` pages on its lists.

@@ -39,6 +39,33 @@ impl Graph {
         edges.entry(to.to_owned()).or_insert(Why { line, name });
     }
 
+    /// Returns the graph of what the files are in. `layers` gives the ends of an edge's image, or
+    /// `None` if the edge has none. The name of an edge then says which file names what.
+    pub(super) fn folded<'g>(
+        &'g self,
+        layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,
+    ) -> Self {
+        let mut folded = Self::default();
+        for (from, named) in &self.edges {
+            for (to, Why { line, name }) in named {
+                let Some((above, below)) = layers(from, to).filter(|(one, other)| one != other)
+                else {
+                    continue;
+                };
+                folded.add_file(above, BTreeSet::new());
+                folded.add_file(below, BTreeSet::new());
+                let name = format!("{from}:{line} names `{name}` of {to}");
+                folded.add(above, below, *line, &name);
+            }
+        }
+        folded
+    }
+
+    /// Returns whether an edge leads to `file`.
+    pub(super) fn is_named(&self, file: &str) -> bool {
+        self.edges.values().any(|named| named.contains_key(file))
+    }
+
     fn named_by<'g>(&'g self, from: &str) -> impl Iterator<Item = (&'g str, &'g Why)> {
         let edges = self.edges.get(from).into_iter().flatten();
         edges.map(|(to, why)| (to.as_str(), why))

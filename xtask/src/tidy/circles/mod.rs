@@ -1,4 +1,4 @@
-//! No circles between the files of a crate.
+//! No circles between the files of a crate, and none between the folders of some crates: `folders.rs`.
 //!
 //! A reader understands a file from the files that it names, so these must not lead back to it. The
 //! rule makes a graph for each crate. A node is a file below `src`. An edge leads from file A to
@@ -18,6 +18,7 @@
 //! * a method that is called without naming its type.
 
 mod conditions;
+mod folders;
 mod graph;
 mod modules;
 mod names;
@@ -65,6 +66,7 @@ fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
 /// gone.
 fn circles(mut modules: Modules, folder: &str, known: &[Known]) -> Vec<String> {
     let graph = graph_of(&mut modules);
+    let mut found = folders::check(&graph, folder);
     let source = format!("{folder}/src/");
     let short = |file: &str| file.strip_prefix(&source).unwrap_or(file).to_owned();
     let mut known: Vec<BTreeSet<String>> = known
@@ -72,7 +74,6 @@ fn circles(mut modules: Modules, folder: &str, known: &[Known]) -> Vec<String> {
         .filter(|(known, ..)| *known == folder)
         .map(|(_, files, _)| files.iter().map(|file| format!("{source}{file}")).collect())
         .collect();
-    let mut found = Vec::new();
     for circle in graph.circles() {
         let is_it =
             |known: &BTreeSet<String>| known.iter().map(String::as_str).eq(circle.iter().copied());

@@ -5,6 +5,7 @@ mod shortage;
 
 use std::collections::HashMap;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
@@ -15,7 +16,6 @@ use plimsoll_mm::page::{
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 
 use super::follow::Learnt;
 use super::lists::{LISTS, ListId, MOVABLE};

@@ -1,4 +1,4 @@
-//! A slow and plain model of an address space, made of a few sorted maps: the mappings, the
+//! A slow and simple model of an address space, made of a few sorted maps: the mappings, the
 //! contents of each page, and the page tables that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,16 +24,16 @@ enum There {
     Swapped,
 }
 
-/// A mapping; the map's key is its first page.
+/// A mapping. Its key in the map is its first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     end: u64,
     what: What,
-    /// The first page of the mapping when it was made: the page that the offset in `what` is for.
+    /// The first page of the mapping when it was created, to which the offset in `what` applies.
     origin: u64,
 }
 
-/// The reason why a mapping was refused; if another mapping is in the way, the reason has it as
+/// The reason why a mapping was refused. If another mapping is in the way, it is included as
 /// [`Seen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
@@ -46,7 +46,7 @@ pub(crate) struct Model {
     sizes: Sizes,
     mappings: BTreeMap<u64, Mapping>,
     pages: BTreeMap<u64, There>,
-    /// For each table that is one huge page, whether that is reserved.
+    /// For each table that maps one huge page, whether the page is reserved.
     huge: BTreeMap<u64, bool>,
     tables: BTreeSet<u64>,
     uppers: BTreeSet<u64>,
@@ -68,7 +68,7 @@ impl Model {
         }
     }
 
-    /// Returns the pages of mapping number `nth`, modulo the number of mappings.
+    /// Returns the pages of mapping number `nth`, taken modulo the number of mappings.
     pub(crate) fn nth(&self, nth: usize) -> Option<Range<u64>> {
         let count = self.mappings.len().max(1);
         let (&start, mapping) = self.mappings.iter().nth(nth % count)?;
@@ -107,7 +107,7 @@ impl Model {
         Ok(self.join(start, new))
     }
 
-    /// Adds a mapping, merged with neighbours of the same kind.
+    /// Adds a mapping and merges it with neighbours of the same kind.
     fn join(&mut self, mut start: u64, mut new: Mapping) -> Seen {
         if matches!(new.what, What::Anonymous { .. } | What::Reserved) {
             let after = self.mappings.get(&new.end).copied();
@@ -165,13 +165,13 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the start of the first mapping that has pages of `range`.
+    /// Returns the start of the first mapping that overlaps `range`.
     fn first_in(&self, range: &Range<u64>) -> Option<u64> {
         let is_in = |(start, mapping): &(&u64, &Mapping)| overlaps(range, &(**start..mapping.end));
         self.mappings.iter().find(is_in).map(|(&start, _)| start)
     }
 
-    /// Checks whether `range` may be cut out of the mappings and `more` mappings added.
+    /// Checks whether `range` can be cut out of the mappings and `more` mappings can be added.
     fn check_cut(&self, range: &Range<u64>, more: usize) -> Result<(), MapError> {
         let mut count = self.mappings.len() + more;
         for (&start, mapping) in &self.mappings {
@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// Removes everything that is at the pages of `range`.
+    /// Removes all pages and tables of `range`.
     fn empty(&mut self, range: &Range<u64>) {
         let touched = self.huge.keys().copied();
         let touched: Vec<u64> = touched
@@ -267,7 +267,7 @@ impl Model {
         }
     }
 
-    /// Puts a private page at `page`, unless one is there.
+    /// Puts a private page at `page`, unless there already is one.
     fn own(&mut self, page: u64, there: Option<There>) -> Result<Faulted, FaultError> {
         let swapped = there == Some(There::Swapped);
         if there.is_some() && !swapped {
@@ -291,7 +291,7 @@ impl Model {
         self.huge.insert(table, reserved);
     }
 
-    /// Checks whether `pages` more pages may be used.
+    /// Checks whether `pages` more pages are within the limits.
     fn charge(&self, pages: u64) -> Result<(), FaultError> {
         for (level, limit) in (0..).zip(self.sizes.limits) {
             let others = if level == 0 { 0 } else { self.sizes.others };
@@ -326,7 +326,7 @@ impl Model {
         self.huge.values().filter(alike).count() as u64
     }
 
-    /// Returns the state that the address space must show.
+    /// Returns the state that the address space must have.
     pub(crate) fn state(&self) -> State {
         let own = self.count(There::Own);
         let (huge, reserved) = (self.huge_of(false), self.huge_of(true));
@@ -391,7 +391,7 @@ fn check_range(start: u64, pages: u64) -> Result<Range<u64>, MapError> {
     Ok(start..start + pages)
 }
 
-/// Checks for errors that do not depend on the mappings.
+/// Checks for the errors that do not depend on existing mappings.
 fn check(place: Place, pages: u64, what: What) -> Result<(), MapError> {
     let align = align(what);
     let unaligned = |page| Err(MapError::Unaligned { page, align });

@@ -1,8 +1,9 @@
-//! A machine with one address space on it, and the visible state of both.
+//! A machine with one address space, and the observable state of both.
 
 use std::sync::Arc;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -14,7 +15,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The backing of a mapping, without the objects themselves.
@@ -30,20 +30,20 @@ pub(crate) enum What {
 /// A mapping: its first page, its end, and its kind in place of the id that [`Vma`] has.
 pub(crate) type Seen = (u64, u64, MappingKind);
 
-/// The sizes and limits of a world, in pages where they count memory.
+/// The sizes and limits of a world. Sizes of memory are in pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) memory: u32,
     pub(crate) swap: u32,
     pub(crate) mappings: u32,
-    /// The limits of the address space, of its group, and of the group above.
+    /// The limits of the address space, of its group, and of the group above, in pages.
     pub(crate) limits: [u64; 3],
-    /// The pages that others in its group use.
+    /// The number of pages that other members of its group use.
     pub(crate) others: u64,
 }
 
 impl Sizes {
-    /// Sizes at which nothing runs out.
+    /// Sizes that no test exhausts.
     pub(crate) const AMPLE: Self = Self {
         memory: 1 << 14,
         swap: 1000,
@@ -66,19 +66,19 @@ pub(crate) struct World {
     memory: u32,
 }
 
-/// The visible state of a world while nothing is under way.
+/// The observable state of a world while no operation is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) mappings: Vec<Seen>,
-    /// Resident pages by kind, in the order of [`RssKind::ALL`].
+    /// The number of resident pages of each kind, in the order of [`RssKind::ALL`].
     pub(crate) rss: [u64; 4],
     pub(crate) used: [u64; 3],
     pub(crate) swapped: u32,
-    /// Pages of page tables, as the address space and as the node counts them.
+    /// The number of pages used for page tables, according to the address space and to the node.
     pub(crate) tables: [u64; 2],
-    /// Anonymous pages, as the node and as the zone counts them.
+    /// The number of anonymous pages, according to the node and to the zone.
     pub(crate) anonymous: [u64; 2],
-    /// The pages that the allocator has handed out.
+    /// The number of pages that are allocated.
     pub(crate) handed_out: u64,
     pub(crate) file: u64,
     pub(crate) shared: u64,
@@ -155,7 +155,7 @@ impl World {
         self.space.map(self.memory(), request)
     }
 
-    /// Maps `pages` pages at `start`, where nothing may be mapped.
+    /// Maps `pages` pages at `start`. Nothing may be mapped there yet.
     pub(crate) fn map_at(&self, start: u64, pages: u64, what: What) {
         let mapped = self.map(Place::Fixed(Vpn(start)), pages, what);
         mapped.expect("nothing is mapped there");
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Returns the pages charged at `level`, without those of others.
+    /// Returns the number of pages charged at `level`, without those of other members.
     fn used(&self, level: usize) -> u64 {
         let others = if level == 0 { 0 } else { self.others };
         self.budgets[level].used(&self.host) - others
@@ -201,7 +201,7 @@ impl World {
         why.expect("it is refused")
     }
 
-    /// Ends the address space, after which nothing of it may be left; then empties the objects.
+    /// Ends the address space, which must leave nothing behind; then empties the objects.
     pub(crate) fn end(self) {
         let memory = self.memory();
         self.space.exit(memory).expect("no thread ended it before");

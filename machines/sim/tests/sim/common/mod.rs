@@ -1,4 +1,4 @@
-//! A small machine with easy prices, for tests.
+//! A small machine with simple prices, for tests.
 
 pub(crate) mod rw_scene;
 
@@ -7,7 +7,7 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
 use plimsoll_sim::profile::{Card, Costs, Profile};
 
-/// Prices that differ enough for a test to tell which of them was paid.
+/// Prices that differ enough for a test to see which of them was paid.
 pub(crate) fn costs() -> Costs {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;
@@ -24,7 +24,7 @@ pub(crate) fn costs() -> Costs {
     }
 }
 
-/// Makes a profile of `cpus` CPUs without any structure, at HZ 1000.
+/// Returns a profile of `cpus` CPUs with a flat topology, at HZ 1000.
 pub(crate) fn flat(cpus: u32) -> Profile {
     Profile {
         name: "flat".into(),
@@ -37,7 +37,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
     }
 }
 
-/// Makes a profile of `cpus` CPUs: two per core, eight per LLC, sixteen per socket.
+/// Returns a profile of `cpus` CPUs: two per core, eight per LLC, sixteen per socket.
 pub(crate) fn tall(cpus: u32) -> Profile {
     let place = |cpu: u32| CpuPlace {
         core: cpu / 2,

@@ -1,4 +1,4 @@
-//! A lock that readers share, and tasks that come to it at given times.
+//! A reader-writer lock, and tasks that request it at given times.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,11 +12,11 @@ pub(crate) const TRANSFER: u64 = 30;
 pub(crate) const OWN: u64 = 20;
 pub(crate) const REMOTE: u64 = 40;
 pub(crate) const HANDOVER: u64 = 25;
-/// The time to wake a waiter: an interrupt and a context switch, in nanoseconds.
+/// The time to wake a waiter, in nanoseconds: an interrupt and a context switch.
 pub(crate) const WAKE_UP: u64 = 1500;
 pub(crate) const TICK: u64 = 1_000_000;
 
-/// Eight CPUs, a lock whose home is CPU 0, and a record of each stay inside the lock.
+/// Eight CPUs, a lock whose home is CPU 0, and a record of each time that a task held the lock.
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) sim: Sim,
@@ -24,8 +24,9 @@ pub(crate) struct Scene {
     pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
 }
 
-/// One stay of a task inside the lock: what it did (`r` for reading, `w` for writing) and on which
-/// CPU, and when it asked, got in, left the lock, and went on after the release.
+/// One hold of the lock by a task: what the task did (`r` for reading, `w` for writing) and on
+/// which CPU. Also the times at which the task requested the lock, acquired it, began to release
+/// it, and continued after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
     pub(crate) who: (char, u32),
@@ -35,7 +36,7 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// The answer of a task that is never killed.
+/// The `killed` test of a task that is never killed.
 pub(crate) const fn never() -> bool {
     false
 }
@@ -65,8 +66,8 @@ impl Scene {
         });
     }
 
-    /// Calls `enter`, which takes the lock and calls back inside it. The callback stays for
-    /// `hold_us` microseconds, and the stay is recorded as `what`.
+    /// Calls `enter`, which acquires the lock and then calls its callback. The callback holds the
+    /// lock for `hold_us` microseconds, and the hold is recorded as `what`.
     pub(crate) fn note<R>(
         &self,
         sim: &Sim,
@@ -128,7 +129,7 @@ impl Scene {
         self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
     }
 
-    /// Runs to the end. Returns all stays, in the order in which the tasks got in.
+    /// Runs to the end. Returns all holds, in the order in which the tasks acquired the lock.
     pub(crate) fn run(&self) -> Vec<Stay> {
         self.sim.run();
         let mut stays = self.stays.take();

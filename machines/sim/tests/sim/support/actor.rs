@@ -1,9 +1,10 @@
-//! The random steps of a task of the swarm.
+//! The random steps of one task of the swarm.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{
@@ -11,7 +12,6 @@ use plimsoll_mm::page::{
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_sim::Sim;
 
@@ -21,22 +21,22 @@ use super::scene::{self, Scene};
 /// An allocated block.
 pub(crate) type Block = (Pfn, Order);
 
-/// The wait after which no task is left on a CPU that went away: longer than any stall.
+/// The time after which no task is left on a CPU that went offline: longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
 
 /// The state that all tasks share.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
     pub(crate) mm: Manager<Sim>,
-    /// Blocks on their way from one task to another.
+    /// Blocks that one task has passed on for another to free.
     pub(crate) passed_on: RefCell<Vec<Block>>,
     pub(crate) cache: Arc<Cache>,
     /// True while a task changes the set of CPUs, so that only one task does so at a time.
     plugging: Cell<bool>,
-    /// The sums of what was added to the zone counter and to the node counter.
+    /// The sums of all additions to the zone counter and to the node counter.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
-    /// True once the run is over: jobs that come due from then on do nothing.
+    /// True when the run is over: jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Cache {
             .push(pfn);
     }
 
-    /// Forgets all cached pages, because the test frees them in another way.
+    /// Removes all cached pages without freeing them, because the test frees them in another way.
     pub(crate) fn forget(&self) {
         while self.pop().is_some() {}
     }
@@ -83,7 +83,7 @@ impl Reclaimer<Sim> for Shrinker {
 }
 
 impl Stage {
-    /// Takes whole blocks until about `scene.left` pages are free, so that memory runs out even in
+    /// Allocates whole blocks until about `scene.left` pages are free. So memory runs out even in
     /// zones that are large enough for large batches.
     pub(crate) fn fill(&self, sim: &Sim) {
         let pages = self.mm.pages();
@@ -107,7 +107,7 @@ impl Stage {
     }
 }
 
-/// One step of a task.
+/// One kind of step of a task.
 type Doing = fn(&mut Actor, &Sim);
 
 /// A task of the swarm and the blocks that it holds.
@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    /// Makes all steps of the task; the blocks that it holds at the end are passed on.
+    /// Does all steps of the task, then passes on the blocks that it still holds.
     pub(crate) fn act(mut self, sim: &Sim) {
         for _ in 0..self.stage.scene.steps {
             sim.spend(Work::Think, self.dice.below(3000));
@@ -161,7 +161,7 @@ impl Actor {
 
     fn alloc(&mut self, sim: &Sim) {
         let most = u32::from(self.stage.scene.order_max);
-        // Mostly small orders, because a few large blocks would use up all memory.
+        // Most orders are small, because a few large blocks would use up all memory.
         let order = if self.dice.chance(70) {
             self.dice.below(most.min(2) + 1)
         } else {
@@ -210,7 +210,7 @@ impl Actor {
         }
     }
 
-    /// Splits a block, and holds its pages one by one from now on.
+    /// Splits a block. From now on, the task holds its pages one by one.
     fn split(&mut self, sim: &Sim, (pfn, order): Block) {
         let pages = self.stage.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");
@@ -258,8 +258,8 @@ impl Actor {
             .expect("all were handed out");
     }
 
-    /// Frees frames that the task does not hold, or not with that order. The allocator changes
-    /// nothing and returns the reason.
+    /// Tries to free frames that the task does not hold, or holds with another order. The allocator
+    /// must change nothing and return the reason.
     fn free_badly(&mut self, sim: &Sim) {
         let pages = self.stage.mm.pages();
         let nowhere = Pfn(u32::MAX - self.dice.below(1000));
@@ -318,7 +318,7 @@ impl Actor {
         assert!(self.stage.mm.pages().tunable(sim, knob) <= knob.spec().max);
     }
 
-    /// Takes a CPU offline, waits, and mostly brings it back, in the order of steps that Linux has.
+    /// Takes a CPU offline, waits, and usually brings it back, in the same order of steps as Linux.
     fn hotplug(&mut self, sim: &Sim) {
         let mm = &self.stage.mm;
         let cpu = CpuId(self.dice.below(sim.topology().cpus()));

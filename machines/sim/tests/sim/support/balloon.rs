@@ -1,4 +1,4 @@
-//! A notifier of the OOM code: it gives pages back before a process is killed.
+//! A notifier for the OOM code. It frees pages before a process is killed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,15 +7,15 @@ use plimsoll_mm::page::{PageAllocator, Reclaimer, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 use plimsoll_sim::Sim;
 
-/// The most pages that a balloon gives back in one call.
+/// The most pages that a balloon frees in one call.
 const AT_ONCE: u32 = 64;
 
-/// Pages that the balloon holds and can give back.
+/// The pages that the balloon holds and can free.
 #[derive(Clone, Default)]
 pub(crate) struct Balloon(Arc<Mutex<Vec<Pfn>>>);
 
 impl Balloon {
-    /// Takes `pages` more pages, which must be free.
+    /// Allocates `pages` more pages, which must be free.
     pub(crate) fn inflate(&self, sim: &Sim, from: &PageAllocator<Sim>, pages: u32) {
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ impl Reclaimer<Sim> for Balloon {
 
     fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, _wanted: Pages) -> Pages {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let given = AT_ONCE.min(u32::try_from(held.len()).unwrap_or(AT_ONCE));
+        let given = u32::try_from(held.len().min(AT_ONCE as usize)).expect("`AT_ONCE` at most");
         for _ in 0..given {
             let page = held.pop().expect("it holds so many");
             pages.free(sim, page, Order::ZERO).expect("it was taken");

@@ -5,7 +5,7 @@ use plimsoll_mm::page::holds::Holds;
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{Order, Pages};
 
-/// The largest block on a page list.
+/// The number of pages in the largest block on a page list.
 const LISTED_MAX: u32 = Order::HUGE.pages().0;
 
 /// Checks the size of each hold against the limit of one policy.
@@ -37,7 +37,8 @@ impl HoldLimit {
             blocks > 0 && pages >= blocks,
             "a hold that moves nothing: {what}"
         );
-        // The last block may exceed a limit of pages, because the limit was not reached before it.
+        // The last block may exceed a limit on pages, because the limit had not been reached before
+        // it.
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,

@@ -1,8 +1,8 @@
-//! Promise: a page has at most one owner, and only its owner gives it back.
+//! Promise: a page has at most one owner, and only its owner frees it.
 //!
-//! The check keeps a map with one entry per page and updates it from the events of single pages.
+//! The check keeps a map with one entry per page, and updates it from the events of single pages.
 //! The state of the manager changes in the order in which events are emitted, so the map needs no
-//! clock.
+//! times.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::page::{Layout, ZoneLayout};
 use plimsoll_mm::units::{Order, Pfn};
 
-/// The pages and blocks that are handed out, as the events say.
+/// The pages and blocks that are handed out, according to the events.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     layout: Layout,
-    /// First page of each block that is handed out, and its order.
+    /// The first page of each block that is handed out, and the block's order.
     blocks: BTreeMap<u32, Order>,
-    /// For each page, whether it is inside such a block.
+    /// For each page, whether it is in a block that is handed out.
     pages: Vec<bool>,
 }
 

@@ -1,10 +1,10 @@
-//! Promise: there is one shepherd, on an online CPU, whichever CPUs come and go.
+//! Promise: there is one shepherd, on an online CPU, whichever CPUs go offline or come online.
 
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::Sim;
 
-/// Checks the promise. Nothing may be under way.
+/// Checks the promise. No operation may be in progress.
 pub(crate) fn check(sim: &Sim) {
     let has = |cpu: &CpuId| sim.job_state(*cpu, Job::Shepherd) != JobState::Dormant;
     let homes: Vec<CpuId> = sim.topology().ids().filter(has).collect();

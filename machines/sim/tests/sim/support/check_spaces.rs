@@ -1,5 +1,5 @@
-//! Promise: the counters of an address space agree with the memory that it has; and when address
-//! spaces have ended, they have nothing and all their memory is back.
+//! Promise: the counters of an address space agree with its memory. When address spaces have ended,
+//! the counters are zero and all memory has been freed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use super::check_owners::Owners;
 use super::check_tables;
 use super::space_stage::{Process, SpaceStage};
 
-/// For each phase, how many times it began and how many times it ended.
+/// How many times each phase began, and how many times it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Phases(BTreeMap<Phase, [u64; 2]>);
 
@@ -30,7 +30,7 @@ impl Phases {
     }
 
     /// Checks that each phase ended as often as it began, and that page tables were freed once for
-    /// each of `processes`. Nothing may be under way.
+    /// each of `processes`. No operation may be in progress.
     pub(crate) fn check(&self, processes: usize) {
         for (phase, [begun, ended]) in &self.0 {
             assert_eq!(begun, ended, "{phase:?} ends as often as it begins");
@@ -45,8 +45,8 @@ impl Phases {
     }
 }
 
-/// Compares all counters with the memory of the address spaces. Nothing may be under way, and no
-/// address space may have been reaped.
+/// Compares all counters with the memory of the address spaces. No operation may be in progress,
+/// and no address space may have been reaped.
 pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let of = |kind| -> u64 {
         let pages = |process: &Process| process.space.rss().precise(sim, kind);
@@ -93,7 +93,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     }
 }
 
-/// Checks that only objects have pages. All address spaces must have ended.
+/// Checks that only objects still have pages. All address spaces must have ended.
 pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
     for process in &stage.processes {
         let space = &process.space;

@@ -1,9 +1,9 @@
-//! Promise: page tables have pages of mapped memory only; no page of an unmapped or reaped range is
-//! left; and the counters of resident pages agree with the entries.
+//! Promise: page tables have entries only for pages of mappings, no page of an unmapped or reaped
+//! range is left, and the counters of resident pages agree with the entries.
 //!
-//! Operations of other CPUs limit what can be compared, because an unmapping removes its mapping
-//! before the pages, and counters change after entries. So each process counts the operations that
-//! are under way.
+//! Concurrent operations limit what can be compared: an unmapping removes its mapping before the
+//! pages, and counters change after entries. So each process counts the operations that are in
+//! progress.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use plimsoll_sim::Sim;
 
 use super::space_stage::Process;
 
-/// The most tables that helpers can hand back to later helpers; further ones are left to the exit.
+/// The most tables that helpers can hand back to later helpers. The exit handles any further ones.
 const HANDED_BACK_MAX: u32 = 16;
 
-/// Operations of one kind that are under way.
+/// The operations of one kind that are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     now: Cell<u32>,
@@ -37,17 +37,18 @@ impl UnderWay {
         result
     }
 
-    /// The number of operations begun so far, if none is under way.
+    /// The number of operations begun so far; `None` if one is in progress.
     fn quiet(&self) -> Option<u64> {
         (self.now.get() == 0).then(|| self.begun.get())
     }
 }
 
-/// The CPUs that empty an address space, from the first that comes until all have left.
+/// The helpers that are emptying an address space, from the arrival of the first until all have
+/// left.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
-    /// True if one of them has left some pages.
+    /// True if at least one of them has left some pages.
     left_some: Cell<bool>,
 }
 
@@ -56,8 +57,8 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Counts one helper less; `left_some` says whether it has left pages. Returns whether it was
-    /// the last one and none of them has left pages.
+    /// Counts a helper that leaves. `left_some` says whether it has left pages. Returns whether it
+    /// was the last helper and none of them has left pages.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);
@@ -65,14 +66,14 @@ impl Helpers {
     }
 }
 
-/// Adds an entry to the counter that it belongs to.
+/// Adds the pages of an entry to the sum for its kind, if the entry is counted.
 fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
     if let Some(kind) = entry.counted {
         sum[kind as usize] += u64::from(entry.order.pages().0);
     }
 }
 
-/// Returns whether a mapping of this kind may have such an entry.
+/// Returns whether a mapping of this kind may have this entry.
 fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     let counted = entry.counted;
     match mapping {
@@ -86,8 +87,8 @@ fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     }
 }
 
-/// Compares the page tables of `process` with its mappings and, if nothing is under way, with its
-/// counters. Returns whether the counters could be compared.
+/// Compares the page tables of `process` with its mappings. If no operation is in progress, also
+/// compares them with its counters. Returns whether the counters could be compared.
 pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     let (changes, steps) = (process.changes.quiet(), process.steps.quiet());
     let mut sum = [0; RssKind::ALL.len()];
@@ -115,16 +116,16 @@ pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     true
 }
 
-/// Checks, after `pages` were unmapped, that no entry is left there. Only the caller may map pages
-/// in this range.
+/// Checks, after `pages` were unmapped, that no entry for them is left. Only the caller may map
+/// pages in this range.
 pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     process.space.walk(sim, pages.clone(), |entry| {
         panic!("{pages:?} are unmapped, and there is {entry:?}");
     });
 }
 
-/// Checks that no private page is left, if helpers have gone through everything. Faults add none
-/// after that.
+/// Checks that no private page is left if helpers have emptied everything. Faults add none after
+/// that.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
         return;
@@ -147,7 +148,7 @@ pub(crate) fn check_exited(sim: &Sim, process: &Process) {
     }
 }
 
-/// The number of reserved huge pages that were touched.
+/// The number of reserved huge pages that have been touched.
 pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     let mut reserved = 0;
     space.walk(sim, Vpn(0)..END, |entry| {
@@ -157,14 +158,14 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// Counts a helper that leaves with `reaped`. Returns whether it has gone through everything, alone
-/// or together with the helpers that were at work at the same time.
+/// Counts a helper that leaves with the result `reaped`. Returns whether it has emptied everything,
+/// alone or together with the helpers that were active at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers
         .leave(matches!(reaped, Reaped::GaveWay | Reaped::Partly));
     match reaping {
-        // In these designs each helper goes through everything by itself.
+        // In these designs each helper empties everything on its own.
         Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
             reaped == Reaped::All
         }
@@ -174,8 +175,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are giving page tables back. The last user does so when it has emptied all
-/// mappings, so all tables are empty then, unless helpers share the work with it.
+/// The tasks that are freeing page tables. The last user frees them when it has emptied all
+/// mappings. So all tables are empty then, unless helpers share the work.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

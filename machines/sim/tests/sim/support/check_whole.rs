@@ -1,8 +1,8 @@
-//! Promise: no page is lost, counts are exact when nothing is under way, and free pages are merged
-//! into the largest blocks possible.
+//! Promise: no page is lost, counts are exact when no operation is in progress, and free pages are
+//! merged into the largest possible blocks.
 //!
-//! The model of merging is one sentence: a free block of an order exists if all its pages are free
-//! and those of the next larger block around it are not all free.
+//! The model of merging is simple. A free block exists if all its pages are free, and the pages of
+//! the next larger block around it are not all free.
 
 use plimsoll_mm::page::{Layout, PageAllocator, ZoneLayout, ZoneView};
 use plimsoll_mm::units::{Order, Pages};
@@ -10,7 +10,7 @@ use plimsoll_sim::Sim;
 
 use super::check_owners::{self, Owners};
 
-/// Checks every zone, and drains all lists. Nothing may be under way.
+/// Drains all page lists and checks every zone. No operation may be in progress.
 pub(crate) fn check(sim: &Sim, pages: &PageAllocator<Sim>, layout: &Layout, owners: &Owners) {
     for (zone, view) in layout.zones.iter().zip(pages.view(sim)) {
         let owned = owners.owned(zone);
@@ -63,7 +63,8 @@ fn is_sane(view: &ZoneView) {
     );
 }
 
-/// Returns how many free blocks of each order `zone` has if all pages without an owner are merged.
+/// Returns the number of free blocks of each order in `zone` if all pages without an owner are
+/// merged.
 pub(crate) fn merged(zone: &ZoneLayout, owners: &Owners) -> [u32; Order::COUNT] {
     let is_free = |page: u32| check_owners::holds(zone, page) && !owners.has(page);
     let mut blocks = [0; Order::COUNT];

@@ -1,4 +1,4 @@
-//! Random choices of a test: a function of the seed and of a number for the task that draws.
+//! Random choices for a test: a function of the seed and of the number of the task that draws.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub(crate) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
-    /// Returns the stream of the task with number `who` in the run of `seed`.
+    /// Returns the stream of the task with number `who`, for the run with this seed.
     pub(crate) fn new(seed: u64, who: u64) -> Self {
         let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
         Self(Xoshiro256PlusPlus::seed_from_u64(
@@ -27,7 +27,7 @@ impl Dice {
         low + self.below(high - low + 1)
     }
 
-    /// Returns `true` in `percent` of all cases.
+    /// Returns `true` with a probability of `percent` percent.
     pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }

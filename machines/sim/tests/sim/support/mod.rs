@@ -1,6 +1,7 @@
-//! Seeds, machines and checkers for the tests of the memory manager on simulated machines.
+//! Seeds, machines, checkers and a runner of laws, for the tests of the memory manager on simulated
+//! machines.
 //!
-//! Each checker is a file of its own, `check_*.rs`, that checks one promise and nothing else.
+//! Each checker is in a separate file, `check_*.rs`, and checks only one promise.
 
 pub(crate) mod actor;
 pub(crate) mod balloon;
@@ -11,6 +12,7 @@ pub(crate) mod check_spaces;
 pub(crate) mod check_tables;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
+pub(crate) mod law;
 pub(crate) mod oom_world;
 pub(crate) mod owner;
 pub(crate) mod pressure;

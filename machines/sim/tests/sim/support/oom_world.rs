@@ -1,5 +1,5 @@
-//! `OomWorld`: processes with memory on a small machine, as tests of OOM kills need them, with an
-//! OOM killer, and its reaper in a task of its own.
+//! `OomWorld`: processes with memory on a small machine, for tests of OOM kills. The world has an
+//! OOM killer, and a task that runs its reaper.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -17,7 +17,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
@@ -27,7 +27,7 @@ use super::balloon::Balloon;
 use super::owner::WorldOwner;
 use super::{Small, small};
 
-/// The pages of the machine, unless a test wants fewer.
+/// The number of pages of the machine, unless a test needs fewer.
 const PAGES: u32 = 1 << 17;
 /// The number of CPUs of the machine.
 pub(super) const CPUS: u32 = 4;
@@ -42,34 +42,34 @@ pub(crate) struct OomWorld {
     pub(crate) small: Small,
     pub(crate) spaces: Spaces<Sim>,
     pub(crate) killer: Arc<Killer>,
-    /// Relieves a shortage of memory, in the end by a kill. The page allocator calls it only if the
-    /// world was made with a [`Pressure`].
+    /// Relieves a shortage of memory, if necessary by a kill. The page allocator calls it only if
+    /// the world was created with a [`Pressure`].
     pub(crate) oom: OutOfMemory<Sim, Calls, WorldOwner>,
-    /// The notifier that is asked for memory before a process is killed.
+    /// The notifier that is called for memory before a process is killed.
     pub(crate) balloon: Balloon,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
-    /// The end of each reaping and its time.
+    /// The result of each finished reaping, with its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
     reaper_runs: Cell<bool>,
     free_at_first: Pages,
 }
 
-/// The memory of a machine on which memory runs out, and the rules of its OOM kills.
+/// The size of a machine that runs out of memory, and the rules of its OOM kills.
 #[derive(Clone, Copy)]
 pub(crate) struct Pressure {
     pub(crate) pages: u32,
     pub(crate) rules: Rules,
 }
 
-/// The [`Signals`] of the tests: records what the OOM killer asks for, and lets processes exit.
+/// The [`Signals`] of the tests. Records the requests of the OOM killer, and makes processes exit.
 pub(crate) struct Calls {
     pub(crate) log: RefCell<Vec<Call>>,
-    /// The time from the kill until a process begins to exit; `None` for never. A frozen process
-    /// does not exit before it is thawed.
+    /// The time from the kill until a process begins to exit; `None` if processes never exit. A
+    /// frozen process exits only after it is thawed.
     exits_after: Option<Nanos>,
-    /// The processes that a task of the test runs: they notice the kill themselves, and exit.
+    /// The processes that a task of the test runs. They notice the kill themselves, and exit.
     awake: RefCell<Vec<u32>>,
-    /// True if the reaper runs in a task of its own; otherwise the test calls it.
+    /// True if a separate task runs the reaper; otherwise the test calls it.
     reaps: Cell<bool>,
     world: RefCell<Weak<OomWorld>>,
 }
@@ -77,8 +77,8 @@ pub(crate) struct Calls {
 /// A call that the OOM killer made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// A process was told to die. Says whether the kill was counted, and the process marked as a
-    /// victim, before that.
+    /// A process was told to die. Records whether the kill had already been counted, and whether
+    /// the process had already been marked as a victim.
     Kill(u32, Counted, Marked),
     Thaw(u32),
     ReapAt(Nanos),
@@ -123,7 +123,7 @@ impl Calls {
         self.world.borrow().upgrade().expect("it is there")
     }
 
-    /// Starts a task that lets `process` exit after `exits_after`, if processes exit at all.
+    /// Starts a task that makes `process` exit after `exits_after`, if processes exit at all.
     fn exits(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
         let Some(after) = self.exits_after else {
             return;
@@ -131,7 +131,7 @@ impl Calls {
         let (world, process) = (self.world(), Arc::clone(process));
         sim.spawn(CpuId(1), move |sim| {
             sim.sleep(after);
-            // The process may have exited by itself meanwhile.
+            // The process may already have exited on its own.
             let exited = world.killer.exit(world.memory(sim), &process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
         });
@@ -142,7 +142,7 @@ impl Calls {
         self.reaps.set(false);
     }
 
-    /// Returns the ids of the processes that were told to die, in that order.
+    /// Returns the ids of the processes that were told to die, in the order of the kills.
     pub(crate) fn killed(&self) -> Vec<u32> {
         let log = self.log.borrow();
         let killed = log.iter().filter_map(|call| match call {
@@ -154,12 +154,12 @@ impl Calls {
 }
 
 impl OomWorld {
-    /// Makes a world whose processes exit `exits_after` the kill, or never if that is `None`.
+    /// Creates a world whose processes exit `exits_after` the kill, or never if that is `None`.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
         Self::with_patience(reaping, exits_after, Patience::LINUX)
     }
 
-    /// Makes a world like [`OomWorld::new`], with a reaper that has `patience`.
+    /// Creates a world as [`OomWorld::new`] does, with a reaper that has `patience`.
     pub(crate) fn with_patience(
         reaping: Reaping,
         exits_after: Option<Nanos>,
@@ -175,23 +175,26 @@ impl OomWorld {
         exits_after: Option<Nanos>,
         patience: Patience,
     ) -> Rc<Self> {
-        Self::build(options, reaping, (exits_after, patience), None)
+        Self::build(options, reaping, exits_after, patience, None)
     }
 
-    /// Makes a world with the memory of `pressure`, where the page allocator calls the OOM killer.
+    /// Creates a world with the memory of `pressure`, in which the page allocator calls the OOM
+    /// killer.
     pub(crate) fn pressed(
         options: SimOptions,
         reaping: Reaping,
-        end: (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Pressure,
     ) -> Rc<Self> {
-        Self::build(options, reaping, end, Some(pressure))
+        Self::build(options, reaping, exits_after, patience, Some(pressure))
     }
 
     fn build(
         options: SimOptions,
         reaping: Reaping,
-        (exits_after, patience): (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Option<Pressure>,
     ) -> Rc<Self> {
         let design = Design {
@@ -249,13 +252,13 @@ impl OomWorld {
         Memory::new(sim, &self.small.mm, &self.spaces)
     }
 
-    /// Runs `body` on CPU 0, and every task that it starts, to the end.
+    /// Runs `body` on CPU 0 to its end, together with every task that it starts.
     pub(crate) fn run(self: &Rc<Self>, body: impl FnOnce(&Sim, &Self) + 'static) {
         let world = Rc::clone(self);
         self.small.on(0, move |sim, _| body(sim, &world));
     }
 
-    /// Starts a task on `cpu` that runs `body` at the time `at`; the caller runs the machine.
+    /// Starts a task on `cpu` that runs `body` at time `at`. The caller runs the machine.
     pub(crate) fn at(
         self: &Rc<Self>,
         cpu: u32,
@@ -269,7 +272,7 @@ impl OomWorld {
         });
     }
 
-    /// Makes an empty address space under `budget` that notifies the device `notified`.
+    /// Creates an empty address space under `budget`, with the device `notified`.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines they are both; a simulated one has one thread"
@@ -290,7 +293,7 @@ impl OomWorld {
         Arc::new(space)
     }
 
-    /// Makes an address space with `pages` pages in use, without a budget or a device.
+    /// Creates an address space that uses `pages` pages, without a budget or a device.
     pub(crate) fn filled(&self, sim: &Sim, pages: u64) -> Space {
         let space = self.space(sim, None, None);
         self.fill(sim, &space, START, pages);
@@ -299,11 +302,7 @@ impl OomWorld {
 
     /// Maps `pages` pages from `start` on and populates them. Returns their range.
     pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
-        let request = MapRequest {
-            place: Place::Fixed(start),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(start), pages);
         let range = start..Vpn(start.0 + pages);
         let memory = self.memory(sim);
         space.map(memory, request).expect("nothing is there");
@@ -356,15 +355,15 @@ impl OomWorld {
         parted.expect("it did not exit before")
     }
 
-    /// Makes this CPU allocate for process `id` from now on. The task on this CPU exits for the
-    /// process when that is told to die.
+    /// Makes this CPU allocate for process `id` from now on. When the process is told to die, the
+    /// task on this CPU performs its exit.
     pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
         let current = self.oom.owner();
         current.current.borrow_mut()[sim.this_cpu().index()] = Some(self.process(id));
         self.killer.signals().awake.borrow_mut().push(id);
     }
 
-    /// Starts the reaper at the time `at`, in a task that ends when no address space is queued.
+    /// Starts the reaper at time `at`, in a task that ends when no address space is queued.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
@@ -409,8 +408,8 @@ impl OomWorld {
         attempts.map(|&(at, _)| at).collect()
     }
 
-    /// Lets every process exit that has not, and gives all of them back. Then every page must be
-    /// back in its zone, and every count 0.
+    /// Makes every remaining process exit, and retires all of them. Then every page must be free in
+    /// its zone, and every count must be 0.
     pub(crate) fn ends(self: Rc<Self>) {
         self.run(|sim, world| {
             let processes = world.processes.take();
@@ -446,12 +445,12 @@ fn killer(sim: &Sim, calls: Calls, patience: Patience) -> Arc<Killer> {
     Arc::new(OomKiller::new(sim, calls, patience))
 }
 
-/// A device with translations of its own.
+/// A device that keeps translations.
 #[derive(Clone, Copy)]
 pub(crate) enum Device {
-    /// Refuses a range if it may not wait.
+    /// Refuses a range if the device may not wait.
     Refuses,
-    /// Never refuses, but if it may wait it takes until this time.
+    /// Never refuses. If it may wait, it takes until this time.
     BusyUntil(Nanos),
 }
 

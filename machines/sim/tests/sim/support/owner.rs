@@ -1,5 +1,5 @@
-//! `WorldOwner`: the owner of a test's processes, as the OOM code asks for one. It lists the processes
-//! of an [`OomWorld`] and keeps the reports.
+//! `WorldOwner`: the owner of a test's processes, as the OOM code requires. It lists the processes
+//! of an [`OomWorld`] and stores the reports.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
@@ -16,14 +16,15 @@ use super::OomWorld;
 /// The [`Owner`] of the processes of an [`OomWorld`].
 #[derive(Default)]
 pub(crate) struct WorldOwner {
-    /// For each CPU, the process that it allocates for.
+    /// For each CPU, the process for which it allocates.
     pub(super) current: RefCell<[Option<Arc<Process<Sim>>>; super::oom_world::CPUS as usize]>,
     pub(crate) reports: RefCell<Vec<Told>>,
-    /// The process that exits right before the owner next lists its processes.
+    /// The process that exits just before the owner next lists its processes.
     pub(crate) leaves: Cell<Option<u32>>,
-    /// The nodes that requests may take memory from; `None` for all nodes.
+    /// The nodes from which requests may allocate; `None` for all nodes.
     pub(crate) allowed: Cell<Option<NodeSet>>,
-    /// The nodes that some processes may use, by process id; all other processes may use all nodes.
+    /// The nodes that certain processes may use, by process id. All other processes may use all
+    /// nodes.
     pub(crate) nodes: RefCell<Vec<(u32, NodeSet)>>,
     pub(super) world: RefCell<Weak<OomWorld>>,
 }

@@ -1,17 +1,17 @@
-//! Processes that use memory on a machine on which memory runs out.
+//! Processes that use memory on a machine that runs out of memory.
 
 use std::sync::Arc;
 
 use plimsoll_mm::oom::{Kind, State};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::space::{Access, FaultError, MapRequest, Place};
 use plimsoll_mm::units::Vpn;
 use plimsoll_sim::Sim;
 
 use super::OomWorld;
 use super::oom_world::{START, Space};
 
-/// The pages of a mapping: more than the machine of any of these tests has.
+/// The number of pages in a mapping: more than the machine of any of these tests has.
 const SPACE_PAGES: u64 = 1 << 14;
 
 /// Enrolls process `id`, which uses `pages` pages.
@@ -20,12 +20,12 @@ pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Returns the ids of the processes that were told to die, in that order.
+/// Returns the ids of the processes that were told to die, in the order of the kills.
 pub(crate) fn killed(world: &OomWorld) -> Vec<u32> {
     world.killer.signals().killed()
 }
 
-/// Makes an address space whose mapping is larger than memory, and of which `pages` pages are used.
+/// Creates an address space whose mapping is larger than memory, and populates `pages` pages of it.
 pub(crate) fn roomy(
     sim: &Sim,
     world: &OomWorld,
@@ -33,11 +33,7 @@ pub(crate) fn roomy(
     pages: u64,
 ) -> Space {
     let space = world.space(sim, budget, None);
-    let request = MapRequest {
-        place: Place::Fixed(START),
-        pages: SPACE_PAGES,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Fixed(START), SPACE_PAGES);
     let memory = world.memory(sim);
     space.map(memory, request).expect("nothing is there");
     let used = space.populate(memory, START..Vpn(START.0 + pages));
@@ -45,9 +41,9 @@ pub(crate) fn roomy(
     space
 }
 
-/// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
-/// exits if it is killed. Returns the number of pages that it touched.
-pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, (first, pages): (u64, u64)) -> u64 {
+/// Runs process `id` on this CPU. It touches `pages` pages, starting with its page `first`. If it
+/// is killed, it stops and exits. Returns the number of pages that it touched.
+pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));
     world.becomes(sim, id);

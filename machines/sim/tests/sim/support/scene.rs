@@ -1,7 +1,7 @@
-//! A random machine with random memory and a random design, and the odds of what happens on it.
+//! A random machine with random memory and a random design, and the odds of each kind of step.
 //!
-//! This is swarm testing: each run has some kinds of event switched off altogether, so that the
-//! others meet in ways that a run with all of them would hardly reach.
+//! This is swarm testing: each run disables some kinds of event completely. So the other kinds
+//! coincide in ways that a run with all of them would rarely reach.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use plimsoll_sim::{Faults, LockModel, Sim, SimOptions};
 use super::dice::Dice;
 use super::small;
 
-/// Everything that determines a run.
+/// All the parameters that determine a run.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) profile: Profile,
@@ -25,25 +25,25 @@ pub(crate) struct Scene {
     pub(crate) design: Design,
     pub(crate) tunables: Tunables,
     pub(crate) cache_slice: Pages,
-    /// Tasks per CPU.
+    /// The number of tasks per CPU.
     pub(crate) tasks: u32,
-    /// Steps of each task.
+    /// The number of steps of each task.
     pub(crate) steps: u32,
-    /// The most blocks that one task asks for in a row.
+    /// The most blocks that one task allocates in a row.
     pub(crate) burst: u32,
-    /// The approximate number of pages left to the tasks; the rest is taken before they start.
+    /// The approximate number of pages left to the tasks; the rest is allocated before they start.
     pub(crate) left: u32,
-    /// The largest order that tasks ask for.
+    /// The largest order that tasks allocate.
     pub(crate) order_max: u8,
     pub(crate) odds: Odds,
 }
 
-/// The weight of each kind of step among the sum of all weights; 0 is never in this run.
+/// The weight of each kind of step, relative to the sum of all weights; 0 means never.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Odds {
     pub(crate) alloc: u32,
     pub(crate) free: u32,
-    /// A block goes to another task, to be freed elsewhere.
+    /// The task passes a block to another task, which frees it.
     pub(crate) pass_on: u32,
     pub(crate) free_many: u32,
     pub(crate) free_badly: u32,
@@ -53,14 +53,14 @@ pub(crate) struct Odds {
     pub(crate) migrate: u32,
     pub(crate) sleep: u32,
     pub(crate) count: u32,
-    /// True if vmstat work runs.
+    /// True if the vmstat work runs.
     pub(crate) vmstat: bool,
-    /// True if a reclaimer is registered that has pages to give back.
+    /// True if a reclaimer is registered that has pages to free.
     pub(crate) reclaim: bool,
 }
 
 impl Scene {
-    /// Draws the scene of `seed`.
+    /// Draws the scene for `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(1, 24), dice.between(1, 3));
@@ -70,7 +70,7 @@ impl Scene {
             let (knob, value) = knob(dice);
             tunables.set(knob, value).expect("drawn within its bounds");
         }
-        // A run lasts milliseconds: work that never came due in it would test nothing.
+        // A run lasts only milliseconds. Work that never came due during a run would test nothing.
         tunables
             .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
             .expect("in bounds");
@@ -107,8 +107,8 @@ impl Scene {
     }
 }
 
-/// Draws a topology: neighbouring cores share a node, or go to the nodes in turns; with or without
-/// SMT.
+/// Draws a topology. Neighbouring cores share a node, or cores are assigned to the nodes in turn;
+/// with or without SMT.
 pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     let (in_turns, threads) = (dice.chance(30), dice.between(1, 2));
     let cores = cpus.div_ceil(threads);
@@ -129,8 +129,8 @@ pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     Topology::new((0..cpus).map(place).collect())
 }
 
-/// Draws a few small zones with gaps between them and holes inside. If `is_large`, the first zone
-/// is so large that its batch is more than a page or two.
+/// Draws a few small zones, with gaps between them and holes inside. If `is_large`, the first zone
+/// is large enough for a batch of more than a page or two.
 fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     let mut zones = Vec::new();
     let mut start = 1024 * dice.below(3);
@@ -169,7 +169,7 @@ fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     }
 }
 
-/// Draws up to four holes in `span`, never all of it.
+/// Draws up to four holes in `span`, which never cover all of it.
 fn holes(dice: &mut Dice, span: Range<u32>) -> Vec<Range<u32>> {
     let (mut holes, mut from) = (Vec::new(), span.start);
     for _ in 0..dice.below(5) {
@@ -231,7 +231,7 @@ fn odds(dice: &mut Dice) -> Odds {
     }
 }
 
-/// Draws a knob and a value within its bounds, often one of the ends.
+/// Draws a knob and a value within its bounds, which is often one of the bounds.
 pub(crate) fn knob(dice: &mut Dice) -> (Knob, u64) {
     let knob = *dice.pick(&Knob::ALL);
     let spec = knob.spec();

@@ -1,6 +1,7 @@
 //! The seeds that a test runs, and how to run one of them again.
 //!
-//! `PLIMSOLL_SEED=n` runs that seed alone; `PLIMSOLL_SEEDS=n` runs `0..n` instead of the default.
+//! `PLIMSOLL_SEED=n` runs only seed `n`. `PLIMSOLL_SEEDS=n` runs seeds `0..n` instead of the
+//! default.
 
 use std::env;
 use std::ops::Range;
@@ -19,7 +20,7 @@ pub(crate) fn each(test: &str, default: u64, body: impl Fn(u64)) {
     }
 }
 
-/// Returns the seeds that the environment asks for, or the first `default` seeds.
+/// Returns the seeds that the environment variables select, or the first `default` seeds.
 pub(crate) fn chosen(default: u64) -> Range<u64> {
     let number = |name| {
         let text = env::var(name).ok()?;

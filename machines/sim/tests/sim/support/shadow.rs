@@ -1,9 +1,9 @@
-//! Promise: a device with translations of its own is told before a page leaves, for whatever
-//! reason it leaves.
+//! Promise: a device that keeps translations is notified before a page is unmapped, whatever the
+//! reason.
 //!
-//! A shadow is such a device: after a fault it learns the frame of the page, and when it is told of
-//! a range it forgets the frames of that range. After every step of the swarm, the translations
-//! that it still has are compared with the page tables.
+//! A shadow is such a device. After a fault it records the frame of the page. When it is notified
+//! of a range, it drops the frames of that range. After every step of the swarm, its remaining
+//! translations are compared with the page tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,18 +13,18 @@ use plimsoll_mm::space::{AddressSpace, Notified, Refused};
 use plimsoll_mm::units::{Pfn, Vpn};
 use plimsoll_sim::Sim;
 
-/// The translations of one address space that a device keeps.
+/// The translations that a device keeps for one address space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shadow(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     frames: BTreeMap<Vpn, Pfn>,
-    /// The ranges that were begun and have not ended.
+    /// The ranges whose notification has begun and has not ended.
     open: Vec<Range<Vpn>>,
-    /// The number of notifications so far, to detect one in between two steps.
+    /// The number of notifications so far, which shows whether there was one between two steps.
     told: u64,
-    /// The number of translations that the device had to give up.
+    /// The number of translations that the device has had to drop.
     given_up: u64,
     is_released: bool,
 }
@@ -46,7 +46,8 @@ impl Shadow {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns the frame of `page`, unless a notification says that the page may be leaving.
+    /// Records the frame of `page`, unless a notification says that the page may be about to be
+    /// unmapped.
     pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
         let told = self.known().told;
         let Some(frame) = space.frame_of(sim, page) else {
@@ -58,7 +59,7 @@ impl Shadow {
         }
     }
 
-    /// Compares all translations that the device has with the page tables.
+    /// Compares all translations of the device with the page tables.
     pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
         let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
         for page in all {
@@ -77,7 +78,7 @@ impl Shadow {
         }
     }
 
-    /// Returns the number of translations that the device had to give up so far.
+    /// Returns the number of translations that the device has had to drop so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.known().given_up
     }

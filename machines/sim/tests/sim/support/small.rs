@@ -1,8 +1,9 @@
-//! A small machine with a memory manager on it, for tests that choose every detail themselves.
+//! A small machine with a memory manager, for tests that choose every detail themselves.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
@@ -12,7 +13,6 @@ use plimsoll_mm::site::{Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::profile::{Card, Costs, Profile};
 use plimsoll_sim::{Sim, SimOptions};
@@ -28,15 +28,15 @@ pub(crate) struct Small {
 /// An event, with its CPU and its time.
 pub(crate) type Seen = (CpuId, Nanos, Event);
 
-/// Returns a profile of `topology` with easy prices.
+/// Returns a profile of `topology` with simple prices.
 pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;
     work_ns[Work::Interrupt as usize] = 500;
     work_ns[Work::Ipi as usize] = 200;
     work_ns[Work::Think as usize] = 1;
-    // As in real profiles, most of a fault comes before its lock, so that other CPUs may come in
-    // between.
+    // As in real profiles, most of a fault comes before its lock is acquired, so that other CPUs
+    // may act in between.
     work_ns[Work::Fault as usize] = 1400;
     work_ns[Work::MinorFault as usize] = 970;
     Profile {
@@ -68,7 +68,7 @@ pub(crate) fn order(order: u8) -> Order {
 }
 
 impl Small {
-    /// Makes a machine of `cpus` equal CPUs at HZ 1000, with one zone of `pages`.
+    /// Creates a machine of `cpus` equal CPUs at HZ 1000, with one zone of `pages` pages.
     pub(crate) fn flat(cpus: u32, pages: u32, design: Design) -> Self {
         let mut config = Config::new(Layout::arena(Pages(pages)));
         config.design = design;
@@ -116,15 +116,16 @@ impl Small {
         self.mm.pages().view(&self.sim).swap_remove(0)
     }
 
-    /// Runs `body` on `cpu` to its end.
+    /// Runs `body` on `cpu` until it returns.
     pub(crate) fn on(&self, cpu: u32, body: impl FnOnce(&Sim, &Manager<Sim>) + 'static) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn(CpuId(cpu), move |sim| body(sim, &mm));
         self.sim.run();
     }
 
-    /// Starts a task on `cpu` that never sleeps and keeps one differential to fold on whichever CPU
-    /// it runs on. Just one, because larger differentials would pass the threshold and be folded.
+    /// Starts a task on `cpu` that never sleeps, and leaves a differential to fold on any CPU that
+    /// it runs on. The differential is only 1, because a larger one would exceed the threshold and
+    /// be folded.
     pub(crate) fn keep_busy(&self, cpu: CpuId) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn_daemon(cpu, move |sim| {
@@ -146,7 +147,7 @@ impl Small {
         of_cpu.map(|start| start.2).collect()
     }
 
-    /// Returns the number of pages of each hold of the zone lock at `site`.
+    /// Returns the number of pages moved in each hold of the zone lock at `site`.
     pub(crate) fn holds(&self, site: Site) -> Vec<u32> {
         let seen = self.seen.borrow();
         let pages = seen.iter().filter_map(|(_, _, event)| match *event {

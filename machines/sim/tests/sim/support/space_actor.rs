@@ -1,5 +1,5 @@
-//! Tasks that act on address spaces from outside: they kill, help to empty, swap out, and take
-//! CPUs away.
+//! Tasks that act on address spaces from outside: they kill processes, help to empty, swap out, and
+//! take CPUs offline.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
@@ -11,12 +11,12 @@ use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// The wait after which no task is left on a CPU that went away.
+/// The time after which no task is left on a CPU that went offline.
 const SETTLE: Nanos = Nanos(2_000_000);
-/// The number of times that a helper tries to empty one address space.
+/// How often a helper tries to empty one address space.
 const TRIES: u32 = 6;
 
-/// One such task.
+/// One task that acts on address spaces from outside.
 pub(crate) struct Actor {
     stage: Shared,
     dice: Dice,
@@ -34,7 +34,8 @@ impl Actor {
         sim.sleep(Nanos(u64::from(self.dice.below(most))));
     }
 
-    /// Kills most processes, at random times: some before they have begun, some when they are done.
+    /// Kills most processes at random times: some before they have begun, some after they have
+    /// finished.
     pub(crate) fn kill(mut self, sim: &Sim) {
         for process in 0..self.stage.processes.len() {
             self.sleep(sim, 600_000);
@@ -70,7 +71,7 @@ impl Actor {
         }
     }
 
-    /// Waits until `process` is killed or has ended, or gives up after a random number of looks.
+    /// Waits until `process` is killed or has ended. Gives up after a random number of checks.
     fn wait_for_kill(&mut self, sim: &Sim, process: &Process) {
         let patience = self.dice.below(300);
         for _ in 0..patience {
@@ -96,7 +97,7 @@ impl Actor {
         });
         let reaping = stage.design.reaping;
         let outcome = reaped.unwrap_or(Reaped::Busy);
-        // A helper that comes once `Skip` is raised does nothing.
+        // A helper that arrives after `Skip` was set does nothing.
         let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
         if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
             process.is_reaped.set(true);
@@ -105,7 +106,8 @@ impl Actor {
         check_tables::check_reaped(sim, process);
         check_tables::check(sim, process);
         match reaped {
-            // Now and then does what the OOM reaper does: it marks that no helper need come again.
+            // Sometimes does what the OOM reaper does: sets the flag that tells helpers not to come
+            // again.
             Some(Reaped::All) if self.dice.chance(20) => {
                 process.space.raise(sim, Flag::Skip);
             }
@@ -143,8 +145,8 @@ impl Actor {
         }
     }
 
-    /// Takes CPUs offline, one at a time, and brings them back; sometimes drains all page lists
-    /// instead.
+    /// Takes CPUs offline one at a time, and brings them back online. Sometimes drains all page
+    /// lists instead.
     pub(crate) fn plug(mut self, sim: &Sim) {
         let mm = &Shared::clone(&self.stage).mm;
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A random machine with random address spaces on it, for the tasks that use, kill and empty them.
+//! A random machine with random address spaces, for the tasks that use, kill and empty them.
 
 #![allow(
     clippy::arc_with_non_send_sync,
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
@@ -19,7 +20,6 @@ use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Notified, Refused, Spaces};
 use plimsoll_mm::units::{NodeId, Pages, Pfn, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
 use super::check_tables::{self, Helpers, UnderWay};
@@ -37,10 +37,10 @@ pub(crate) struct SpaceStage {
     pub(crate) budgets: Vec<Arc<Budget<Sim>>>,
     pub(crate) objects: Vec<Arc<Object<Sim>>>,
     pub(crate) listeners: Arc<Listeners>,
-    /// Counts of the rare cases that this run has met.
+    /// How often this run has encountered each rare case.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
-    /// True once the run is over: jobs that come due from then on do nothing.
+    /// True when the run is over: jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Plan {
     pub(crate) users: u32,
     pub(crate) helpers: u32,
     pub(crate) steps: u32,
-    /// The most pages that are mapped at once.
+    /// The most pages in one mapping.
     pub(crate) span: u32,
     pub(crate) swappers: u32,
     pub(crate) hotplug: bool,
     pub(crate) vmstat: bool,
-    /// The share of ranges that a listener refuses if it may not wait, in percent.
+    /// The percentage of ranges that a listener refuses if it may not wait.
     pub(crate) refusals: u32,
 }
 
@@ -65,22 +65,21 @@ pub(crate) struct Process {
     /// A device that uses the memory of the process.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
-    /// The changes of its mappings that are under way.
+    /// The changes of its mappings that are in progress.
     pub(crate) changes: UnderWay,
-    /// The operations of any kind that are under way.
+    /// The operations of any kind that are in progress.
     pub(crate) steps: UnderWay,
-    /// The helpers that empty its address space.
+    /// The helpers that are emptying its address space.
     pub(crate) helpers: Helpers,
-    /// True once helpers have gone through everything, so that no fault adds a private page any
-    /// more.
+    /// True when helpers have emptied everything. Faults add no private pages after that.
     pub(crate) is_reaped: Cell<bool>,
     /// The number of times that a listener of its address space has refused.
     refusals: Arc<AtomicU32>,
-    /// The number of calls of `exit` that succeeded; there must be one.
+    /// The number of successful calls of `exit`; there must be exactly one.
     pub(crate) exits: Cell<u32>,
 }
 
-/// Counts of the cases that the swarm is meant to meet; see `space_swarm`.
+/// How often the swarm has encountered the cases that it is meant to cover; see `space_swarm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     pub(crate) out_of_memory: u64,
@@ -94,19 +93,19 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// The number of faults in a part of another thread, and of those that found the page unmapped.
+    /// The number of faults in another thread's part, and how many of them found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
-    /// The number of comparisons of counters with page tables, and of page tables with the ranges
-    /// that were reaped.
+    /// The number of comparisons of counters with page tables, and of page tables with reaped
+    /// ranges.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
-/// The state that all holders of translations share, and counts of the calls that they got.
+/// The state that all holders of translations share, with counts of the calls that they received.
 pub(crate) struct Listeners {
     dice: Mutex<Dice>,
     refusals: u32,
-    /// The number of ranges that were begun and have not ended.
+    /// The number of ranges whose notification has begun and has not ended.
     pub(crate) open: AtomicI64,
     pub(crate) released: AtomicI64,
 }
@@ -139,7 +138,7 @@ impl Notified<Sim> for Listener {
 }
 
 impl SpaceStage {
-    /// Makes the stage of `seed` and the machine that it runs on.
+    /// Creates the stage for `seed`, and the machine that it runs on.
     pub(crate) fn new(seed: u64) -> (Sim, Self) {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(2, 16), dice.between(1, 2));
@@ -196,8 +195,8 @@ impl SpaceStage {
             self.budgets.push(Arc::clone(&budget));
             space = space.limited(budget);
         }
-        // With one listener, every range that begins must end. With two, the first must be told of
-        // the end even if the second refuses.
+        // With one listener, every range that begins must end. With two, the first must be notified
+        // of the end even if the second refuses.
         let refusals = Arc::new(AtomicU32::new(0));
         for _ in 0..dice.below(3) {
             space = space.notifying(Listener {
@@ -227,7 +226,7 @@ impl SpaceStage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Counts a case that was met.
+    /// Counts an occurrence of a rare case.
     pub(crate) fn note(&self, what: impl FnOnce(&mut Met)) {
         what(&mut self.met.borrow_mut());
     }
@@ -248,7 +247,7 @@ impl Process {
         self.refusals.load(Relaxed)
     }
 
-    /// Counts one user less. The last one empties the address space.
+    /// Counts a user that leaves. The last user empties the address space.
     pub(crate) fn leave(&self, stage: &SpaceStage, sim: &Sim) {
         self.users.set(self.users.get() - 1);
         if self.users.get() > 0 {
@@ -271,7 +270,7 @@ impl Process {
     }
 }
 
-/// Draws zones of a few thousand pages; in some runs memory is too small.
+/// Draws zones of a few thousand pages. In some runs memory is too small.
 fn layout(dice: &mut Dice, nodes: u32) -> Layout {
     let mut start = 0;
     let mut zones = Vec::new();
@@ -303,7 +302,7 @@ fn plan(dice: &mut Dice) -> Plan {
     }
 }
 
-/// Draws one budget above all others, and up to two below it.
+/// Draws a top-level budget, and up to two budgets below it.
 fn budgets(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Budget<Sim>>> {
     let mut budgets = vec![Arc::new(Budget::new(sim, limit(dice)))];
     for _ in 0..dice.below(3) {
@@ -327,5 +326,5 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
     (0..3).map(object).collect()
 }
 
-/// The shared stage, as each task holds it.
+/// A reference to the stage, one of which each task holds.
 pub(crate) type Shared = Rc<SpaceStage>;

@@ -1,5 +1,5 @@
-//! A thread of a process: it maps, unmaps and touches memory in a part of the address space that no
-//! other thread uses, though its page tables may.
+//! A thread of a process. It maps, unmaps and touches memory in its own part of the address space,
+//! which no other thread uses. Neighbouring parts may share page tables.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// The pages of each thread's part: not a multiple of the pages of a page table, so that
-/// neighbouring parts share one.
+/// The number of pages in each thread's part. It is not a multiple of the pages of a page table, so
+/// neighbouring parts share a page table.
 const PART: u64 = 3000;
-/// The pages of a huge page.
+/// The number of pages in a huge page.
 const HUGE: u64 = 512;
-/// The page number at which the parts begin: a little below the end of an upper table.
+/// The page number at which the first part begins: a little below the end of an upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
 /// One thread of a process.
@@ -32,7 +32,7 @@ pub(crate) struct User {
     owned: Vec<Owned>,
 }
 
-/// A mapping, or what is left of it.
+/// A mapping, or what remains of one.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     start: u64,
@@ -40,10 +40,10 @@ struct Owned {
     kind: MappingKind,
 }
 
-/// The result of a step: the thread goes on, or leaves.
+/// The result of a step: the thread continues or leaves.
 type Goes = Result<(), Leaves>;
 
-/// The thread leaves because its process is to die.
+/// The thread leaves because its process has been told to die.
 pub(crate) struct Leaves;
 
 impl User {
@@ -64,7 +64,7 @@ impl User {
         &self.stage.processes[self.process]
     }
 
-    /// Makes all steps of the thread, or fewer if its process is killed meanwhile.
+    /// Does all steps of the thread, or fewer if its process is killed in the meantime.
     pub(crate) fn act(&mut self, sim: &Sim) {
         for _ in 0..self.stage.plan.steps {
             sim.spend(Work::Think, self.dice.below(3000));
@@ -81,7 +81,7 @@ impl User {
         }
     }
 
-    /// Makes all steps like [`User::act`], then leaves the process.
+    /// Does all steps as [`User::act`] does, then leaves the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
         self.process().leave(&self.stage, sim);
@@ -123,7 +123,7 @@ impl User {
         }
     }
 
-    /// Maps random memory in the thread's part, or wherever the address space finds room.
+    /// Maps random memory in the thread's part, or where the address space finds room.
     fn map(&mut self, sim: &Sim) -> Goes {
         let backing = self.backing();
         let reserved = matches!(backing, Backing::Reserved);
@@ -171,7 +171,7 @@ impl User {
         }
     }
 
-    /// Records that the thread owns the mapping `new`, which replaced whatever was there.
+    /// Records that the thread owns the mapping `new`, which replaced any mappings in its range.
     fn own(&mut self, new: Owned) {
         let meets = |owned: &mut Owned| owned.start < new.end && new.start < owned.end;
         let met: Vec<Owned> = self.owned.extract_if(.., meets).collect();
@@ -181,7 +181,7 @@ impl User {
         self.owned.push(new);
     }
 
-    /// Records the parts of `owned` that still have pages.
+    /// Records those of the `parts` of `owned` that are not empty.
     fn keep(&mut self, owned: Owned, parts: [(u64, u64); 2]) {
         let parts = parts.into_iter().filter(|(start, end)| start < end);
         self.owned.extend(parts.map(|(start, end)| Owned {
@@ -197,7 +197,7 @@ impl User {
         Err(Leaves)
     }
 
-    /// Unmaps a mapping or, unless it is reserved huge pages, perhaps only a piece of it.
+    /// Unmaps a mapping or only a piece of it. Reserved huge pages are always unmapped as a whole.
     fn unmap(&mut self, sim: &Sim) -> Goes {
         if self.owned.is_empty() {
             return Ok(());
@@ -262,8 +262,8 @@ impl User {
         faulted.map_or_else(|why| self.missed(sim, why), |_| Ok(()))
     }
 
-    /// Touches a page that no thread maps: it is below all parts, and the address space places no
-    /// mapping there.
+    /// Touches a page that no thread maps. The page is below all parts, and the address space
+    /// places no mapping there.
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
         let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
         let process = self.process();
@@ -299,7 +299,7 @@ impl User {
         }
     }
 
-    /// Checks that page tables have pages of mapped memory only.
+    /// Checks that page tables have entries only for pages of mappings.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
         self.stage

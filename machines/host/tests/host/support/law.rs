@@ -1,25 +1,27 @@
-//! Runs laws on real threads, many times.
+//! Runs laws on real threads, for many rounds.
 //!
-//! This finds what the model checkers cannot: wrong wiring, and the behaviour of real atomics on
-//! this very computer. It cannot prove the absence of a race.
+//! This finds errors that the model checkers cannot find: wrong wiring, and the behaviour of real
+//! atomics on this computer. It cannot prove the absence of a race.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::thread;
+use std::{hint, thread};
 
+use plimsoll_host::Host;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 
-use crate::Host;
-use crate::locks::spin_then_yield;
+/// How often a thread checks the gate before it starts to yield. This takes about two microseconds.
+const SPINS_MAX: u32 = 200;
 
-/// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs, each round on fresh state:
-/// every body runs on its own thread, entered as its CPU, and all start at once.
+/// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs. Each round has new state.
+/// Every body runs on a separate thread, which plays the body's CPU, and all bodies start at once.
 ///
 /// # Panics
-/// If the law is broken; law and round are printed. Also if it has more bodies than CPUs.
-pub fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
+/// If the law is broken; the law and the round are printed. Also if the law has more bodies than
+/// CPUs.
+pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
     assert!(
         law.bodies.len() <= cpus as usize,
         "law {:?} needs a CPU per body",
@@ -57,8 +59,8 @@ fn run_bodies<S: Sync>(law: &Law<Host, S>, host: &Host, state: &S) {
     });
 }
 
-/// A barrier that lets all threads through when the last has come. It spins: a barrier that sleeps
-/// would let threads go one wake-up after the other, and short bodies would never meet.
+/// A barrier that releases all threads when the last one has arrived. It spins, because a sleeping
+/// barrier would wake the threads one after the other, and short bodies would never overlap.
 struct Gate {
     missing: AtomicUsize,
 }
@@ -69,7 +71,13 @@ impl Gate {
         self.missing.fetch_sub(1, Release);
         let mut looks = 0;
         while self.missing.load(Acquire) != 0 {
-            spin_then_yield(looks);
+            if looks < SPINS_MAX {
+                hint::spin_loop();
+            } else {
+                // If there are more threads than CPUs, the missing threads may be waiting for this
+                // CPU.
+                thread::yield_now();
+            }
             looks += 1;
         }
     }

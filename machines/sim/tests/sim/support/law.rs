@@ -1,4 +1,4 @@
-//! Running the manager's laws on virtual CPUs.
+//! Runs the manager's laws on virtual CPUs.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,22 +8,21 @@ use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
 
-use crate::engine::state::Sim;
-use crate::options::SimOptions;
-use crate::profile::Profile;
-
-/// Bodies start at most this many nanoseconds apart.
+/// Each body starts after a random delay below this, in nanoseconds.
 const START_SPREAD_NS: u32 = 2_000;
-/// Each ordered step is late by up to this many nanoseconds, so that seeds interleave differently.
+/// The upper bound of the random delay of each ordered step, in nanoseconds. It makes seeds
+/// interleave differently.
 const JITTER_NS: u32 = 300;
 
-/// Runs `law` once per seed: body `i` on CPU `i`, with random distances between the bodies.
+/// Runs `law` once per seed, with body `i` on CPU `i`. The bodies start at random times.
 ///
 /// # Panics
 /// If the law is broken; the message names the law and the seed.
-pub fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
+pub(crate) fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
     for seed in seeds {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_once(law, profile, seed))) {
             let words = payload.downcast_ref::<String>().map(String::as_str);
@@ -38,8 +37,8 @@ fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
     let options = SimOptions {
         seed,
         jitter_ns: JITTER_NS,
-        // Half of the runs order per-CPU words too, so that the state between two steps of a remote
-        // CPU can be seen.
+        // Half of the runs also order accesses to per-CPU words, so that a CPU can observe the
+        // state between two steps of another CPU.
         strict: seed % 2 == 1,
         ..SimOptions::default()
     };

@@ -1,0 +1,125 @@
+//! The table of verdicts at each card of costs: a verdict that changes between cards is fragile.
+
+use std::fmt::{Debug, Display};
+
+use plimsoll_sim::profile::Card;
+
+use super::{Results, Run};
+use crate::error::Error;
+use crate::measure::metric::Metric;
+use crate::report::value::human_ratio;
+use crate::report::{Table, VerdictRow};
+use crate::run::options::Effort;
+
+/// The declaration of a table with a line for each card, pair of designs and metric.
+pub(in crate::experiment) struct Cards<S: 'static, K: 'static = ()> {
+    pub(in crate::experiment) title: &'static str,
+    pub(in crate::experiment) note: &'static str,
+    /// The amount that runs at the low and the high card measure.
+    pub(in crate::experiment) effort: Effort,
+    /// Whether the table has the results at the middle card, too, which the report is about.
+    pub(in crate::experiment) with_mid: bool,
+    /// Designs A and B, and the metrics on which they are compared.
+    pub(in crate::experiment) pairs: &'static [CardPair<S>],
+    /// The head of each column, and what writes its cells.
+    pub(in crate::experiment) columns: &'static [CardColumn<K>],
+}
+
+type CardPair<S> = (&'static str, &'static str, fn(&S) -> Vec<Metric>);
+pub(in crate::experiment) type CardColumn<K> = (&'static str, fn(&CardRow<'_, K>) -> String);
+
+/// One line of the table.
+pub(in crate::experiment) struct CardRow<'a, K> {
+    card: Card,
+    verdict: VerdictRow,
+    /// What the run of B on the first seed left.
+    pub(in crate::experiment) kept: &'a K,
+}
+
+impl<S, K, D> Run<'_, S, K, D>
+where
+    S: Sync,
+    K: Send,
+    D: Clone + Debug + Display + Sync,
+{
+    /// Runs `designs` at `card`.
+    pub(in crate::experiment) fn at(
+        &self,
+        card: Card,
+        effort: Effort,
+        designs: &[D],
+    ) -> Result<(S, Results, Vec<K>), Error> {
+        let scene = (self.declared.setup)(self.machine, card, effort)?;
+        let about = format!("card {}", card.name());
+        let (results, kept) = self.further(&about, &scene, designs)?;
+        Ok((scene, results, kept))
+    }
+
+    /// The declared table, if the report [has one](Run::has_cards).
+    pub(in crate::experiment) fn cards(&self) -> Result<Option<Table>, Error> {
+        let Some(cards) = self.declared.cards.filter(|_| self.has_cards()) else {
+            return Ok(None);
+        };
+        let names = cards.pairs.iter().flat_map(|(a, b, _)| [*a, *b]);
+        let designs = self.named(&names.collect::<Vec<_>>());
+        let low = self.at(Card::Low, cards.effort, &designs)?;
+        let high = self.at(Card::High, cards.effort, &designs)?;
+        let mut rows = lines(cards, Card::Low, (&low.0, &low.1, &low.2));
+        if cards.with_mid {
+            let mid = (&self.scene, &self.results, &self.kept);
+            rows.extend(lines(cards, Card::Mid, mid));
+        }
+        rows.extend(lines(cards, Card::High, (&high.0, &high.1, &high.2)));
+        let heads: Vec<&str> = cards.columns.iter().map(|(head, _)| *head).collect();
+        let cells = |row: &CardRow<'_, K>| {
+            let columns = cards.columns.iter();
+            columns.map(|(_, cell)| cell(row)).collect()
+        };
+        let table = Table::of(cards.title, cards.note, &heads, &rows, cells);
+        Ok(Some(table))
+    }
+}
+
+/// The lines of one card, in the order of the pairs.
+fn lines<'a, S, K>(
+    cards: &Cards<S, K>,
+    card: Card,
+    (scene, results, kept): (&S, &Results, &'a Vec<K>),
+) -> Vec<CardRow<'a, K>> {
+    let of_pair = |(a, b, metrics): &CardPair<S>| {
+        let kept = &kept[results.position(b)];
+        let verdicts = results.verdicts((*a, *b), &metrics(scene)).into_iter();
+        verdicts.map(move |verdict| CardRow {
+            card,
+            verdict,
+            kept,
+        })
+    };
+    cards.pairs.iter().flat_map(of_pair).collect()
+}
+
+// Cells of a line, for the declaration of its columns.
+
+pub(in crate::experiment) fn card<K>(row: &CardRow<'_, K>) -> String {
+    row.card.name().to_owned()
+}
+
+pub(in crate::experiment) fn a<K>(row: &CardRow<'_, K>) -> String {
+    row.verdict.a.clone()
+}
+
+pub(in crate::experiment) fn b<K>(row: &CardRow<'_, K>) -> String {
+    row.verdict.b.clone()
+}
+
+pub(in crate::experiment) fn metric<K>(row: &CardRow<'_, K>) -> String {
+    row.verdict.metric.name.to_string()
+}
+
+pub(in crate::experiment) fn ratio<K>(row: &CardRow<'_, K>) -> String {
+    human_ratio(&row.verdict.comparison.ratio)
+}
+
+pub(in crate::experiment) fn verdict<K>(row: &CardRow<'_, K>) -> String {
+    row.verdict.comparison.verdict.to_string()
+}

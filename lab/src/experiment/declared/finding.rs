@@ -1,0 +1,58 @@
+//! The conclusion of a report: the answer first, then the few numbers that it follows from.
+
+use std::fmt;
+
+use crate::measure::stats::Verdict;
+
+/// The answer to the question in one sentence, and at most five numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::experiment) struct Finding {
+    answer: String,
+    numbers: Vec<String>,
+}
+
+impl Finding {
+    /// `answer` is a sentence; before each of `numbers` stands what it is of.
+    pub(in crate::experiment) fn new<const N: usize>(
+        answer: impl Into<String>,
+        numbers: [(&str, String); N],
+    ) -> Self {
+        const { assert!(N <= 5, "a finding has at most five numbers") };
+        Self {
+            answer: answer.into(),
+            numbers: numbers
+                .map(|(of, number)| format!("{of} {number}"))
+                .to_vec(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.answer)?;
+        if self.numbers.is_empty() {
+            return Ok(());
+        }
+        write!(f, " In numbers: {}.", self.numbers.join("; "))
+    }
+}
+
+/// The verb for what B does to a metric, compared with A.
+pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Lower => "lowers",
+        Verdict::Higher => "raises",
+        Verdict::NoDifference => "does not measurably change",
+        Verdict::TooFewSeeds => "cannot be said, on so few seeds, to change",
+    }
+}
+
+/// The adjective for a metric of B, compared with that of A.
+pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Lower => "lower",
+        Verdict::Higher => "higher",
+        Verdict::NoDifference => "not measurably different",
+        Verdict::TooFewSeeds => "unclear from so few seeds",
+    }
+}

@@ -1,0 +1,301 @@
+//! What an experiment declares, and the one driver that runs all declarations.
+//!
+//! A declaration is data as far as it can be: names, pairs, published values. Functions stand only
+//! for what is really code: the workload, the metrics, the tables and the finding. Every name is
+//! checked before the first run, so a wrong one is an error that offers the nearest names.
+//!
+//! `results`: samples, looked up by design and metric. `cards`: the table of verdicts at each cost
+//! card. `finding`: the conclusion. `targets`: what ours must reach. `check`: the check of names.
+
+pub(super) mod cards;
+mod check;
+mod finding;
+mod results;
+mod targets;
+
+use std::fmt::{Debug, Display};
+use std::num::NonZeroUsize;
+
+use plimsoll_sim::profile::Card;
+
+pub(super) use self::cards::Cards;
+pub(super) use self::finding::{Finding, effect, level};
+pub(super) use self::results::Results;
+pub(super) use self::targets::{Target, targets};
+use super::Experiment;
+use crate::catalog::designs::{self, Named};
+use crate::error::Error;
+use crate::measure::comparison::{Comparison, Sample};
+use crate::measure::metric::Metric;
+use crate::report::{Report, Table};
+use crate::run::cases::Case;
+use crate::run::options::{Determinism, Effort, Options};
+use crate::run::progress::Progress;
+
+/// Two designs that are compared: A and B.
+pub(super) type Pair = (&'static str, &'static str);
+
+/// As B in a [`Pair`]: every design but A.
+pub(super) const OTHERS: &str = "*";
+
+/// The declaration of an experiment. `S` is its workload on one machine, `K` what a run leaves
+/// besides its sample, `D` a design.
+pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
+    /// The name that `plimsoll reproduce` accepts.
+    pub(super) name: &'static str,
+    /// The question in one line.
+    pub(super) question: &'static str,
+    /// The machines; a quick run looks only at the first.
+    pub(super) machines: &'static [&'static str],
+    /// The clock that times come from.
+    pub(super) clock: Clock,
+    /// The designs, under the names that all other fields use.
+    pub(super) designs: fn() -> Result<Vec<D>, Error>,
+    /// The pairs of designs that get verdicts.
+    pub(super) verdicts: &'static [Pair],
+    /// The published values.
+    pub(super) published: &'static [Published],
+    /// Makes the workload for a machine.
+    pub(super) setup: fn(&str, Card, Effort) -> Result<S, Error>,
+    /// Every metric that a run measures.
+    pub(super) metrics: Metrics<S>,
+    /// The metrics that have rows in the report; all if `None`.
+    pub(super) shown: Option<Metrics<S>>,
+    /// The metrics that get verdicts; all if `None`.
+    pub(super) compared: Option<Metrics<S>>,
+    /// Runs one design on one seed.
+    pub(super) measure: fn(&S, &Case<D>) -> (Sample, K),
+    /// The table of verdicts at each cost card; `None` if `conclude` draws one of another shape.
+    pub(super) cards: Option<&'static Cards<S, K>>,
+    /// Draws the tables and the finding from all runs on one machine.
+    pub(super) conclude: Conclude<S, K, D>,
+}
+
+type Metrics<S> = fn(&S) -> Vec<Metric>;
+type Conclude<S, K, D> = fn(&Run<'_, S, K, D>) -> Result<(Vec<Table>, Finding), Error>;
+
+/// Values that were published of one machine.
+pub(super) struct Published {
+    /// The simulated machine that stands for it.
+    pub(super) machine: &'static str,
+    /// The source of the values, and what was measured there.
+    pub(super) source: &'static str,
+    /// Each value with its design and metric, in the metric's unit.
+    pub(super) values: &'static [(&'static str, &'static str, f64)],
+}
+
+/// A metric, and the function that reads its value off a run.
+pub(super) type Reading<T> = (Metric, fn(&T) -> f64);
+
+/// A list of [`Reading`]s: `readings!(|run| { metric => value })`.
+macro_rules! readings {
+    (|$run:ident| { $($metric:expr => $value:expr),+ $(,)? }) => {
+        &[$(($metric, |$run| $value)),+]
+    };
+}
+pub(super) use readings;
+
+/// The metrics of `readings`.
+pub(super) fn metrics_of<T>(readings: &[Reading<T>]) -> Vec<Metric> {
+    readings.iter().map(|(metric, _)| metric.clone()).collect()
+}
+
+/// The metrics of `readings` with their values of `run`.
+pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
+    let value = |(metric, value): &Reading<T>| (metric.clone(), value(run));
+    readings.iter().map(value).collect()
+}
+
+/// The clock that the times of an experiment come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// The clock of the simulated machine. Two runs of a case are equal.
+    Virtual,
+    /// The clock of this computer. Cases run one at a time, because two would slow each other down,
+    /// and no two runs of a case are equal.
+    Real,
+}
+
+/// All runs of an experiment on one machine.
+pub(super) struct Run<'a, S: 'static, K: 'static = (), D: 'static = Named> {
+    declared: &'a Declaration<S, K, D>,
+    pub(super) machine: &'static str,
+    pub(super) card: Card,
+    pub(super) options: &'a Options,
+    pub(super) progress: &'a Progress,
+    /// The workload on this machine.
+    pub(super) scene: S,
+    pub(super) designs: Vec<D>,
+    /// The samples of every design on every seed.
+    pub(super) results: Results,
+    /// What the run of each design on the first seed left besides its sample.
+    pub(super) kept: Vec<K>,
+}
+
+/// The designs that have each of `names` in place of a variant of `base`, under these names.
+pub(super) fn variants_of<N: Into<String>>(
+    base: &str,
+    names: impl IntoIterator<Item = N>,
+) -> Result<Vec<Named>, Error> {
+    let named = |name: N| {
+        let name = name.into();
+        let design = designs::find(&format!("{base}+{name}"))?.design;
+        Ok(Named { name, design })
+    };
+    names.into_iter().map(named).collect()
+}
+
+impl<S, K, D> Experiment for Declaration<S, K, D>
+where
+    S: Sync,
+    K: Send,
+    D: Clone + Debug + Display + Sync,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn question(&self) -> &'static str {
+        self.question
+    }
+
+    fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
+        let machines = match options.effort {
+            Effort::Full => self.machines,
+            Effort::Quick => &self.machines[..1],
+        };
+        machines
+            .iter()
+            .map(|machine| self.report(machine, options, progress))
+            .collect()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.check_names()
+    }
+}
+
+impl<S, K, D> Declaration<S, K, D>
+where
+    S: Sync,
+    K: Send,
+    D: Clone + Debug + Display + Sync,
+{
+    fn report(
+        &self,
+        machine: &'static str,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<Report, Error> {
+        self.check_names()?;
+        let card = options.card.unwrap_or(Card::Mid);
+        let (scene, designs) = (
+            (self.setup)(machine, card, options.effort)?,
+            (self.designs)()?,
+        );
+        progress.start(format!("{} on {machine}", self.name));
+        let (results, kept) = self.compare(&scene, &designs, options, progress)?;
+        results.assert_measured(&(self.metrics)(&scene));
+        let run = Run {
+            declared: self,
+            machine,
+            card,
+            options,
+            progress,
+            scene,
+            designs,
+            results,
+            kept,
+        };
+        let runs = run.results.comparison();
+        let mut report = Report::new(self.name, machine, card, runs.seeds(), runs.hash());
+        let shown = self.shown.unwrap_or(self.metrics)(&run.scene);
+        report.rows = runs.rows(|design, metric| self.published(machine, design, metric));
+        report.rows.retain(|row| shown.contains(&row.metric));
+        let compared = self.compared.unwrap_or(self.metrics)(&run.scene);
+        let pairs = self.verdicts.iter();
+        let verdicts = pairs.flat_map(|pair| run.results.verdicts(*pair, &compared));
+        report.verdicts = verdicts.collect();
+        let (tables, finding) = (self.conclude)(&run)?;
+        report.tables = tables;
+        report.finding = finding.to_string();
+        Ok(report)
+    }
+
+    fn compare(
+        &self,
+        scene: &S,
+        designs: &[D],
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<(Results, Vec<K>), Error> {
+        let timed;
+        let options = match self.clock {
+            Clock::Virtual => options,
+            Clock::Real => {
+                timed = Options {
+                    jobs: NonZeroUsize::MIN,
+                    determinism: Determinism::Trust,
+                    ..options.clone()
+                };
+                &timed
+            }
+        };
+        let run = |case: &Case<D>| (self.measure)(scene, case);
+        let (comparison, kept) = Comparison::run_keeping(designs, options, progress, run)?;
+        Ok((Results::new(comparison), kept))
+    }
+
+    fn published(&self, machine: &str, design: &str, metric: &Metric) -> Option<f64> {
+        let of_machine = self.published.iter().filter(|of| of.machine == machine);
+        let mut values = of_machine.flat_map(|of| of.values);
+        let found = values.find(|(of, name, _)| *of == design && *name == metric.name);
+        found.map(|(_, _, value)| *value)
+    }
+}
+
+impl<S, K, D> Run<'_, S, K, D>
+where
+    S: Sync,
+    K: Send,
+    D: Clone + Debug + Display + Sync,
+{
+    /// Each design with what its run on the first seed left.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&D, &K)> {
+        self.designs.iter().zip(&self.kept)
+    }
+
+    /// The published value of a design and metric on this machine.
+    pub(super) fn published(&self, design: &str, metric: &Metric) -> Option<f64> {
+        self.declared.published(self.machine, design, metric)
+    }
+
+    /// The designs with these names, in the order in which they are declared.
+    pub(super) fn named(&self, names: &[&str]) -> Vec<D> {
+        let designs = self.designs.iter();
+        let wanted = designs.filter(|design| names.contains(&&*design.to_string()));
+        wanted.cloned().collect()
+    }
+
+    /// Runs `designs` on a further workload, which the progress bar calls `about`.
+    pub(super) fn further(
+        &self,
+        about: &str,
+        scene: &S,
+        designs: &[D],
+    ) -> Result<(Results, Vec<K>), Error> {
+        let (name, machine) = (self.declared.name, self.machine);
+        self.progress.start(format!("{name} on {machine}, {about}"));
+        self.declared
+            .compare(scene, designs, self.options, self.progress)
+    }
+
+    /// Returns whether the report says what other cost cards change: a full one does, unless the
+    /// user has chosen a card.
+    pub(super) fn has_cards(&self) -> bool {
+        self.options.effort == Effort::Full && self.options.card.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! The targets that ours must reach, and the table of them.
+
+use crate::report::{Table, tabulate};
+
+/// One target that ours must reach.
+#[derive(Clone, Debug)]
+pub(in crate::experiment) struct Target {
+    pub(in crate::experiment) what: &'static str,
+    pub(in crate::experiment) wanted: &'static str,
+    pub(in crate::experiment) measured: String,
+    /// Whether it is reached; `None` if these runs have not measured it.
+    pub(in crate::experiment) met: Option<bool>,
+}
+
+impl Target {
+    const fn verdict(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "not measured",
+        }
+    }
+}
+
+/// A table of `targets`, with a verdict on each.
+pub(in crate::experiment) fn targets(title: &str, note: &str, targets: &[Target]) -> Table {
+    tabulate!(
+        title,
+        note,
+        targets,
+        |target| {
+            "what" => target.what,
+            "wanted" => target.wanted,
+            "measured" => target.measured,
+            "verdict" => target.verdict(),
+        }
+    )
+}

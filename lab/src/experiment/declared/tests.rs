@@ -1,0 +1,156 @@
+//! A declaration with a wrong name is refused before the first run, and no number stands in for one
+//! that is missing.
+
+use super::*;
+use crate::measure::metric::Unit;
+
+const WAITS: Metric = Metric::lower("waits", Unit::Count);
+const RATE: Metric = Metric::higher("rate", Unit::PerSecond);
+
+fn whole() -> Declaration<(), (), &'static str> {
+    Declaration {
+        name: "made-up",
+        question: "does a declaration with a wrong name run?",
+        machines: &["desk"],
+        clock: Clock::Virtual,
+        designs: || Ok(vec!["linux", "ours"]),
+        verdicts: &[("linux", OTHERS)],
+        published: &[Published {
+            machine: "desk",
+            source: "a made-up thread",
+            values: &[("linux", "waits", 100.0)],
+        }],
+        setup: |_, _, _| Ok(()),
+        metrics: |()| vec![WAITS],
+        shown: None,
+        compared: None,
+        measure: |(), case| {
+            let waits = if case.design == "linux" { 100.0 } else { 50.0 };
+            let metrics = vec![(WAITS, waits)];
+            (Sample { hash: 1, metrics }, ())
+        },
+        cards: None,
+        conclude: |run| {
+            let ratio = run.results.show_ratio(("linux", "ours"), &WAITS);
+            Ok((
+                Vec::new(),
+                Finding::new("Yes.", [("ours over linux", ratio)]),
+            ))
+        },
+    }
+}
+
+const SLIPPED_CARDS: Cards<()> = Cards {
+    title: "At each cost card",
+    note: "",
+    effort: Effort::Quick,
+    with_mid: false,
+    pairs: &[("linux", "ours", |()| vec![RATE])],
+    columns: &[("ratio", cards::ratio)],
+};
+
+fn report(declared: &Declaration<(), (), &'static str>) -> Result<Report, Error> {
+    let reports = declared.run(&Options::of_seeds(6), &Progress::hidden())?;
+    Ok(reports.into_iter().next().expect("one machine"))
+}
+
+#[test]
+fn a_whole_declaration_becomes_a_report() {
+    let report = report(&whole()).expect("it is whole");
+    assert_eq!(report.rows[0].published, Some(100.0));
+    assert_eq!(report.rows[1].published, None);
+    assert_eq!(report.verdicts.len(), 1);
+    assert_eq!(
+        report.finding,
+        "Yes. In numbers: ours over linux 0.500 [0.500–0.500]."
+    );
+}
+
+#[test]
+fn every_wrong_name_is_an_error_that_offers_the_nearest() {
+    let published = |machine, values| Published {
+        machine,
+        source: "a made-up thread",
+        values,
+    };
+    let of = |published: Published| Declaration {
+        published: Vec::leak(vec![published]),
+        ..whole()
+    };
+    let slips = [
+        (
+            of(published("desk", &[("linux", "wait", 1.0)])),
+            "a made-up thread: no metric is called `wait`; did you mean `waits`?",
+        ),
+        (
+            of(published("desk", &[("linus", "waits", 1.0)])),
+            "a made-up thread: no design is called `linus`; did you mean `linux`?",
+        ),
+        (
+            of(published("desc", &[("linux", "waits", 1.0)])),
+            "no machine is called `desc`; did you mean `desk`?",
+        ),
+        (
+            Declaration {
+                verdicts: &[("linux", "our")],
+                ..whole()
+            },
+            "no design is called `our`; did you mean `ours`?",
+        ),
+        (
+            Declaration {
+                cards: Some(&SLIPPED_CARDS),
+                ..whole()
+            },
+            "no metric is called `rate`; choose one of `waits`",
+        ),
+        (
+            Declaration {
+                shown: Some(|()| vec![RATE]),
+                ..whole()
+            },
+            "no metric is called `rate`; choose one of `waits`",
+        ),
+    ];
+    for (declared, wanted) in slips {
+        let error = report(&declared).expect_err(wanted);
+        assert_eq!(error.to_string(), wanted);
+        assert!(declared.check().is_err(), "{wanted}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a run of `linux` measured other metrics than are declared")]
+fn a_run_measures_what_is_declared() {
+    let declared = Declaration {
+        metrics: |()| vec![WAITS, RATE],
+        ..whole()
+    };
+    drop(report(&declared));
+}
+
+#[test]
+#[should_panic(expected = "no design is called `patch`")]
+fn a_lookup_of_a_design_that_did_not_run_is_a_bug() {
+    let declared = Declaration {
+        conclude: |run| {
+            let waits = run.results.show("patch", &WAITS);
+            Ok((Vec::new(), Finding::new(waits, [])))
+        },
+        ..whole()
+    };
+    drop(report(&declared));
+}
+
+#[test]
+#[should_panic(expected = "`ours` has not measured `rate`")]
+fn a_lookup_of_a_metric_that_was_not_measured_is_a_bug() {
+    let declared = Declaration {
+        conclude: |run| {
+            let rate = run.results.show("ours", &RATE);
+            Ok((Vec::new(), Finding::new(rate, [])))
+        },
+        ..whole()
+    };
+    drop(report(&declared));
+}

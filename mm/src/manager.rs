@@ -1,0 +1,352 @@
+//! Physical memory together with its periodic work: the object that an embedder creates.
+//!
+//! ```text
+//! refresh (per CPU, every interval) ──nothing changed──> dormant
+//!        ^                                                  │
+//!        └───────── shepherd (one for all, every interval) ─┘
+//! ```
+//!
+//! A [`Manager`] is layered above `page`, whose lists its periodic work shrinks, and `vmstat`,
+//! whose differentials it folds. A schedule from `vmstat` decides when that work fires. A shepherd
+//! decides which dormant CPUs are kicked, and when.
+//!
+//! Locks: none of its own; a refresh takes pcp and zone locks when it returns pages to zones.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use crate::cpus::{Cpus, Hotplug};
+use crate::design::Design;
+use crate::event::{Changed, Event};
+use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
+use crate::page::{Config, LayoutError, PageAllocator};
+use crate::site::Work;
+use crate::units::{CpuId, Pages, Pfn, signed};
+use crate::vmstat::counters::{Counters, NodeItem, Step};
+use crate::vmstat::schedule::{self, Moment, Schedule};
+use crate::vmstat::shepherd::{Leftovers, Shepherd};
+use crate::vmstat::threshold;
+
+/// Physical memory and its periodic work. An embedder creates one manager and runs its jobs.
+pub struct Manager<M: Machine> {
+    pages: PageAllocator<M>,
+    nodes: Box<[Counters<M>]>,
+    schedule: &'static dyn Schedule,
+    shepherd: &'static dyn Shepherd,
+    /// The CPU to which the shepherd is deferred, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
+    /// changes this word also defers the shepherd to the new CPU. A round on a CPU other than this
+    /// one is stale and ends at once.
+    shepherd_home: M::Word,
+}
+
+/// The shepherd has not been deferred yet.
+const NOT_STARTED: i64 = -2;
+/// No CPU was online when the shepherd had to move. The next CPU to go online defers the shepherd.
+const NOWHERE: i64 = -1;
+
+impl<M: Machine> fmt::Debug for Manager<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("pages", &self.pages)
+            .field("schedule", &self.schedule)
+            .field("shepherd", &self.shepherd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Manager<M> {
+    /// Creates a manager in which all memory of `config` is free, every CPU is online, and no job
+    /// is deferred yet.
+    ///
+    /// # Errors
+    /// When the layout cannot be managed.
+    pub fn new(machine: &M, config: Config<M>) -> Result<Self, LayoutError> {
+        let Design {
+            schedule, shepherd, ..
+        } = config.design;
+        let pages = PageAllocator::new(machine, config)?;
+        let nodes = (0..machine.topology().nodes())
+            .map(|_| Counters::new(machine, 0))
+            .collect();
+        let manager = Self {
+            pages,
+            nodes,
+            schedule,
+            shepherd,
+            shepherd_home: machine.word(NOT_STARTED),
+        };
+        manager.recompute(machine);
+        Ok(manager)
+    }
+
+    /// The page allocator, which manages all physical memory.
+    pub fn pages(&self) -> &PageAllocator<M> {
+        &self.pages
+    }
+
+    /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). From then on the
+    /// machine must call [`Manager::run`] for each job that becomes due.
+    pub fn start(&self, machine: &M) {
+        let here = machine.this_cpu();
+        self.shepherd_home.store(machine, word_of(here), Release);
+        self.defer_shepherd(machine, word_of(here));
+    }
+
+    /// Runs a job that has become due. Must be called on the CPU that the job was deferred to.
+    pub fn run(&self, machine: &M, job: Job) {
+        match job {
+            Job::VmstatUpdate => self.update(machine),
+            Job::Shepherd => self.watch(machine),
+        }
+    }
+
+    /// Folds this CPU's differentials before the CPU goes idle, and leaves its page lists unchanged
+    /// (Linux: `quiet_vmstat`). Does nothing unless the CPU's vmstat work is pending.
+    pub fn quiet(&self, machine: &M) {
+        let cpu = machine.this_cpu();
+        let pending = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Pending;
+        if pending && self.is_dirty(machine, cpu) {
+            self.fold(machine, cpu);
+        }
+    }
+
+    /// Records that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds
+    /// a reason to kick it.
+    pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
+        self.pages.hotplug(machine, cpu, Hotplug::Online);
+        self.recompute(machine);
+        // This must be a read-modify-write even though it adds 0, as in `cpu_going`. It ensures
+        // that a CPU whose later exchange sets the word to `NOWHERE` sees that this CPU came
+        // online.
+        if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
+            self.defer_shepherd(machine, NOWHERE);
+        }
+    }
+
+    /// Records that `cpu` is about to go offline. Cancels its vmstat work, and moves the shepherd
+    /// to another CPU if it is on this one.
+    pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
+        // The CPU is marked offline first, so that new shepherd rounds skip it. A round that still
+        // saw it online may defer its work once more; `update` then does not defer it again.
+        self.pages.hotplug(machine, cpu, Hotplug::Offline);
+        machine.cancel(cpu, Job::VmstatUpdate);
+        // This must be a read-modify-write even though it adds 0. It ensures that a CPU whose later
+        // exchange moves the shepherd here sees that this CPU went offline, and moves the shepherd
+        // on.
+        if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
+            machine.cancel(cpu, Job::Shepherd);
+            self.defer_shepherd(machine, word_of(cpu));
+        }
+    }
+
+    /// Drains the page lists and folds the differentials of `cpu`, which no longer runs anything.
+    /// Must be called on another CPU.
+    pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
+        self.pages.drain_cpu(machine, cpu);
+        self.fold(machine, cpu);
+        self.recompute(machine);
+    }
+
+    /// Adds `delta` to the counter of `item` on this CPU's node.
+    #[inline]
+    pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
+        self.node_here(machine).add(machine, item as usize, delta);
+    }
+
+    /// For each of `pfns`, adds `each` to the counter of `item` on the node of that frame, which
+    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). Nodes with
+    /// numbers above the last node with CPUs count as that node. Frames in no zone are skipped.
+    pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
+        let node = |pfn: &Pfn| self.pages.node_of(*pfn);
+        for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
+            let Some(node) = node(&run[0]) else { continue };
+            let counters = &self.nodes[node.index().min(self.nodes.len() - 1)];
+            let delta = each.saturating_mul(signed(run.len() as u64));
+            counters.add(machine, item as usize, delta);
+        }
+    }
+
+    /// Adds one to the counter of `item` on this CPU's node, or subtracts one.
+    #[inline]
+    pub fn step_node(&self, machine: &M, item: NodeItem, step: Step) {
+        self.node_here(machine).step(machine, item as usize, step);
+    }
+
+    /// The total of `item` over all nodes, differentials included.
+    pub fn counted_on_nodes(&self, machine: &M, item: NodeItem) -> u64 {
+        self.nodes
+            .iter()
+            .map(|node| node.snapshot(machine, item as usize))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Returns whether `cpu` has differentials to fold (Linux: `need_update`).
+    pub fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
+        let mut zones = self.pages.zones().iter().map(|zone| &zone.counters);
+        zones.any(|counters| counters.is_dirty(machine, cpu))
+            || self
+                .nodes
+                .iter()
+                .any(|counters| counters.is_dirty(machine, cpu))
+    }
+
+    /// Does this CPU's periodic work: a refresh, which is deferred again if anything changed
+    /// (Linux: `vmstat_update`).
+    fn update(&self, machine: &M) {
+        let cpu = machine.this_cpu();
+        let refreshed = self.refresh(machine);
+        let Some(moment) = self.moment(machine, cpu) else {
+            return;
+        };
+        if refreshed == Changed::Yes {
+            let due = self.schedule.next(&moment);
+            machine.defer(cpu, Job::VmstatUpdate, due, WhenIdle::Defer);
+        }
+    }
+
+    /// Folds this CPU's differentials and decays its page lists. Returns whether anything changed,
+    /// or the next interval may find more to do.
+    pub fn refresh(&self, machine: &M) -> Changed {
+        let cpu = machine.this_cpu();
+        let mut changed = false;
+        let mut given = Pages::ZERO;
+        for zone in self.pages.zones() {
+            machine.spend(Work::RefreshZone, 1);
+            let used = zone.counters.fold(machine, cpu);
+            let decayed = zone.decay(machine, cpu);
+            let expired = zone.expire(machine, cpu, used);
+            changed |= used || decayed.more || expired.more;
+            given += decayed.pages + expired.pages;
+        }
+        for node in &self.nodes {
+            changed |= node.fold(machine, cpu);
+        }
+        let changed = if changed { Changed::Yes } else { Changed::No };
+        machine.emit(Event::Refresh {
+            changed,
+            decayed: given,
+        });
+        changed
+    }
+
+    /// Folds all differentials of `cpu`, and leaves its page lists unchanged.
+    fn fold(&self, machine: &M, cpu: CpuId) {
+        for zone in self.pages.zones() {
+            machine.spend(Work::RefreshZone, 1);
+            zone.counters.fold(machine, cpu);
+        }
+        for node in &self.nodes {
+            node.fold(machine, cpu);
+        }
+    }
+
+    /// One round of the shepherd: kicks the dormant CPUs that have work to do, and defers itself
+    /// again (Linux: `vmstat_shepherd`).
+    fn watch(&self, machine: &M) {
+        let here = machine.this_cpu();
+        if self.shepherd_home.load(machine, Acquire) != word_of(here) {
+            return; // The shepherd moved after this round came due.
+        }
+        let cpus: &Cpus<M> = self.pages.cpus();
+        for cpu in cpus.iter(machine) {
+            machine.spend(Work::ScanCpu, 1);
+            let dormant = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Dormant;
+            if dormant && self.shepherd.wakes(self.leftovers(machine, cpu)) {
+                let Some(moment) = self.moment(machine, cpu) else {
+                    continue;
+                };
+                let (due, idle) = self.shepherd.kick(&moment);
+                machine.emit(Event::Kick { cpu });
+                machine.defer(cpu, Job::VmstatUpdate, due, idle);
+            }
+        }
+        self.defer_shepherd(machine, word_of(here));
+    }
+
+    fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
+        if self.is_dirty(machine, cpu) {
+            Leftovers::Differentials
+        } else if self
+            .pages
+            .zones()
+            .iter()
+            .any(|zone| zone.hoards(machine, cpu))
+        {
+            Leftovers::Pages
+        } else {
+            Leftovers::Nothing
+        }
+    }
+
+    /// Defers the shepherd to the CPU in the word `from`, or to some online CPU if that one is
+    /// offline. Does nothing if another CPU has already moved the shepherd. In every design the
+    /// shepherd is timed by Linux's rounding, because it is a single timer.
+    fn defer_shepherd(&self, machine: &M, mut from: i64) {
+        let cpus: &Cpus<M> = self.pages.cpus();
+        let moment = |cpu| self.moment(machine, cpu);
+        // The loop ends: each further turn means that another CPU went online or offline in the
+        // meantime.
+        loop {
+            let first = || cpus.iter(machine).find_map(moment);
+            let there = u32::try_from(from).ok().map(CpuId);
+            let next = there.and_then(moment).or_else(first);
+            let to = next.as_ref().map_or(NOWHERE, |moment| word_of(moment.cpu));
+            // AcqRel pairs with the additions in `cpu_going` and `cpu_online`: of any two of these
+            // operations, the later one sees everything that preceded the earlier one.
+            let home = &self.shepherd_home;
+            if home.compare_exchange(machine, from, to, AcqRel).is_err() {
+                return;
+            }
+            let is_settled = match next {
+                Some(moment) => {
+                    let due = schedule::RoundJiffies.next(&moment);
+                    machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
+                    cpus.is_online(machine, moment.cpu)
+                }
+                None => cpus.iter(machine).next().is_none(),
+            };
+            if is_settled {
+                return;
+            }
+            from = to;
+        }
+    }
+
+    fn moment(&self, machine: &M, cpu: CpuId) -> Option<Moment> {
+        let cpus = self.pages.cpus();
+        Some(Moment {
+            now: machine.now(),
+            hz: machine.hz(),
+            interval: self.pages.stat_interval(machine),
+            cpu,
+            rank: cpus.rank(machine, cpu)?,
+            online: cpus.online(machine),
+        })
+    }
+
+    fn node_here(&self, machine: &M) -> &Counters<M> {
+        &self.nodes[machine.topology().place(machine.this_cpu()).node.index()]
+    }
+
+    /// Sets each node's threshold to the largest threshold of its zones (Linux: `pgdat`
+    /// thresholds).
+    fn recompute(&self, machine: &M) {
+        let online = self.pages.cpus().online(machine);
+        for (node, counters) in (0..).zip(&self.nodes) {
+            let zones = self
+                .pages
+                .zones()
+                .iter()
+                .filter(|zone| zone.node().0 == node);
+            let threshold = zones
+                .map(|zone| threshold::normal(online, zone.managed()))
+                .max();
+            counters.set_threshold(machine, threshold.unwrap_or(0));
+        }
+    }
+}
+
+fn word_of(cpu: CpuId) -> i64 {
+    i64::from(cpu.0)
+}

@@ -1,0 +1,50 @@
+//! The precise sums of many candidates at once, for a [`Candidates`] whose candidates are address
+//! spaces or counters of address spaces.
+//!
+//! [`Candidates`]: super::Candidates
+
+use super::select::Slot;
+use crate::counter::{AnyCounters, precise_totals};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::rss::Rss;
+
+/// Adds to each of `slots` the pages of every kind that its candidate has, resident and in swap.
+/// Does so for all slots together: sorts the slots in the order of their counters in memory, then
+/// sums CPU by CPU. Adds nothing to a slot if `rss_of` returns no counters for its candidate.
+pub fn sum_rss<'r, M: Machine + 'r>(
+    machine: &M,
+    slots: &mut [Slot],
+    rss_of: impl Fn(u32) -> Option<&'r Rss<M>>,
+) {
+    let counters = |slot: &Slot| Some(rss_of(slot.candidate())?.counters());
+    for slot in &mut *slots {
+        let position = counters(slot).map_or(0, AnyCounters::position);
+        slot.set_note(position.cast_signed());
+    }
+    slots.sort_unstable_by_key(Slot::note);
+    precise_totals(machine, slots, counters, Slot::add);
+}
+
+/// Computes [`AddressSpace::usage_precise`] of many address spaces at once, CPU by CPU, for
+/// [`Candidates::precise_many`]. Adds to each slot the pages of the space that `space_of` returns
+/// for its candidate. Marks a candidate without a space as exited. Leaves the slots in another
+/// order.
+///
+/// [`Counting::batch_gain`] says how many times faster this is than summing one by one.
+///
+/// [`Candidates::precise_many`]: super::Candidates::precise_many
+/// [`Counting::batch_gain`]: crate::counter::Counting::batch_gain
+pub fn sum_spaces<'s, M: Machine + 's>(
+    machine: &M,
+    slots: &mut [Slot],
+    space_of: impl Fn(u32) -> Option<&'s AddressSpace<M>>,
+) {
+    for slot in &mut *slots {
+        match space_of(slot.candidate()) {
+            Some(space) => slot.add(space.tables(machine)),
+            None => slot.exited(),
+        }
+    }
+    sum_rss(machine, slots, |candidate| Some(space_of(candidate)?.rss()));
+}
