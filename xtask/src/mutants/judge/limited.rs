@@ -17,7 +17,8 @@ const MEMORY_KIB: u64 = 8 << 20;
 /// time and KiB of memory. Core files are of no use.
 const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2 && exec "$@""#;
 
-/// The same, but the shell stays and prints the CPU time that the program took.
+/// Sets the limits as [`LIMITED`] does, but the shell stays and prints the CPU time that the program
+/// took.
 const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 "$@"; code=$?; times; exit $code"#;
 
