@@ -6,7 +6,8 @@
 //! many moves are still identical for each share of removed uses.
 //!
 //! ```text
-//! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/exact-6.12-4-cpus.plr
+//! cargo run --release -p plimsoll-lab --example missing_events -- \
+//!     lab/tests/data/exact-6.12-4-cpus.plr
 //! ```
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -25,7 +26,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// The shares of page uses whose events are removed.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// The number of random choices for each share.
+/// The number of random selections of page uses to try for each share.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {

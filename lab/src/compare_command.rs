@@ -91,11 +91,11 @@ pub struct CompareOptions {
     pub workers: Option<u32>,
     /// The virtual duration of each run, in milliseconds.
     pub length_ms: u64,
-    /// The seeds to run, each on every design.
+    /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs.
+    /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
     /// The most events to record of each design's run of the first seed; `None` records nothing.
     pub record: Option<usize>,

@@ -31,7 +31,7 @@ pub enum Error {
     Trace(ReadError),
     /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
     NotDeterministic {
-        /// The case, with its design and seed.
+        /// The case as text, with its design and seed.
         case: String,
         /// The hash of the first run.
         first: u64,

@@ -10,12 +10,12 @@ use plimsoll_mm::space::reap::Reaping;
 use crate::error::Error;
 use crate::report::Table;
 
-/// A design and the name by which the user asked for it.
+/// A design, with the name by which the user selected it.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The name as reports and options spell it.
+    /// The name as it appears in reports and options.
     pub name: String,
-    /// The variant of each mechanism.
+    /// The design: one variant for each mechanism.
     pub design: Design,
 }
 

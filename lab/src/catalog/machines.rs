@@ -1,4 +1,4 @@
-//! The simulated machines, as lists and tables.
+//! Loads simulated machines, and describes them in lists and tables.
 
 use std::path::Path;
 

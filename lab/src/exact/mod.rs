@@ -52,7 +52,7 @@ pub trait Judge {
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
-/// The user's options of an exact replay.
+/// The user's options for an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.

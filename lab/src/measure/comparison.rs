@@ -13,7 +13,7 @@ use crate::run::cases::{Case, matrix, run_cases};
 use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
-/// The measurements of one run.
+/// The metrics of one run, and a hash over everything that happened in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The hash over everything that happened in the run.
@@ -111,8 +111,8 @@ impl Comparison {
         self.samples.iter().skip(design).step_by(self.designs.len())
     }
 
-    /// Returns a row for each design and metric, with median and interval. The argument returns the
-    /// published value, if there is one.
+    /// Returns a row for each design and metric, with median and interval. `published` returns the
+    /// published value of a metric under a design, if there is one.
     #[must_use]
     pub fn rows(&self, published: impl Fn(&str, &Metric) -> Option<f64>) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -221,7 +221,7 @@ pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
     Ok(results)
 }
 
-/// Folds hashes in order into one (FNV-1a over their bytes).
+/// Folds `hashes`, in order, into one hash: FNV-1a over their bytes.
 #[must_use]
 pub fn fold_hashes(hashes: impl IntoIterator<Item = u64>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

@@ -6,7 +6,7 @@ use plimsoll_mm::site::Site;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 
-/// The column heads of [`HoldLog::rows`].
+/// The column headings for [`HoldLog::rows`].
 pub const COLUMNS: [&str; 7] = [
     "design",
     "call site",
@@ -30,10 +30,10 @@ pub struct HoldLog {
     pub over_batch: u64,
 }
 
-/// The holds at one call site.
+/// Counts of the holds at one call site and the pages that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
-    /// The number of holds.
+    /// The number of holds at this call site.
     pub holds: u64,
     /// The number of pages that all of these holds moved.
     pub pages: u64,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub struct Metric {
     /// The name that other programs read, in `snake_case`; the name of a time ends in its unit.
     pub name: Cow<'static, str>,
-    /// The unit of its values.
+    /// The unit of the metric's values.
     pub unit: Unit,
     /// The direction in which the metric improves.
     pub better: Better,
@@ -57,11 +57,11 @@ impl Metric {
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A count of events.
+    /// A count of events, without a unit.
     Count,
     /// A time in nanoseconds.
     Nanos,
-    /// 4 KiB pages.
+    /// A number of 4 KiB pages.
     Pages,
     /// A size in bytes.
     Bytes,

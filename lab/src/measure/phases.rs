@@ -50,7 +50,7 @@ pub struct PhaseRow {
     pub phase: Phase,
     /// The number of phases that enclose it.
     pub depth: usize,
-    /// The number of times it was entered.
+    /// The number of times that the phase was entered.
     pub calls: u64,
     /// The time in the phase, including the phases inside it.
     pub inclusive: Nanos,
@@ -96,7 +96,7 @@ impl PhaseRecorder {
 }
 
 impl PhaseTree {
-    /// Adds the calls and times of `other`.
+    /// Adds the calls and times of `other` to this tree.
     pub fn merge(&mut self, other: &Self) {
         let mut places = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {

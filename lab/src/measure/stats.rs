@@ -91,7 +91,7 @@ fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
     usize::try_from(wide >> 64).expect("a product shifted by 64 bits is below its other factor")
 }
 
-/// The comparison of B with A, paired by seed.
+/// The result of comparing B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The median of the ratios of B to A, with its interval; an end is infinite if A was zero
@@ -172,7 +172,7 @@ impl fmt::Display for Verdict {
 /// The mean and the sample standard deviation of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The arithmetic mean.
+    /// The arithmetic mean of the values.
     pub mean: f64,
     /// The sample standard deviation (divisor n - 1); zero for a single value.
     pub deviation: f64,

@@ -36,7 +36,7 @@ use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
 
-/// The user's options of a replay.
+/// The user's options for a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The recording, or `-` for standard input.
@@ -49,7 +49,7 @@ pub struct ReplayOptions {
     pub a: Option<String>,
     /// The design to evaluate; `None` runs only design A.
     pub b: Option<String>,
-    /// The seeds to run, each on both designs.
+    /// The seeds to run, each with both designs.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,

@@ -58,7 +58,7 @@ pub(super) struct Scene<'a> {
     pub(super) profile: &'a Profile,
     /// The number of copies that run side by side.
     pub(super) scale: u32,
-    /// The name of the recording's file.
+    /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,
     pub(super) start: Start<'a>,
     /// The most events to record of this run; `None` records nothing.

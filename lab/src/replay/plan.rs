@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub(super) ids: Vec<u32>,
     /// The steps of each CPU in `ids`, in order of time.
     pub(super) streams: Vec<Vec<Step>>,
-    /// The number of slots.
+    /// The number of slots that the steps use.
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
@@ -54,7 +54,7 @@ pub(super) enum What {
     Split(Order, u32),
 }
 
-/// A request for a block.
+/// A request for a block: its order, its migrate type and, if known, its recorded zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
     /// The recorded zone; `None` if it is unknown.

@@ -97,7 +97,7 @@ impl Recorder {
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();
         let mut events = std::mem::take(&mut notes.events);
-        // The sort is stable: events of one CPU at one time keep their order.
+        // The sort is stable: events of one CPU at the same time keep their order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             release,

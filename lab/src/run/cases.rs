@@ -17,7 +17,7 @@ use plimsoll_sim::NoStack;
 
 use crate::run::progress::Progress;
 
-/// One design on one seed.
+/// One run to perform: a design and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case<D> {
     /// The design to run.

@@ -9,7 +9,7 @@ use plimsoll_sim::profile::Card;
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seeds to run, each on every design.
+    /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,

@@ -35,7 +35,7 @@ pub struct Testbed {
     pub design: Design,
 }
 
-/// The log of a run.
+/// What the testbed observed during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The starts of vmstat work, in order of time.
@@ -54,7 +54,7 @@ pub struct Log {
     pub holds: HoldLog,
 }
 
-/// One start of a CPU's vmstat work.
+/// A start of the vmstat work on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
     /// The virtual time at which the work started.
@@ -65,12 +65,12 @@ pub struct Start {
     pub by: Cause,
 }
 
-/// The cause of a start of vmstat work.
+/// The causes that can start a CPU's vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The CPU's schedule.
+    /// The CPU's own schedule started the work.
     Schedule,
-    /// The shepherd's kick.
+    /// The shepherd kicked the CPU.
     Shepherd,
 }
 

@@ -29,9 +29,9 @@ pub struct Firings {
 pub struct Firing {
     /// The time at which it began, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU on which it ran.
+    /// The CPU on which the work ran.
     pub cpu: u32,
-    /// True if the shepherd queued it; false if its own timer did.
+    /// True if the shepherd queued the work; false if the work's own timer did.
     pub kicked: bool,
 }
 
@@ -181,7 +181,7 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// A table of the shepherd's rounds.
+    /// A table of the shepherd's rounds: their number, their intervals and the CPUs that they woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self

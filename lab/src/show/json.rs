@@ -13,7 +13,7 @@ const SCHEMA: u32 = 1;
 /// names.
 ///
 /// # Panics
-/// Never: no part of it can fail to serialise.
+/// Never panics: no part of the object can fail to serialise.
 #[must_use]
 pub fn render(shown: &Shown) -> String {
     let object = Object {

@@ -8,19 +8,19 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 /// One victim and the times of its kill, reaping and exit, in nanoseconds of the recorded clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Victim {
-    /// The process id.
+    /// The victim's process id.
     pub pid: u32,
     /// The thread that chose it: one that was allocating memory, or the victim itself.
     pub chosen_by: u32,
-    /// The time at which it was chosen.
+    /// The time at which the kernel chose the victim.
     pub killed_ns: u64,
-    /// The time at which the reaper was first woken for it.
+    /// The time at which the reaper was first woken for this victim.
     pub woken_ns: Option<u64>,
     /// The time at which the reaper first began to empty its address space.
     pub started_ns: Option<u64>,
     /// The time at which the last attempt of the reaper that emptied something ended.
     pub finished_ns: Option<u64>,
-    /// The number of attempts that the reaper skipped.
+    /// The number of attempts at this victim that the reaper skipped.
     pub skips: u64,
     /// The time at which its exit had fully emptied its address space.
     pub exited_ns: Option<u64>,

@@ -64,7 +64,7 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
     Ok((recording, warnings.collect()))
 }
 
-/// The user's choice of what to show.
+/// The user's choice of the tables and waits to show.
 #[derive(Clone, Debug, Default)]
 pub struct ShowOptions {
     /// The only table to show, with all its rows; `None` shows every table that has rows.
@@ -81,7 +81,7 @@ pub struct Shown {
     pub figures: Vec<OfRecording>,
     /// The most rows to show of a table.
     rows_max: usize,
-    /// Whether the table of events is shown.
+    /// Whether to show the table of events.
     with_events: bool,
 }
 

@@ -20,7 +20,7 @@ pub enum Path {
     Refill,
     /// From the zone directly to the caller, bypassing the lists.
     Direct,
-    /// From a list that was too long to the zone.
+    /// From a list to the zone, because a free made the list too long.
     Spill,
     /// From a list to the zone, by the CPU's periodic work.
     Decay,
@@ -38,7 +38,7 @@ impl Path {
         Self::Drain,
     ];
 
-    /// The name in tables.
+    /// The name of the path in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Path {
 pub struct Move {
     /// The time at which the first block moved, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU that moved them.
+    /// The CPU that moved the blocks.
     pub cpu: u32,
     /// The path of the blocks.
     pub path: Path,

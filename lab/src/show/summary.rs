@@ -137,7 +137,7 @@ fn kinds(recording: &Recording) -> BTreeMap<&'static str, u64> {
     kinds
 }
 
-/// The event's name without its subsystem.
+/// The name of the event's tracepoint without the subsystem.
 fn name(what: &What) -> &'static str {
     let tracepoint = what.tracepoint();
     tracepoint

@@ -15,16 +15,16 @@ use plimsoll_recording::What;
 pub use recording::Recording;
 pub use summary::{CpuCount, OrderCount, Summary};
 
-/// One event of a recording.
+/// One event of a recording, with its time, CPU and thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The time on the recorded machine's clock, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which the event happened.
     pub cpu: u32,
     /// The id of the thread that was running; 0 is the idle task.
     pub pid: u32,
-    /// The event itself.
+    /// What happened, and to which block.
     pub event: Event,
 }
 

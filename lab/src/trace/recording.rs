@@ -1,4 +1,4 @@
-//! A whole recording as a list of allocations, frees and drains, in order of time.
+//! Reads a whole recording as a list of allocations, frees and drains, in order of time.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use plimsoll_recording::{Contents, ReadError, Warning};
 use super::summary::Summary;
 use super::{Event, Record};
 
-/// A recording in memory.
+/// The events of a recording that a replay can use, with counts and warnings.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// All events, in order of time. Each free occurs once, and there is no [`Event::FreeBatched`].

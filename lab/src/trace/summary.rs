@@ -37,15 +37,15 @@ pub struct Summary {
     pub batched_alone: u64,
     /// The number of blocks drained from per-CPU lists.
     pub drains: u64,
-    /// Allocations and frees of each order.
+    /// The numbers of allocations and frees of each order.
     pub by_order: [OrderCount; Order::COUNT],
-    /// Allocations and frees on each CPU that had any.
+    /// The numbers of allocations and frees on each CPU that had any.
     pub by_cpu: BTreeMap<u32, CpuCount>,
-    /// The number of other events, by name.
+    /// The number of events that a replay does not use, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
-/// Counts of one order.
+/// The numbers of allocations and frees of one order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCount {
     /// The number of blocks of this order allocated.
@@ -54,7 +54,7 @@ pub struct OrderCount {
     pub frees: u64,
 }
 
-/// Counts of one CPU.
+/// The numbers of allocations and frees on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCount {
     /// The number of blocks allocated on this CPU.

@@ -13,7 +13,7 @@ pub const SHARE_TOLERANCE: f64 = 0.05;
 /// A prediction whose error is larger than accepted, with both values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
-    /// The error is in the 99th percentile of waits.
+    /// The error is in the 99th percentile of the waits.
     P99 {
         /// The measured percentile, in nanoseconds.
         real_ns: f64,

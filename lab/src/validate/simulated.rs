@@ -97,7 +97,7 @@ fn quantile(sorted: &[u64], share: f64) -> f64 {
     sorted[rank.max(1) - 1] as f64
 }
 
-/// Rounds to whole nanoseconds.
+/// Rounds `ns` to whole nanoseconds.
 fn nanos(ns: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! The tables of victims and of reaping.
+//! Tests the tables of victims and of their reaping.
 
 use plimsoll_recording::What;
 

@@ -1,4 +1,4 @@
-//! The tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
+//! Tests the tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
 
 use plimsoll_recording::{Recording, What};
 

@@ -15,7 +15,7 @@ use super::log::{Run, Step};
 use super::replay::pieces;
 use super::{Judge, Judgement};
 
-/// The index of anonymous pages (Linux: `MM_ANONPAGES`).
+/// The index of the counter of anonymous pages (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
 /// The most recorded additions that may follow the log's last one. They occur because the program's
@@ -80,7 +80,7 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions that the probe recorded, by the counter's address.
+/// The additions that the probe recorded, by the address of the counter.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {

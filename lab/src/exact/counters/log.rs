@@ -16,7 +16,7 @@ const PAGES_MAX: u64 = 1 << 24;
 /// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
-/// One program from its start to its end.
+/// The log of one program run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) kind: String,
@@ -43,7 +43,7 @@ pub(super) struct Warm {
     pub(super) shown: u64,
 }
 
-/// A line of the log.
+/// A step of the program, from one line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Touch(Pages),
@@ -69,7 +69,7 @@ pub(super) struct Pages {
 }
 
 impl Run {
-    /// The name of the program in tables.
+    /// The name of the run in tables: the kind of program, its size and its number of CPUs.
     pub(super) fn name(&self) -> String {
         format!("{} {}, {} CPUs", self.kind, self.size, self.cpus)
     }

@@ -18,7 +18,7 @@ use super::log::{Pages, Run, Step, TABLE_PAGES};
 /// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// The result of a run on one counter.
+/// The result of replaying one run on one counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
@@ -46,7 +46,7 @@ pub(super) enum Cuts<'a> {
     Given(&'a BTreeMap<usize, u64>),
 }
 
-/// A run that is being performed on one counter.
+/// The state of replaying one run on one counter.
 pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,
@@ -55,7 +55,7 @@ pub(super) struct Replay<'a, C> {
     kept: Vec<i64>,
     /// The pages that the reading includes and this counter does not: pages of files.
     beside: i64,
-    /// The exact number of anonymous pages.
+    /// The exact number of anonymous pages, which the replay counts separately.
     own: i64,
     seen: Replayed,
 }

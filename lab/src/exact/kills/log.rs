@@ -33,7 +33,7 @@ pub(super) struct Shortage {
     pub(super) swap_limit: Option<u64>,
     /// The processes that the kernel chose from, in the order of the table.
     pub(super) tasks: Vec<Task>,
-    /// Where memory was short.
+    /// The part of the machine in which memory was short.
     pub(super) place: Place,
     /// True once the line that states the choice was read. Reports between that line and the next
     /// shortage are about something else, such as a failed allocation.
@@ -94,7 +94,7 @@ fn message(line: &str) -> &str {
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A row of the table begins with a bracket too, but a process id has no decimal point.
+        // A row of the table also begins with a bracket, but a process id has no decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }

@@ -19,7 +19,7 @@ use self::population::Population;
 pub use self::scores::Scores;
 use super::{Judge, Judgement};
 
-/// Compares which processes are killed, and in which order.
+/// Compares the processes that the kernel killed, and their order, with Plimsoll's victims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     /// The rule that selects a victim; `None` uses the rule of the recorded kernel's version.

@@ -35,7 +35,7 @@ pub(super) struct Population {
     pub(super) members: Vec<Member>,
 }
 
-/// The facts of one process.
+/// One process, with what `/proc` showed of it before memory ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -91,7 +91,7 @@ impl Population {
         Some(())
     }
 
-    /// The process with this id.
+    /// The process with the id `pid`; `None` if the population has no such process.
     pub(super) fn member(&self, pid: u32) -> Option<&Member> {
         self.members.iter().find(|member| member.pid == pid)
     }

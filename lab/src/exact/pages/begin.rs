@@ -68,7 +68,7 @@ pub(crate) struct State {
     pub(crate) first: usize,
 }
 
-/// The state of one zone. Sizes are in pages.
+/// The state of one zone when the history begins. Sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
@@ -79,7 +79,7 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone.
+/// The state of one CPU's lists in a zone, and the list that holds the pages no event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,

@@ -8,7 +8,7 @@ pub(crate) const TYPES: u8 = 3;
 /// and two for huge pages.
 pub(crate) const LISTS: usize = 14;
 
-/// Identifies one of a CPU's lists in a zone by Linux' number for it (`order_to_pindex`).
+/// Identifies one of a CPU's lists in a zone by its number in Linux (`order_to_pindex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListId(pub(crate) u8);
 

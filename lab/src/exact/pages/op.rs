@@ -65,7 +65,7 @@ pub(crate) struct Move {
     pub(crate) lists: Vec<(ListId, u32)>,
 }
 
-/// The direction and the cause of a move.
+/// The direction and the cause of a move, for example a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Refill,

@@ -2,7 +2,7 @@
 
 use super::op::Kind;
 
-/// The size of a move.
+/// The size of a move, in pages and in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,

@@ -1,4 +1,4 @@
-//! The design that stands for the recorded kernel.
+//! Chooses the design that stands for the recorded kernel.
 
 use plimsoll_mm::design::Design;
 
@@ -9,7 +9,7 @@ const KNOWN: [(u32, u32, &str); 3] = [
     (6, 19, "linux-6.19"),
 ];
 
-/// The design that was chosen for a kernel.
+/// The design that was chosen for a kernel, with a warning if its version is not known.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,

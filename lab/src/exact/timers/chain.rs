@@ -14,23 +14,23 @@ use plimsoll_recording::{Header, Recording};
 /// It follows the work, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
-/// The two works whose timers are judged.
+/// The two kinds of work whose timers are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Update,
     Shepherd,
 }
 
-/// A timer that a work item armed, and the jiffy at which it fired.
+/// A timer that the vmstat work or the shepherd armed, and the jiffy at which it fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Armed {
     pub(super) kind: Kind,
     pub(super) cpu: u32,
-    /// The time at which it was armed.
+    /// The time at which the timer was armed, in nanoseconds.
     pub(super) time_ns: u64,
-    /// The jiffy at which it was armed.
+    /// The jiffy at which the timer was armed.
     pub(super) now: u64,
-    /// The jiffy for which it was armed.
+    /// The jiffy for which the timer was armed.
     pub(super) expires: u64,
     /// The jiffy at which the wheel is to fire the timer; `None` if the kernel does not print it.
     pub(super) bucket: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct Armed {
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) armed: Vec<Armed>,
-    /// The times at which vmstat works were started by their timers, in order.
+    /// The times at which vmstat work was started by its timer, on any CPU, in order.
     pub(super) starts: Vec<Nanos>,
     /// The time of the first event.
     pub(super) began: Nanos,
@@ -120,7 +120,7 @@ struct Reader {
     pending: HashMap<u64, usize>,
     /// The address of the work that a timer belongs to, by the timer's address.
     timers: HashMap<u64, u64>,
-    /// The addresses of works whose timers have fired but that have not started yet.
+    /// The addresses of work items whose timers have fired but that have not started yet.
     fired: HashSet<u64>,
 }
 

@@ -31,13 +31,13 @@ const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// The most CPUs that are simulated; more would take too long.
+/// The most CPUs to simulate; more would take too long.
 const CPUS_MAX: u32 = 512;
 
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
 /// A table of the largest crowds within one tick and within each window, recorded and simulated;
-/// `None` if no timer started a work after the first [`SETTLED`].
+/// `None` if no timer started vmstat work after the first [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));
@@ -92,7 +92,7 @@ fn row(name: String, starts: &[Nanos], hz: Hz) -> Vec<String> {
     row
 }
 
-/// The times at which timers start works on a simulated machine of `cpus` busy CPUs.
+/// The times at which timers start vmstat work on a simulated machine of `cpus` busy CPUs.
 pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32) -> Vec<Nanos> {
     let profile = Profile::load(PRICES, Card::Mid).expect("built in");
     let profile = Profile {

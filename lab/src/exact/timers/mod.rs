@@ -112,9 +112,10 @@ impl Clock {
     }
 }
 
-/// Plimsoll's result for one firing.
+/// Plimsoll's jiffies for one recorded firing.
 struct Verdict {
-    /// The jiffy for which the schedule arms the timer; `None` if it does not use the wheel.
+    /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
+    /// wheel.
     expires: Option<u64>,
     /// The jiffy at which Plimsoll's wheel fires a timer armed for the kernel's jiffy.
     bucket: u64,

@@ -104,7 +104,7 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Sets the lists of the CPU to empty.
+    /// Records that all lists of the pair's CPU in its zone are empty.
     fn empty(&mut self, pair: &Pair) {
         if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
             it.lens = [0; LISTS];
@@ -203,7 +203,7 @@ impl Follow {
         self.hastened.contains(&op)
     }
 
-    /// Adds `pages` pages to the lists of the CPU, or removes them if `pages` is negative.
+    /// Adds `pages` pages to the derived lists of the CPU, or removes them if `pages` is negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {

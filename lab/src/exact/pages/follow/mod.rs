@@ -9,7 +9,7 @@ use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
 use super::pair::Pair;
 
-/// The kernel's lists, by zone and CPU.
+/// The derived lengths of the kernel's lists, by zone and CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,

@@ -30,7 +30,7 @@ pub(crate) struct Start {
     pub(crate) high: u32,
     pub(crate) alloc_factor: u32,
     pub(crate) free_count: u32,
-    /// The number of blocks on each list.
+    /// The number of blocks on each list, by [`ListId`].
     pub(crate) blocks: [u32; LISTS],
 }
 
@@ -62,7 +62,7 @@ impl Start {
     }
 }
 
-/// The settings of the recorded computer.
+/// The settings of the recorded computer that page lists depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,
