@@ -97,7 +97,8 @@ pub struct CompareOptions {
     pub jobs: NonZeroUsize,
     /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The most events to record of each design's run of the first seed; `None` records nothing.
+    /// The maximum number of events to record of each design's run of the first seed; `None`
+    /// records nothing.
     pub record: Option<usize>,
 }
 

@@ -18,7 +18,7 @@ use plimsoll_recording::Recording;
 
 use super::{Judge, Judgement};
 
-/// The name of the text of a recording that holds the checks.
+/// The name of the recording's text that holds the checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
 /// Linux: `ALLOC_OOM`; the two constants below it are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.

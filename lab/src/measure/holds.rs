@@ -37,7 +37,7 @@ pub struct SiteHolds {
     pub holds: u64,
     /// The number of pages that all of these holds moved.
     pub pages: u64,
-    /// The most pages that a single hold moved.
+    /// The largest number of pages that a single hold moved.
     pub max: u32,
     /// The number of holds that moved more than 1000 pages.
     pub over_1000: u64,

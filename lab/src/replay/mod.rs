@@ -55,7 +55,7 @@ pub struct ReplayOptions {
     pub jobs: NonZeroUsize,
     /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The most events to record of the first seed's run; `None` records nothing.
+    /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Scene<'a> {
     /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,
     pub(super) start: Start<'a>,
-    /// The most events to record of this run; `None` records nothing.
+    /// The maximum number of events to record of this run; `None` records nothing.
     pub(super) record: Option<usize>,
 }
 

@@ -19,7 +19,8 @@ use plimsoll_sim::{Access, Sim, Wait};
 
 use crate::show::moves::HOLD_ENDS;
 
-/// The most events that a run keeps unless the caller sets another limit: about 300 MB.
+/// The maximum number of events that a run keeps unless the caller sets another limit: about 300
+/// MB.
 pub const EVENTS_MAX: usize = 4_000_000;
 
 /// The recordings of the runs of the first seed, each with the name of its design.

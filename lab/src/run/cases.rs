@@ -40,8 +40,9 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// Runs every case on `jobs` threads and returns the results in the order of `cases`.
 ///
 /// # Panics
-/// If a case panics. The message has the case's `Debug` text, so that the case can be run again
-/// alone. If a simulated machine had no room for its tasks, the panic's payload is the [`NoStack`].
+/// If a case panics. The message contains the case's `Debug` text, so that the case can be run
+/// again alone. If a simulated machine had no room for its tasks, the payload of the panic is the
+/// [`NoStack`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: NonZeroUsize,

@@ -146,7 +146,7 @@ impl Firings {
         }
     }
 
-    /// The most runs that began at once, for several definitions of "at once".
+    /// The largest number of runs that began at once, for several definitions of "at once".
     #[must_use]
     pub fn crowding(&self) -> Figures {
         let starts = || self.firings.iter().map(|firing| Nanos(firing.time_ns));

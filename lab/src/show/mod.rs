@@ -79,7 +79,7 @@ pub struct ShowOptions {
 pub struct Shown {
     /// The tables of each recording.
     pub figures: Vec<OfRecording>,
-    /// The most rows to show of a table.
+    /// The maximum number of rows to show of a table.
     rows_max: usize,
     /// Whether to show the table of events.
     with_events: bool,

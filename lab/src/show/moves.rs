@@ -285,8 +285,8 @@ impl Finder {
         let Some(mut open) = self.cpu(cpu).open.take() else {
             return;
         };
-        // A single block that is allocated at once bypassed the lists, because they were in use by
-        // another context.
+        // A single block that is allocated right after it left the zone bypassed the lists, because
+        // they were in use by another context.
         let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
         if single && open.so_far.path == Path::Refill {
             open.so_far.path = Path::Direct;

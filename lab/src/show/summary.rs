@@ -9,7 +9,7 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// The most kinds of events that the summary names; the table `events` lists all kinds.
+/// The maximum number of event kinds that the summary names; the table `events` lists all kinds.
 const KINDS_MAX: usize = 6;
 
 /// A table of what was recorded, for how long, the number of events, and what the recording lacks.

@@ -18,8 +18,8 @@ const DRIFT_MAX: f64 = 1.5;
 /// The number of rounds of price timings in each set, before, between and after the measurements.
 const PRICE_ROUNDS: u32 = 2;
 
-/// The most attempts to measure a load. When a hypervisor moves a virtual CPU, it spoils one
-/// attempt, but not the next.
+/// The maximum number of attempts to measure a load. When a hypervisor moves a virtual CPU, it
+/// spoils one attempt, but not the next.
 const ATTEMPTS: u32 = 4;
 
 /// One load, measured twice, with the prices before, between and after the measurements.

@@ -86,7 +86,7 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns the smallest value in `sorted` that a share of `share` of the values does not exceed.
+/// Returns the smallest value in `sorted` that at least this share of the values does not exceed.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

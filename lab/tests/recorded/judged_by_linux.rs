@@ -75,8 +75,8 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns the most CPUs that start within one tick and within 1, 4, 31, 32 and 64 ms: as recorded,
-/// as simulated, and as simulated with the recorded share of late ticks.
+/// Returns the largest number of CPUs that start within one tick and within 1, 4, 31, 32 and 64 ms:
+/// as recorded, as simulated, and as simulated with the recorded share of late ticks.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");

@@ -18,8 +18,8 @@ use super::{Judge, Judgement};
 /// The index of the counter of anonymous pages (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// The most recorded additions that may follow the log's last one. They occur because the program's
-/// memory is freed when it exits.
+/// The maximum number of recorded additions after the log's last one. They occur because the
+/// program's memory is freed when it exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
 /// Compares recorded additions to a counter of resident pages with those of the program's log.
@@ -144,7 +144,7 @@ struct Found {
     cut: usize,
 }
 
-/// The match with the most consecutive additions of the log.
+/// The match that has the most consecutive additions of the log.
 fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
     let latest = recorded.len().saturating_sub(wanted.len());
     let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();

@@ -24,7 +24,7 @@ pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// The unmappings that needed one more cut: the number of pages before the cut, by step.
+    /// For each step whose unmapping needed one more cut: the number of pages before the cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,

@@ -6,7 +6,7 @@
 
 use plimsoll_recording::Recording;
 
-/// The name of the text of a recording that holds the kernel's log.
+/// The name of the recording's text that holds the kernel's log.
 pub(crate) const TEXT: &str = "kernel log";
 
 /// A shortage of memory, as the kernel's log describes it.
@@ -48,9 +48,9 @@ pub(super) enum Place {
     /// The whole machine.
     #[default]
     Machine,
-    /// These nodes, to which the cpuset of the allocating process is limited.
+    /// The listed nodes, which are those that the allocating process's cpuset allows.
     Nodes(Vec<u32>),
-    /// These nodes, to which the memory policy of the allocating process is limited.
+    /// The listed nodes, which are those that the allocating process's memory policy allows.
     Policy(Vec<u32>),
     /// The memory cgroup at this path.
     Group(String),

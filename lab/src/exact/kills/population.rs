@@ -20,7 +20,7 @@ use plimsoll_recording::Recording;
 
 use super::log::list;
 
-/// The name of the text of a recording that holds the population.
+/// The name of the recording's text that holds the population.
 pub(crate) const TEXT: &str = "oom population";
 
 /// The processes, and the size of the machine's memory.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event, the indices of related events; [`NONE`] if there is none.
+/// For each event, the indices of related events; [`NONE`] if there is no such event.
 pub(super) struct Future {
     /// The next event that touches the first frame of the block.
     frame: Vec<u32>,
@@ -21,8 +21,8 @@ pub(super) struct Future {
 
 const NONE: u32 = u32::MAX;
 
-/// The most frames of a block that count as touched by its events: the number of frames in the
-/// largest block of Linux's buddy allocator.
+/// The maximum number of frames of a block that count as touched by its events: the number of
+/// frames in the largest block of Linux's buddy allocator.
 const FRAMES_MAX: u64 = 1 << 10;
 
 impl Future {

@@ -29,7 +29,8 @@ impl ListId {
         if self.0 >= 12 { 9 } else { self.0 / TYPES }
     }
 
-    /// The migrate type of the list's blocks; unmovable for huge pages that are not movable.
+    /// The migrate type of the list's blocks; unmovable for the list of huge pages that are not
+    /// movable.
     pub(crate) fn mobility(self) -> u8 {
         match self.0 {
             13 => MOVABLE,

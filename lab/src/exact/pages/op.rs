@@ -56,7 +56,7 @@ pub(crate) enum Action {
     Shortage { highest: u8 },
 }
 
-/// The blocks that one operation moved between the lists of a CPU and a zone.
+/// The blocks that one operation moved between a zone and the lists of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) kind: Kind,

@@ -26,7 +26,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Returns whether both moved the same number of pages in the same number of blocks.
+    /// Returns whether the kernel and Plimsoll moved the same number of pages in the same number of
+    /// blocks.
     pub(super) fn is_same(&self) -> bool {
         self.kernel == self.ours
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use plimsoll_mm::space::MappingKind;
 use plimsoll_recording::Recording;
 
-/// The name of the text of a recording that holds the mappings.
+/// The name of the recording's text that holds the mappings.
 pub(crate) const TEXT: &str = "oom mappings";
 
 const PAGE_SHIFT: u32 = 12;

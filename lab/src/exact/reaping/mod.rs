@@ -13,8 +13,8 @@ use plimsoll_recording::event::{Event, What};
 use self::mappings::{Mapping, joined, pages};
 use super::{Judge, Judgement};
 
-/// The name of the text with the results of `process_mrelease`, in lines of the form
-/// `release CASE flags=N ERRNO`.
+/// The name of the recording's text that holds the results of `process_mrelease`, in lines of the
+/// form `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
 /// Compares how the kernel's OOM reaper empties address spaces with how Plimsoll's does.

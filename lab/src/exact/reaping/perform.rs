@@ -300,7 +300,7 @@ struct Watch(Arc<Witness>);
 impl Notified<Host> for Watch {
     fn start(&self, _host: &Host, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         let witness = &self.0;
-        // Relaxed: the thread that sets `armed` reads it, and so does the thread that changes
+        // Relaxed: `armed` is read only by the thread that sets it and by the thread that changes
         // mappings, which is started after `armed` was set.
         if !witness.armed.load(Relaxed) {
             return Ok(());

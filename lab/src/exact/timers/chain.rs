@@ -102,7 +102,7 @@ impl Chain {
     }
 }
 
-/// The kinds of work, by the symbols that the header gives to their functions.
+/// The kinds of work, by the symbols of their functions in the header.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);

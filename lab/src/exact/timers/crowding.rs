@@ -31,7 +31,7 @@ const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// The most CPUs to simulate; more would take too long.
+/// The maximum number of CPUs to simulate; more would take too long.
 const CPUS_MAX: u32 = 512;
 
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];

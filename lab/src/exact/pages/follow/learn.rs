@@ -51,8 +51,8 @@ impl Follow {
         }
     }
 
-    /// The kernel refilled a list and Plimsoll did not, so the kernel's list was empty. Any blocks
-    /// that the derived list had before that refill were taken without an event.
+    /// Handles a refill that the kernel made and Plimsoll did not: the kernel's list was empty. Any
+    /// blocks that the derived list had before that refill were taken without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;
@@ -85,7 +85,7 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Each refill raises `high` by the most pages that the refill may take.
+        // Each refill raises `high` by the maximum number of pages that the refill may take.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -150,8 +150,8 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// Missing pages may have been taken by bulk allocations that only later events reveal. Treats
-    /// the next bulk allocations as earlier than operation `pair.op`, until they account for
+    /// Missing pages may have been taken by bulk allocations that only later events reveal. So this
+    /// treats the next bulk allocations as earlier than operation `pair.op`, until they account for
     /// `missing` pages. A bulk allocation qualifies only if its list has not been refilled in
     /// between.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
@@ -212,8 +212,9 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If the list of unseen pages is too short, the rest is taken from the longest lists. A
-        // remainder smaller than one of its blocks is also added to or taken from those.
+        // If the list of unseen pages is too short, the rest is taken from the longest lists of
+        // single pages. A remainder smaller than a block of that list is also added to or taken
+        // from those.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

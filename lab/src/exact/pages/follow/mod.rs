@@ -13,8 +13,8 @@ use super::pair::Pair;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// Indices of bulk allocations that are treated as earlier (hastened) than their place among
-    /// the operations. They are not performed a second time at that place.
+    /// The indices of bulk allocations that are treated as earlier (hastened) than their place
+    /// among the operations. They are not performed a second time at that place.
     hastened: HashSet<usize>,
 }
 
@@ -46,7 +46,8 @@ pub(super) struct Learnt {
     pub(super) alloc_factor: Option<u32>,
 }
 
-/// The most times that a refill doubles the batch (Linux: `CONFIG_PCP_BATCH_SCALE_MAX`).
+/// The maximum number of times that a refill doubles the batch (Linux:
+/// `CONFIG_PCP_BATCH_SCALE_MAX`).
 const SCALE_MAX: u32 = 5;
 
 impl Follow {

@@ -70,8 +70,8 @@ impl Inferred {
     }
 }
 
-/// The most passes over the events. Each pass uses what the previous one found; most recordings
-/// take three.
+/// The maximum number of passes over the events. Each pass uses the results of the previous one;
+/// most recordings take three.
 const PASSES_MAX: u32 = 8;
 
 /// Corrections to the assumed lists of freed blocks. A list is assumed if no event states it, and
@@ -116,11 +116,11 @@ struct Walk<'a> {
     direct: HashSet<u64>,
     /// The migrate type of each page block, as last shown by an event.
     blocks: HashMap<u64, u8>,
-    /// For each list, the frames that were allocated from it although no event had put them there,
-    /// in that order.
+    /// For each list, the frames that were allocated from it although no event had put them on it,
+    /// in the order of their allocation.
     handed_out: HashMap<Place, Vec<u64>>,
     /// For each list, the frames that were returned from it to the zone although no event had put
-    /// them there, in that order.
+    /// them on it, in the order of their return.
     given_back: HashMap<Place, Vec<u64>>,
     /// Lists that have been refilled, so each has been empty at some time.
     emptied: HashSet<Place>,
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Handles a recorder's note that a CPU came online or went offline.
+    /// Handles a recorder's mark that a CPU came online or went offline.
     fn mark(&mut self, index: usize, text: &str) {
         let words: Vec<&str> = note(text).split_whitespace().collect();
         let ["cpu", cpu, "is", state] = words[..] else {

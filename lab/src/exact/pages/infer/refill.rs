@@ -88,8 +88,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the blocks that the CPU took from event `index` on without another event in
-    /// between, all of one order and zone.
+    /// Collects the blocks of one order and zone that the CPU took from event `index` on, without
+    /// another event in between.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);

@@ -9,11 +9,11 @@ pub(in super::super) struct Tally {
     pub(in super::super) predictable: u64,
     /// The part of `predictable` that was on top of its list when it was allocated.
     pub(in super::super) predicted: u64,
-    /// The number of blocks allocated from a list that no event explains how they came to be on.
+    /// The number of blocks allocated although no event explains how they came to be on a list.
     pub(in super::super) unexplained: u64,
-    /// Blocks taken from a zone, bypassing the lists.
+    /// The number of blocks taken directly from a zone, bypassing the lists.
     pub(in super::super) direct_allocs: u64,
-    /// Blocks given to a zone, bypassing the lists.
+    /// The number of blocks returned directly to a zone, bypassing the lists.
     pub(in super::super) direct_frees: u64,
     /// The number of blocks derived to have been taken from lists without an event.
     pub(in super::super) bulk_inferred: u64,
