@@ -113,7 +113,7 @@ impl Bench {
     /// Runs the benchmark, at `size` or at the default size if it takes a size.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a size is given to a benchmark that takes none. Any error that
+    /// [`Error::Invalid`] if a size is given to a benchmark that takes none, and any error that
     /// prevents the measurement.
     pub fn measure(&self, progress: &Progress, size: Option<Size>) -> Result<Found, Error> {
         match (self.run, size) {

@@ -101,8 +101,9 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Makes a [`Table`] with one row per element of `rows`: `tabulate!(title, note, rows, |row| { head
-/// => cell })`
+/// Makes a [`Table`] with one row per element of `rows`:
+///
+/// `tabulate!(title, note, rows, |row| { head => cell })`
 macro_rules! tabulate {
     (
         $title:expr, $note:expr, $rows:expr,

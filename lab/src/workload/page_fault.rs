@@ -73,8 +73,8 @@ pub(crate) struct Mark {
     pub(crate) waited: Nanos,
 }
 
-/// About the nanoseconds of one fault. Tasks start within this time per page, which is about one
-/// round.
+/// The approximate time of one fault, in nanoseconds. The tasks start within this time per page of
+/// a round, which is about the length of a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
 /// The number of pages that a task faults in before it checks whether the run is over: those of one

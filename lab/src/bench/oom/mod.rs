@@ -33,7 +33,7 @@ const MACHINE: &str = "epyc-9654-2s";
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
-/// The number of attempts at a selection, if its thread loses its CPU each time.
+/// The most attempts at one selection. It is repeated if its thread loses its CPU.
 const ATTEMPTS: u32 = 3;
 /// A selection is disturbed if its thread waited for a CPU for more than this fraction of its
 /// length.
@@ -72,7 +72,7 @@ struct Measured {
 }
 
 /// Measures every case on every population.
-/// Measures every case on every population.
+///
 /// # Errors
 /// If the machine cannot be loaded or there is no memory for its counters.
 pub(super) fn run(progress: &Progress) -> Result<Found, Error> {

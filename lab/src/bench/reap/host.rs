@@ -26,7 +26,7 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// The number of attempts at a race, if its threads lose their CPUs each time.
+/// The most attempts at one race. It is repeated if its threads lose their CPUs.
 const ATTEMPTS: u32 = 3;
 /// A race is disturbed if its threads, together, waited for a CPU for more than this fraction of
 /// its length.
@@ -73,8 +73,7 @@ impl Stage {
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// A stage that also watches page-table locks, which itself takes time; otherwise as
-    /// [`Stage::new`].
+    /// As [`Stage::new`], but also watches page-table locks. Watching itself takes time.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);

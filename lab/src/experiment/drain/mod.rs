@@ -1,9 +1,9 @@
 //! `reproduce drain`: how long may one CPU hold the zone lock, and how long do the others wait?
 //!
-//! The batching thread counted the calls of `free_pcppages_bulk` that freed more than 1000 pages,
-//! on two large machines, and showed that batching does not reduce throughput. It could not show
-//! waits. This experiment also measures the longest wait, the lock's holder when that wait began,
-//! and the number of CPUs that waited long.
+//! The mailing-list thread on batching counted the calls of `free_pcppages_bulk` that freed more
+//! than 1000 pages, on two large machines. It showed that batching does not reduce throughput, but
+//! it could not show waits. This experiment also measures the longest wait, the lock's holder when
+//! that wait began, and the number of CPUs that waited long.
 //!
 //! `scene`: the workload and its metrics.
 
@@ -129,8 +129,8 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The columns of the thread's table: how much runs of one design vary, and how far a design is
-/// from unbatched Linux.
+/// The columns of the mailing-list thread's table: how much runs of one design vary, and how far a
+/// design is from unbatched Linux.
 fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));

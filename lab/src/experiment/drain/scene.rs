@@ -1,10 +1,10 @@
 //! The workload of the drain experiment and its metrics.
 //!
-//! The workload is `stress-ng --vm` as in the thread: 50 workers on 176 CPUs, or one worker per CPU
-//! on 316. The thread's workers of 5 GB each fill that machine's memory. Here a worker maps only
-//! 128 or 32 MiB, so that rounds end within a run. The scene allocates other memory beforehand, so
-//! that the workers still fill the rest. Nothing is reclaimed, so the scene leaves the zone where
-//! kswapd would keep it: mostly between its low and its high watermark.
+//! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers on 176 CPUs, or one
+//! worker per CPU on 316. The thread's workers of 5 GB each fill that machine's memory. Here a
+//! worker maps only 128 or 32 MiB, so that rounds end within a run. The scene allocates other
+//! memory beforehand, so that the workers still fill the rest. Nothing is reclaimed, so the scene
+//! leaves the zone where kswapd would keep it: mostly between its low and its high watermark.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -113,8 +113,8 @@ impl Scene {
             (Effort::Quick, _) => 150,
         };
         Ok(Self {
-            // The thread's command has 50 workers on 176 CPUs, and one per CPU on the larger
-            // machine.
+            // The command in the mailing-list thread has 50 workers on 176 CPUs, and one per CPU on
+            // the larger machine.
             workers: if large { cpus } else { 50 },
             worker: StressVm {
                 // On a saturated machine a round takes ten times as long, and it must still end

@@ -1,4 +1,4 @@
-//! `reproduce mrelease`: how much sooner is a dead 64 GiB process gone if others help?
+//! `reproduce mrelease`: how much sooner is a dead 64 GiB process's memory free if others help?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
 //! sooner. Linux lets all of them walk the same page tables. The experiment measures the time from

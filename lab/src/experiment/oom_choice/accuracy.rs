@@ -56,7 +56,8 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// The number of processes from which on 16 precise sums are few.
+/// The least number of processes that counts as many. The patch's 16 precise sums then cover only a
+/// small part of them.
 const MANY: u32 = 200;
 /// The number of processes in the populations that have rows in the report.
 const HEADLINE: u32 = 1000;
@@ -377,7 +378,7 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// The least share of the loss of a random choice at which a design counts as no better than
+/// A design that loses at least this share of what a random choice loses counts as no better than
 /// drawing lots.
 const NEAR_LOT: f64 = 0.75;
 

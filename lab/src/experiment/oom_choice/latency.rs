@@ -67,8 +67,8 @@ const MS: f64 = 1e6;
 
 /// The numbers of processes. One process of each population is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];
-/// A number of processes that runs only once, on the first seed, because its counters take 3 GB of
-/// this computer's memory.
+/// A further number of processes, measured only on the first seed, because the counters take 3 GB
+/// of this computer's memory.
 const MOST: u32 = 100_000;
 /// The larger of the two published numbers of processes. The first of [`COUNTS`] is the smaller.
 const HEADLINE: u32 = 10_000;

@@ -1,10 +1,11 @@
 //! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks the other way?
 //!
-//! The reaper thread profiled a phone on which a killed app is reaped at once. Exit and reaper walk
-//! the same page tables in the same direction, and wait for each other's locks. If the reaper walks
-//! the other way, the two meet only once. This experiment runs both directions, the variant that
-//! was proposed later, and ours. The report also shows what reviewers asked for: the time until all
-//! memory is free, other machines, one large mapping, and the locks that tasks wait for instead.
+//! The mailing-list thread on the reaper profiled a phone on which a killed app is reaped at once.
+//! Exit and reaper walk the same page tables in the same direction, and wait for each other's
+//! locks. If the reaper walks the other way, the two meet only once. This experiment runs both
+//! directions, the variant that was proposed later, and ours. The report also shows what reviewers
+//! asked for: the time until all memory is free, other machines, one large mapping, and the locks
+//! that tasks wait for instead.
 //!
 //! `scene`: the races. `targets`: the targets for ours.
 
@@ -72,7 +73,7 @@ static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
     conclude,
 };
 
-/// The machine of the thread's measurements.
+/// The machine of the mailing-list thread's measurements.
 const PHONE: &str = "phone-8";
 const MS: f64 = 1e6;
 
@@ -106,7 +107,7 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
     Ok((tables, finding(run)))
 }
 
-/// The rows of the thread's table, and the metric of each row.
+/// The rows of the table in the mailing-list thread, and the metric of each row.
 const THREAD: [(&str, &str); 10] = [
     ("total running time", "ran_ns"),
     ("· exit", "exit_ran_ns"),
@@ -120,8 +121,8 @@ const THREAD: [(&str, &str); 10] = [
     ("from the kill until all is free", "wall_ns"),
 ];
 
-/// A table in the shape of the thread's, with shares of the running time, because the thread does
-/// not give the victim's size.
+/// A table in the shape of the mailing-list thread's. It shows shares of the running time, because
+/// the thread does not give the victim's size.
 fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let metrics = run.scene.metrics();
     let find = |(what, name): (&'static str, &str)| {

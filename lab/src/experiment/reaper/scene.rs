@@ -18,8 +18,8 @@ pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
 /// The time to remove reverse mappings.
 pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
-/// The metrics of the first scene beyond those of every race. They are the thread's columns: each
-/// part, for the last user and for the reaper.
+/// The metrics of the first scene beyond those of every race. They are the columns of the
+/// mailing-list thread's table: each part, for the last user and for the reaper.
 const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
     Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,

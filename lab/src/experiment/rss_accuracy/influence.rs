@@ -13,7 +13,7 @@ use crate::run::cases::run_cases;
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 
-/// The error of the flat counter that the thread reported, in bytes: "about 1 GB".
+/// The error of the flat counter that the mailing-list thread reported, in bytes: "about 1 GB".
 pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
 
 /// The most pages that one CPU's part of the flat counter holds on 384 CPUs: one less than the

@@ -1,8 +1,9 @@
 //! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps it on another.
 //!
-//! The thread names such a program but gives neither sizes nor moves, so both are choices here;
-//! `influence` shows their effect. The program draws its decisions from a separate random stream,
-//! so every design counts the same pages on the same CPUs in the same order.
+//! The mailing-list thread names such a program but gives neither the sizes nor the order of CPUs,
+//! so both are choices here; `influence` shows their effect. The program draws its decisions from a
+//! separate random stream, so every design counts the same pages on the same CPUs in the same
+//! order.
 
 use std::collections::VecDeque;
 use std::fmt;

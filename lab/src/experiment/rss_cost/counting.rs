@@ -3,8 +3,8 @@
 //! This shows which cache lines a variant moves when no other work hides them. All additions go in
 //! one direction, as those of resident pages do while memory is being filled. At full speed, most
 //! CPUs wait for the busiest line. A CPU that does not wait meanwhile has the other lines to
-//! itself, so a variant may move fewer lines than under a workload. Therefore the same is also
-//! measured at the pace of page faults.
+//! itself, so a variant may move fewer lines than under a workload. A second run therefore adds at
+//! the pace of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -153,8 +153,8 @@ pub(super) const FAR: [Distance; 4] = [
     Distance::Remote,
 ];
 
-/// Adds on all CPUs until the total suffices for every CPU's share. Returns the counts at the begin
-/// and at the end of the measurement.
+/// Adds on all CPUs until the total suffices for every CPU's share. Returns the counts at the
+/// beginning and at the end of the measurement.
 fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [Mark; 2] {
     let cpus = u64::from(sim.topology().cpus());
     let ends = [WARM_UP_ADDS, WARM_UP_ADDS + ADDS].map(|adds| adds * cpus);

@@ -1,8 +1,9 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
-//! The counter-tree thread ran will-it-scale's `page_fault1` to show that its counters do not
-//! reduce its speed. Here every variant runs it, with one task and with many. A second scene only
-//! counts, on all CPUs, to show which cache lines move when no other work hides them.
+//! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
+//! counters do not reduce its speed. Here every variant runs it, with one task and with many. A
+//! second scene only counts, on all CPUs, to show which cache lines move when no other work hides
+//! them.
 //!
 //! `scene`: the benchmark. `counting`: the second scene.
 
@@ -55,7 +56,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     conclude,
 };
 
-/// The machine of the thread's measurements.
+/// The machine of the mailing-list thread's measurements.
 const MACHINE: &str = "epyc-9654-2s";
 const FLAT: &str = "flat";
 const TREE: &str = "tree";

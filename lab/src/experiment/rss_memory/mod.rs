@@ -4,7 +4,7 @@
 //! one. Machines have 2 to 4096 CPUs, two sockets, and last-level caches of 16 CPUs. Times are real
 //! times of this computer; a seed is a repetition. When *warm*, an owner reuses the memory of the
 //! previous one, as a process does from a slab cache. When *cold*, 64 owners are created and none
-//! is destroyed before the last.
+//! is destroyed before the last is created.
 //!
 //! `owners`: creates owners and measures them.
 
@@ -74,7 +74,7 @@ const MACHINES: [(u32, u32); 10] = [
     (4096, 585),
 ];
 
-/// The number of CPUs of the thread's machine.
+/// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
 /// An owner of counters; formats as the name of its design.
@@ -290,7 +290,8 @@ mod tests {
             assert_eq!(bytes(cpus).name, metric);
             assert_eq!(value, tree_bytes(nth), "{cpus} CPUs");
         }
-        // The thread gives 9.5 KB of items on 256 CPUs, 18.7 on 512, and 32 bytes for each CPU.
+        // The mailing-list thread gives 9.5 KB of items on 256 CPUs, 18.7 KB on 512, and 32 bytes
+        // for each CPU.
         assert_eq!(tree_bytes(5), 9472.0 + 8192.0);
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }

@@ -1,9 +1,10 @@
 //! `reproduce vmstat`: what is gained by staggering the per-CPU vmstat work, and why?
 //!
-//! The thread measured one patch on one machine: contentions at `free_pcppages_bulk` fell from 872
-//! to 117. The patch makes two changes at once. Its premise, "all CPUs fire together", holds only
-//! within groups of CPUs. The experiment therefore separates the causes: phase, interval, timer
-//! wheel and shepherd. It compares each with Linux, with everything else equal.
+//! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
+//! fell from 872 to 117. The patch makes two changes at once. Its premise, "all CPUs fire
+//! together", holds only within groups of CPUs. The experiment therefore separates the causes:
+//! phase, interval, timer wheel and shepherd. It compares each with Linux, with everything else
+//! equal.
 //!
 //! `scene`: the workload and its metrics. `causes`: one cause at a time, and the finding.
 //! `crowding`: how many CPUs fire together, by tick rate. `regime`: how long a drain must be to
@@ -56,8 +57,8 @@ static DECLARATION: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// The design of Linux, with which every cause is compared. It batches frees, as Linux did when the
-/// thread measured.
+/// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
+/// time of the mailing-list thread.
 const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The patch as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
@@ -80,8 +81,8 @@ const SCHEDULES: [&str; 6] = [
 ];
 const SHEPHERDS: [&str; 2] = ["shepherd-at-once", "shepherd-phased"];
 
-/// Every schedule with every shepherd, Linux first. All designs batch frees, as Linux did when the
-/// thread measured.
+/// Every schedule with every shepherd, Linux first. All designs batch frees, as Linux did at the
+/// time of the mailing-list thread.
 fn designs() -> Result<Vec<Named>, Error> {
     let with = |schedule| SHEPHERDS.map(|shepherd| format!("{schedule}+{shepherd}"));
     variants_of("patched", SCHEDULES.into_iter().flat_map(with))

@@ -157,8 +157,8 @@ impl Scene {
                 every: Nanos::from_ms(4),
                 work: Nanos(50_000),
                 pages: 8,
-                // Daemons exchange pages every 0.4 s, or every 4 s so that the CPU goes dormant in
-                // between.
+                // On CPUs with bursts, daemons exchange pages every 0.4 s. On the others they do so
+                // every 4 s, so that the CPU goes dormant in between.
                 exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
             };
             daemons.start(testbed, [cpu], self.length);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
-//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are back
+//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are freed
 //!                                         to exit ┘           └ retry
 //! ```
 //!

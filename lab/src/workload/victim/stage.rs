@@ -57,7 +57,7 @@ impl Stage {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // Parts number the nodes starting from the last user's node.
+            // `Part::node` counts nodes from the last user's node.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
             sim.spawn(cpu, move |sim| {
