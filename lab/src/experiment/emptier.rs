@@ -80,8 +80,8 @@ impl Emptier {
         }
     }
 
-    /// This emptier with bounded holds of zone locks. With many helpers, unbounded holds are what
-    /// limits the speed.
+    /// This emptier with bounded holds of zone locks. With many helpers, unbounded holds limit the
+    /// speed.
     pub(super) fn bounded(self) -> Self {
         Self {
             name: format!("bounded, {}", self.name),

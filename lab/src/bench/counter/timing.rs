@@ -16,7 +16,7 @@ use crate::run::progress::Progress;
 const ROUNDS: usize = 240;
 /// The number of times that each thread adds all deltas in one round.
 const LOTS: u32 = 8;
-/// A round counts only if the threads began within this fraction of its mean time.
+/// A round counts only if all threads began within this fraction of their mean time.
 const LATE_MAX: f64 = 0.05;
 
 /// Returns, for each subject, the nanoseconds per addition with one thread on each of `cpus`, all

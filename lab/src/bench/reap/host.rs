@@ -179,7 +179,8 @@ impl Stage {
         Ok(took)
     }
 
-    /// Checks that every page is free again, so that every race starts from the same state.
+    /// Checks that every page is free again, and drains page lists, so that every race starts from
+    /// the same state.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
         assert!(
             space.has(&self.host, Flag::Ended),

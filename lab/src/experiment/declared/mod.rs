@@ -36,7 +36,7 @@ use crate::run::progress::Progress;
 /// Two designs that are compared: A and B.
 pub(super) type Pair = (&'static str, &'static str);
 
-/// Stands for every design except A when it is B in a [`Pair`].
+/// As B in a [`Pair`], this stands for every design except A.
 pub(super) const OTHERS: &str = "*";
 
 /// The declaration of an experiment. `S` is its workload on one machine, `K` is what a run keeps
