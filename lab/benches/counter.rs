@@ -1,4 +1,4 @@
-//! The tables of `plimsoll bench counter`, with the sharded counters of other crates in them.
+//! The tables of `plimsoll bench counter`, extended by the sharded counters of other crates.
 //!
 //! `cargo bench -p plimsoll-lab --bench counter`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -32,8 +32,8 @@ fn others() -> Vec<Box<dyn Subject>> {
     ]
 }
 
-/// The counter of `fast-counter`: each thread adds to one of 64 slots, and threads share slots if
-/// there are more of them.
+/// The counter of `fast-counter`: each thread adds to one of 64 slots. If there are more threads
+/// than slots, threads share them.
 struct FastCounter(ConcurrentCounter);
 
 impl Subject for FastCounter {

@@ -1,12 +1,13 @@
-//! How much exact replay suffers from events that are missing in a recording.
+//! Measures how much missing events in a recording impair exact replay.
 //!
 //! Some kernels allocate and free a few pages without an event. This program takes a recording that
-//! replays well, removes the events of randomly chosen pages (the allocation, the free that
-//! ends it, and the page's place in a batch of frees), and replays the rest. The table shows how many
-//! moves are still identical, for each share of pages that were removed.
+//! replays well and removes all events of randomly chosen page uses: the allocation, the free that
+//! ends it, and the page's event in a batch of frees. It then replays the rest. The table shows how
+//! many moves are still identical for each share of removed uses.
 //!
 //! ```text
-//! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/exact-6.12-4-cpus.plr
+//! cargo run --release -p plimsoll-lab --example missing_events -- \
+//!     lab/tests/data/exact-6.12-4-cpus.plr
 //! ```
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -22,10 +23,10 @@ use plimsoll_recording::event::What;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The shares of freed pages whose events are removed.
+/// The shares of page uses whose events are removed.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// The number of random choices for each share.
+/// The number of random selections of page uses to try for each share.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {
@@ -63,8 +64,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A copy of `recording` without the events of this share of its page uses, and the number of
-/// pages removed. A use is an allocation and the free that ends it.
+/// Returns a copy of `recording` without the events of a share of its page uses, and the number of
+/// pages in the removed uses. A use is an allocation and the free that ends it.
 fn without(recording: &Recording, share: f64, seed: u64) -> (Recording, u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut thinned = recording.clone();

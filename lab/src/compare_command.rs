@@ -1,7 +1,7 @@
 //! Compares any designs on any machine under a workload that the user names.
 //!
-//! The catalog of experiments reproduces what was published; this command answers the same questions
-//! for the user's own designs.
+//! The catalog of experiments reproduces published results; this command runs the same comparisons
+//! on the user's own designs.
 
 use std::num::NonZeroUsize;
 
@@ -28,17 +28,17 @@ use crate::workload::make_like::MakeLike;
 use crate::workload::stress_vm::{Pause, StressVm};
 use crate::workload::victim::KilledApps;
 
-/// A workload that has a name.
+/// A workload that the user can name.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// The name that `plimsoll compare` accepts.
     pub name: &'static str,
-    /// A description of one line.
+    /// A one-line description.
     pub about: &'static str,
     start: fn(&Testbed, u32, Nanos),
 }
 
-/// Every workload.
+/// The workloads that `plimsoll compare` accepts.
 pub const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "stress-vm",
@@ -81,30 +81,31 @@ pub const WORKLOADS: [Workload; 4] = [
 /// The user's choices for `plimsoll compare`.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// A workload's name.
+    /// The name of a workload.
     pub workload: String,
-    /// A machine's name or a profile file.
+    /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The names of the designs; the others are compared with the first.
+    /// The names of the designs; each of the others is compared with the first.
     pub designs: Vec<String>,
-    /// The number of workers or jobs; one per CPU if not given.
+    /// The number of workers or jobs; `None` uses one per CPU.
     pub workers: Option<u32>,
-    /// Virtual time of a run, in milliseconds.
+    /// The virtual duration of each run, in milliseconds.
     pub length_ms: u64,
-    /// The seeds to run, each on every design.
+    /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
-    /// The number of cases that run at once.
+    /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs.
+    /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The most events to record of each design's run of the first seed; `None` records nothing.
+    /// The maximum number of events to record of each design's run of the first seed; `None`
+    /// records nothing.
     pub record: Option<usize>,
 }
 
 /// Runs a workload under each design and reports locks and page lists.
 ///
 /// # Errors
-/// For an unknown workload, machine or design, or a bad profile.
+/// If a workload, machine or design is unknown, or the profile is bad.
 pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     let workload = find(&options.workload)?;
     let profile = machines::load(&options.machine, options.card)?;
@@ -159,14 +160,14 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     Ok((report, recordings))
 }
 
-/// The workload called `name`.
+/// Finds the workload called `name`.
 fn find(name: &str) -> Result<&'static Workload, Error> {
     let names = WORKLOADS.map(|workload| workload.name);
     let found = WORKLOADS.iter().find(|workload| workload.name == name);
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
-/// The results of one run besides its sample.
+/// The results of one run apart from its sample.
 struct Kept {
     stats: plimsoll_sim::Stats,
     holds: HoldLog,
@@ -208,7 +209,8 @@ fn measure(
     (sample, kept)
 }
 
-/// Starts workers that are spread evenly over the CPUs; more workers than CPUs share them.
+/// Starts workers spread evenly over the CPUs. If there are more workers than CPUs, several run on
+/// one CPU.
 fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
     let cpus = testbed.sim.topology().cpus();
     let spread = |worker: u32| {

@@ -1,4 +1,4 @@
-//! Everything that can go wrong between a request and its report.
+//! The errors that can prevent a report.
 //!
 //! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
 //! Plimsoll.
@@ -14,24 +14,24 @@ use crate::catalog::names::nearest;
 /// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
-    /// A name that is not known for this kind of thing.
+    /// An unknown name.
     Unknown {
-        /// The kind of thing that was looked for, such as `machine` or `variant`.
+        /// The kind of thing that was named, such as `machine` or `variant`.
         kind: &'static str,
-        /// The name as given.
+        /// The name that the user gave.
         name: String,
         /// True if `offers` are names that the user may have meant.
         near: bool,
-        /// The nearest known names, or all of them if none is near.
+        /// The nearest known names, or all known names if none is near.
         offers: Vec<String>,
     },
-    /// Input that cannot be used. The text says where it is wrong and what was expected.
+    /// Unusable input. The text says where it is wrong and what was expected.
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
     /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
     NotDeterministic {
-        /// The case, with its design and seed.
+        /// The case as text, with its design and seed.
         case: String,
         /// The hash of the first run.
         first: u64,
@@ -41,8 +41,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error for a `name` that is not known. It offers the nearest of `names`, or all
-    /// of them if none is near.
+    /// Returns the error for an unknown `name`. It offers the nearest of `names`, or all of them if
+    /// none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
         let near = nearest(name, names);
@@ -56,7 +56,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the error is due to the input, so that another input may work.
+    /// Returns whether the input caused the error, so that other input may work.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
@@ -110,5 +110,5 @@ impl fmt::Display for Error {
     }
 }
 
-// The text already says the cause, so no error names another as its source.
+// The text already includes the cause, so no error reports another as its source.
 impl error::Error for Error {}

@@ -1,7 +1,7 @@
 //! Experiments: workloads, A/B runs, statistics, reports.
 //!
-//! Start at [`experiment`] for the questions that can be asked, at [`measure`] for measuring
-//! designs against each other, and at [`report`] for the results.
+//! Start at [`experiment`] for the experiments, at [`measure`] for comparing designs, and at
+//! [`report`] for the results.
 
 pub mod bench;
 pub mod catalog;

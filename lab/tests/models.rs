@@ -1,4 +1,4 @@
-//! All ways to simulate locks agree, with the memory manager inside.
+//! All ways to simulate locks give matching results with the memory manager included.
 
 use std::rc::Rc;
 
@@ -13,7 +13,8 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Runs a load on `machine`: every CPU faults and frees, and CPU 0 drains the page lists of all.
+/// Runs a load on `machine` in which every CPU faults and frees and CPU 0 drains the page lists of
+/// all CPUs.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
     let testbed = Testbed::with_options(&profile, Design::default(), options);
@@ -25,7 +26,7 @@ fn run(machine: &str, options: SimOptions) -> Stats {
     worker.start(&testbed, profile.topology.ids(), LENGTH);
     let mm = Rc::clone(&testbed.mm);
     testbed.sim.spawn_daemon(CpuId(0), move |sim| {
-        // The drain reaches into the lists of every CPU. The loop ends with the run.
+        // The drain accesses the lists of every CPU. The loop ends with the run.
         loop {
             sim.sleep(Nanos(2_000_000));
             mm.pages().drain_all(sim);
@@ -44,7 +45,7 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// In strict order, a run is the same to the nanosecond in both lock models.
+/// In strict order, both lock models give the same run, to the nanosecond.
 #[test]
 fn lock_models_agree_with_the_memory_manager_inside() {
     for machine in ["phone-8", "grace-72"] {
@@ -60,11 +61,11 @@ fn lock_models_agree_with_the_memory_manager_inside() {
     }
 }
 
-/// Without strict order a CPU runs ahead of others on its own page lists and counters, and a
-/// remote access may see a future state of them. The simulator counts such slips. Here every list
-/// is drained every 2 ms, the worst case that we know: if CPUs run ahead by 10 µs, the figures of
-/// the zone lock change by up to 12 %, its acquisitions on a phone by 20 %. At the default, which
-/// is chosen for speed, figures may change by a third or more.
+/// Without strict order, a CPU runs ahead of others on its own page lists and counters, so a remote
+/// access may see their future state. The simulator counts such slips. Draining every list each 2
+/// ms, as this test does, is the worst known load. With CPUs running ahead by 10 µs, it changes the
+/// figures of the zone lock by up to 12 %, and its acquisitions on a phone by 20 %. With the
+/// default, which is chosen for speed, figures may change by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

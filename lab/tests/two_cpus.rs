@@ -1,7 +1,7 @@
-//! The simulator against two real CPUs; see `docs/validation.md`.
+//! Compares the simulator with two real CPUs; see `docs/validation.md`.
 //!
-//! Real measurements alone decide whether a measurement counts, before anything is simulated.
-//! The prediction is called wrong only if it misses several measurements in a row.
+//! Whether a measurement counts is decided from real measurements alone, before anything is
+//! simulated. The prediction is called wrong only if it misses several measurements in a row.
 
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -14,12 +14,12 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// The measurements that a prediction must miss to be called wrong. If a hypervisor moves a virtual
-/// CPU and back during a measurement, no price shows it and that one measurement is wrong; a wrong
-/// prediction misses all of them.
+/// The number of measurements that a prediction must miss to be called wrong. If a hypervisor moves
+/// a virtual CPU away and back during a measurement, no price shows it and that one measurement is
+/// wrong. A wrong prediction misses all of them.
 const MEASUREMENTS: usize = 5;
 
-/// Returns a measurement of `load`, or prints why there is none.
+/// Returns a measurement of `load`, or prints why there is none and returns `None`.
 fn measured(pair: Pair, load: Load) -> Option<Real> {
     let real = validate::measure(pair, load, DURATION);
     let sharp = real.and_then(|real| real.is_sharp().map(|()| real));
@@ -56,7 +56,7 @@ fn misses_with(real: &Real, prices: &[Prices]) -> Vec<Miss> {
     misses(&real.seen(), &simulate(&machine, real, SEED))
 }
 
-/// Returns the prices with the price of hand-overs multiplied by `factor`.
+/// Returns the prices with the hand-over price multiplied by `factor`.
 fn with_handover_times(factor: f64, prices: [Prices; 3]) -> [Prices; 3] {
     prices.map(|mut prices| {
         prices.handover.middle_ns *= factor;
@@ -77,7 +77,7 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // A wrong price can show only where hand-overs matter.
+        // A wrong price can show only if hand-overs make up much of the waits.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

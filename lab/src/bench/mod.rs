@@ -1,4 +1,4 @@
-//! Measurements of Plimsoll itself, by name: `plimsoll bench`.
+//! The benchmarks of Plimsoll itself, by name: `plimsoll bench`.
 
 pub mod counter;
 mod oom;
@@ -21,18 +21,18 @@ use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// One measurement of Plimsoll itself.
+/// One benchmark of Plimsoll itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench {
     /// The name that `plimsoll bench` accepts.
     pub name: &'static str,
-    /// A description of one line.
+    /// A description in one line.
     pub about: &'static str,
-    /// The function that measures.
+    /// The function that runs the benchmark.
     run: Run,
 }
 
-/// The function of a bench, by the input that it takes and the results that it returns.
+/// The function of a benchmark, by the input that it takes and the results that it returns.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     /// Takes no size; returns tables.
@@ -43,14 +43,14 @@ enum Run {
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
 }
 
-/// The size of the address space to measure, and the number of rounds.
+/// The size of the address space to measure, the number of helpers, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Resident memory of an address space, in MiB; at most 262,144.
+    /// The resident memory of the address space, in MiB; at most 262,144.
     pub mib: u32,
     /// The number of threads that help the last user; at most 1023.
     pub helpers: u32,
-    /// The number of times each case is measured.
+    /// The number of times that each case is measured.
     pub rounds: u32,
 }
 
@@ -71,33 +71,33 @@ impl Default for Size {
     }
 }
 
-/// The results of a bench.
+/// The results of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Tables for people.
     pub tables: Vec<Table>,
-    /// The same results as numbers for programs; empty if the bench has only tables.
+    /// The same results as numbers for programs. It is empty if the benchmark has only tables.
     pub rows: Vec<Row>,
 }
 
-/// One number of a bench.
+/// One number of a benchmark, for programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The place of the measurement: `host`, or the name of a simulated machine.
+    /// Where it was measured: `host`, or the name of a simulated machine.
     pub machine: String,
-    /// The load that was measured there.
+    /// The load under which it was measured.
     pub load: String,
-    /// The variant.
+    /// The variant that was measured.
     pub case: String,
-    /// The metric; the last part of its name is the unit.
+    /// The name of the metric; its last part is the unit.
     pub metric: &'static str,
     /// The median of all rounds.
     pub median: f64,
-    /// The lower end of its 95 % interval.
+    /// The lower end of the median's 95 % interval.
     pub low: f64,
-    /// The upper end of its 95 % interval.
+    /// The upper end of the median's 95 % interval.
     pub high: f64,
-    /// The median ratio to the base case in the same round, if there is one and it is finite.
+    /// The median ratio to the base case in the same round, or `None` if there is no finite ratio.
     pub ratio: Option<f64>,
     /// The lower end of the ratio's 95 % interval.
     pub ratio_low: Option<f64>,
@@ -105,16 +105,16 @@ pub struct Row {
     pub ratio_high: Option<f64>,
     /// The number of rounds.
     pub rounds: usize,
-    /// The number of rounds in which a thread was kept off its CPU.
+    /// The number of rounds in which a thread lost its CPU for too long.
     pub disturbed: usize,
 }
 
 impl Bench {
-    /// Measures, at `size` or the default size if this bench has one.
+    /// Runs the benchmark, at `size` or at the default size if it takes a size.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a size where this bench has none to choose, and any error that keeps
-    /// it from measuring.
+    /// [`Error::Invalid`] if a size is given to a benchmark that takes none, and any error that
+    /// prevents the measurement.
     pub fn measure(&self, progress: &Progress, size: Option<Size>) -> Result<Found, Error> {
         match (self.run, size) {
             (Run::Sized(run), size) => run(progress, &size.unwrap_or_default()),
@@ -131,7 +131,7 @@ impl Bench {
     }
 }
 
-/// Every bench.
+/// Every benchmark, in the order in which they are listed.
 pub const ALL: &[Bench] = &[
     Bench {
         name: "sim",
@@ -170,7 +170,7 @@ pub const ALL: &[Bench] = &[
     },
 ];
 
-/// The numbers of virtual CPUs that the simulator is measured with.
+/// The numbers of virtual CPUs with which the simulator is measured.
 const CPUS: [u32; 4] = [72, 176, 384, 1024];
 
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
@@ -232,8 +232,8 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     ])
 }
 
-/// Measures with more and more steps until they take long enough for the host's clock, which may
-/// count CPU time in ticks of some milliseconds.
+/// Repeats the measurement with more and more steps until it is long enough for the host's clock,
+/// which may count CPU time in ticks of several milliseconds.
 fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     const HOST_NS_MIN: u64 = 200_000_000;
     let mut steps = 4_000_000;
@@ -298,7 +298,7 @@ fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
     }
 }
 
-/// The bench called `name`.
+/// The benchmark called `name`.
 ///
 /// # Errors
 /// [`Error::Unknown`] with the nearest names.

@@ -1,9 +1,9 @@
-//! The cost of an address space on this computer, on one CPU and with no memory behind its pages,
-//! so only the manager's own work.
+//! The cost of an address space on this computer. The benchmark uses one CPU, and pages without
+//! memory behind them, so it measures only the manager's own work.
 //!
-//! The floor is the page allocator alone: an address space takes each page from it and gives it
-//! back, so the cost above the floor is that of page tables, counters and lists. All steps take
-//! turns. The best of many rounds counts: the work is always the same, and a disturbed round only
+//! The floor is the page allocator alone. An address space allocates and frees each page through
+//! it, so the cost above the floor is that of page tables, counters and lists. The steps take
+//! turns. The fastest of many rounds counts: the work is always the same, so a disturbed round only
 //! takes longer.
 
 use std::time::Instant;
@@ -23,15 +23,16 @@ use crate::report::Table;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 40;
-/// The pages that a round touches.
+/// The number of pages that a round touches.
 const COUNT: u64 = 1 << 14;
-/// The page tables of a sparse address space, each of which has one page.
+/// The number of page tables of a sparse address space. Each of them maps one page.
 const TABLES: u64 = 1 << 11;
-/// The pages that a page table maps.
+/// The number of pages that a page table maps.
 const ENTRIES: u64 = 512;
-/// The frames of the machine: twice as many as the pages, so that no watermark is near.
+/// The number of frames of the machine: twice the pages, so that free memory stays above the
+/// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// The pages that go back together, as when an address space frees them.
+/// The number of pages that are freed in one call, as when an address space frees them.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [
@@ -46,7 +47,7 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// For each step, the position of the step that it is compared with.
+/// For each step, the index of the step that it is compared with.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step.
@@ -92,7 +93,7 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// The first empties address spaces upwards, the second one table by table.
+    /// Two ways to empty an address space: the first upwards, the second one table at a time.
     spaces: [Spaces<Host>; 2],
 }
 
@@ -120,7 +121,7 @@ impl Small {
         })
     }
 
-    /// Runs every step once and returns the nanoseconds per page of each.
+    /// Runs every step once and returns each step's nanoseconds per page.
     fn round(&self) -> [f64; STEPS.len()] {
         let (taken, given) = self.pages_alone();
         let one_by_one = self.mapped(0);
@@ -166,7 +167,7 @@ impl Small {
         (taken, given)
     }
 
-    /// The cost of touching all pages at once, and of the exit that follows.
+    /// The cost of touching all pages in one call, and that of the exit that follows.
     fn filled(&self, nth: usize) -> (f64, f64) {
         let space = self.mapped(nth);
         let at_once = ns_per(COUNT, || {
@@ -179,7 +180,7 @@ impl Small {
         (at_once, exit)
     }
 
-    /// The cost of the exit of an address space whose page tables have one page each.
+    /// The cost of the exit of an address space whose page tables map one page each.
     fn sparse(&self, nth: usize) -> f64 {
         let space = self.space(nth, TABLES * ENTRIES);
         for table in 0..TABLES {

@@ -10,12 +10,12 @@ use plimsoll_mm::space::reap::Reaping;
 use crate::error::Error;
 use crate::report::Table;
 
-/// A design and the name by which the user asked for it.
+/// A design, with the name by which the user selected it.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// The name as reports and options spell it.
+    /// The name as it appears in reports and options.
     pub name: String,
-    /// The variant of each mechanism.
+    /// The design: one variant for each mechanism.
     pub design: Design,
 }
 
@@ -25,11 +25,11 @@ impl fmt::Display for Named {
     }
 }
 
-/// The design called `name`: a base or variants, joined by `+`.
+/// Finds the design called `name`: a base, variants, or both, joined by `+`.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first part that names nothing, with the nearest names;
-/// [`Error::Invalid`] for a base that is not in front, and for a second variant of one mechanism.
+/// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a
+/// base is not the first part, or if two variants are of the same mechanism.
 pub fn find(name: &str) -> Result<Named, Error> {
     match Design::named(name) {
         Ok(design) => Ok(Named {
@@ -43,10 +43,10 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// The designs with these names, for a comparison.
+/// Finds the designs with these names, for a comparison.
 ///
 /// # Errors
-/// Those of [`find`]; [`Error::Invalid`] for two names of the same design.
+/// The errors of [`find`], and [`Error::Invalid`] if two names mean the same design.
 pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     let mut all: Vec<Named> = Vec::new();
     for name in names {
@@ -63,7 +63,7 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     Ok(all)
 }
 
-/// Tables of every base and every variant, with one line about each variant.
+/// Tables of all bases and all variants, with a one-line description of each variant.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

@@ -1,4 +1,4 @@
-//! The simulated machines, as lists and tables.
+//! Loads simulated machines, and describes them in lists and tables.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// A table of every built-in machine and variant, with one line about each.
+/// A table of all built-in machines and their variants, with a one-line description of each.
 #[must_use]
 pub fn list() -> Table {
     let machines = Profile::list().into_iter();
@@ -24,10 +24,11 @@ pub fn list() -> Table {
     }
 }
 
-/// Tables of a built-in machine or a profile file: its shape, and each cost with range and source.
+/// Tables of a built-in machine or a profile file: its topology, and each cost with range and
+/// source.
 ///
 /// # Errors
-/// For an unknown machine, with the nearest names, and for a bad profile, with file and key.
+/// If the machine is unknown, with the nearest names; or if the profile is bad, with file and key.
 pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     let text = if is_file(machine) {
         ProfileText::from_path(Path::new(machine))?
@@ -42,7 +43,7 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     Ok(tables)
 }
 
-/// The profile of a built-in machine or a file, at one card of costs.
+/// Loads the profile of a built-in machine or a file, with the costs of one card.
 ///
 /// # Errors
 /// As [`describe`].

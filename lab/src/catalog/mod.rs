@@ -1,4 +1,4 @@
-//! The designs and machines that a user can name, and the nearest name if one is wrong.
+//! The designs and machines that a user can name, and suggestions for a misspelt name.
 
 pub mod designs;
 pub mod machines;

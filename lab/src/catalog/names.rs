@@ -1,11 +1,11 @@
-//! The names that a user may have meant by one that nothing has.
+//! Suggestions of names that a user may have meant by an unknown name.
 
-/// The `names` that `name` may have meant, best first, at most three.
+/// Returns up to three of `names` that the user may have meant by `name`, best match first.
 #[must_use]
 pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let likeness = |known: &str| {
-        // The user may have cut a name short, so a prefix is as near as the whole name.
+        // The user may have abbreviated the name, so a prefix matches as well as the whole name.
         let begins = !name.is_empty() && known.starts_with(&name);
         if begins {
             1.0

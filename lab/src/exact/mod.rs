@@ -2,7 +2,7 @@
 //! decision of Plimsoll with the kernel's.
 //!
 //! A [`Judge`] judges one subject of a recording, such as page lists, timers, counters or kills. It
-//! returns no [`Judgement`] if the recording has nothing of its subject. [`judges`] lists all
+//! returns no [`Judgement`] if the recording has nothing about its subject. [`judges`] lists all
 //! judges.
 
 pub mod counters;
@@ -24,42 +24,43 @@ use crate::run::progress::Progress;
 /// The result of judging one subject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// The name of the subject in a table's row, such as `page lists` or `timer wheel`.
+    /// The name of the subject as a table row shows it, such as `page lists` or `timer wheel`.
     pub subject: String,
-    /// The name of the things that are compared, such as `moves`, `firings`, `readings` or `kills`.
+    /// The plural noun for what is compared, such as `moves`, `firings`, `readings` or `kills`.
     pub unit: &'static str,
     /// The number of comparisons.
     pub compared: u64,
     /// The number of comparisons in which Plimsoll and the kernel agree.
     pub identical: u64,
-    /// The number of things that were seen but not compared, because they depend on something that
-    /// the recording does not tell; a note says on what.
+    /// The number of recorded decisions that were not compared, because they depend on something
+    /// that the recording does not show; a note says what that is.
     pub set_aside: u64,
     /// The first difference and its surroundings, as lines of at most 80 characters.
     pub first_difference: Vec<String>,
     /// Tables with totals, for example by CPU or by kind.
     pub tables: Vec<Table>,
-    /// Facts that a reader needs to interpret the figures, one sentence each.
+    /// Sentences that state what a reader needs to interpret the figures.
     pub notes: Vec<String>,
 }
 
 /// A judge compares Plimsoll with the kernel in one subject.
 pub trait Judge {
-    /// The subject's name, which the option `--only` takes.
+    /// The subject's name, as the option `--only` accepts it.
     fn name(&self) -> &'static str;
 
-    /// Compares all that the recording has of this subject; `None` if it has nothing.
+    /// Compares everything in the recording about this subject; `None` if there is nothing.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
-/// The user's options of an exact replay.
+/// The user's options for an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
     /// The name of the only subject to judge; `None` judges all of them.
     pub only: Option<String>,
-    /// The name of the design to judge with; `None` takes that of the recorded kernel's version.
+    /// The name of the design to judge with; `None` uses the design of the recorded kernel's
+    /// version.
     pub design: Option<String>,
 }
 
@@ -87,10 +88,9 @@ pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
 /// Judges every subject of a recording, or only the one that `options.only` names.
 ///
 /// # Errors
-/// If the recording cannot be read, a name is unknown, or the recording has nothing that can be
-/// judged.
+/// If the recording cannot be read, a name is unknown, or the recording has nothing to judge.
 pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error> {
-    // Names are checked first, so that a misspelt one does not cost the time to read a recording.
+    // Names are checked before the recording is read, so that a misspelt one fails at once.
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));

@@ -10,9 +10,10 @@ use crate::report::{Table, markdown, table};
 /// The result of an exact replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// One line that names the file and the recorded kernel, with the numbers of CPUs and events.
+    /// One line that names the file and the recorded kernel and states the numbers of CPUs and
+    /// events.
     pub title: String,
-    /// The judgements, one for each subject that the recording has.
+    /// The judgements, one for each subject in the recording.
     pub judgements: Vec<Judgement>,
     /// Warnings about the recording, which are printed to standard error.
     pub warnings: Vec<String>,
@@ -112,8 +113,8 @@ impl Outcome {
     }
 }
 
-/// The share of `identical` in `compared`, in percent. It is rounded down, so that it is 100 % only
-/// if all are identical.
+/// The share of `identical` in `compared`, in percent, rounded down. It is therefore 100 % only if
+/// all are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

@@ -1,16 +1,16 @@
-//! Watermark checks: repeats the kernel's decisions whether a zone may give a block, with the
+//! Watermark checks: repeats the kernel's decisions whether a zone may serve a request, with the
 //! numbers that the kernel compared.
 //!
-//! A load that fills memory writes down every call of `__zone_watermark_ok` that a probe has
-//! recorded. The kernel's fast path calls this function only if a zone does not clearly have enough
-//! free pages, so the checks are those near the watermarks and below them.
+//! A load that fills memory logs every call of `__zone_watermark_ok` that a probe recorded. The
+//! kernel's fast path calls this function only if a zone does not clearly have enough free pages.
+//! The logged checks are therefore those near or below the watermarks.
 //!
 //! ```text
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is the number of pages that the zone keeps from this class of request (`protection` of
-//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone reserves from this class of request (`protection`
+//! in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -18,10 +18,10 @@ use plimsoll_recording::Recording;
 
 use super::{Judge, Judgement};
 
-/// The name of the text of a recording that holds the checks.
+/// The name of the recording's text that holds the checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
-/// Linux: `ALLOC_OOM`; the next two are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.
+/// Linux: `ALLOC_OOM`; the two constants below it are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.
 const OOM: u32 = 0x08;
 const NON_BLOCK: u32 = 0x10;
 const MIN_RESERVE: u32 = 0x20;
@@ -82,7 +82,7 @@ impl Check {
         let word = |name| words().find_map(|(known, value)| (known == name).then_some(value));
         let pages = |name| word(name)?.parse().ok().map(Pages);
         Some(Self {
-            // The kernel's approximate count of free pages can be negative for a moment.
+            // The kernel's approximate count of free pages can briefly be negative.
             free: word("free")?.parse::<i64>().ok()?.max(0).unsigned_abs(),
             order: Order::new(word("order")?.parse().ok()?)?,
             mark: pages("mark")?,
@@ -117,7 +117,8 @@ impl Check {
         }
     }
 
-    /// The rights of the request; `None` for a combination that Plimsoll does not have.
+    /// How far below the watermark the request may go; `None` for a combination of flags that
+    /// Plimsoll does not have.
     const fn urgency(&self) -> Option<Urgency> {
         match self.flags & RESERVES {
             0 => Some(Urgency::Normal),

@@ -1,5 +1,5 @@
-//! The parts that the experiments about dying address spaces share: the ways to empty one, the
-//! metrics of a race, and the tables that both reports have.
+//! The code that the experiments about dying address spaces share: the ways to empty an address
+//! space, the metrics of a race, and the tables that both reports have.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ use crate::workload::victim::{Party, Raced};
 
 /// The time from the kill until all memory is free.
 pub(super) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
-/// The time that exit and helpers run together, waits for spinlocks included.
+/// The running time of exit and helpers together, including waits for spinlocks.
 pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
-/// Waits for the locks of page tables.
+/// The time that exit and helpers wait for page-table locks.
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
-/// Pages that are on lists of CPUs when all is free.
+/// The pages that are on page lists at the end of the race.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], and the work of giving [`LISTED`] back to their zones.
+/// [`RAN`], plus the work to return the pages of [`LISTED`] to their zones.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
 /// The metrics of every race.
@@ -38,16 +38,17 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The last user without helpers, as in Linux: the design with which others are compared.
+/// The name of the last user without helpers, as in Linux: the base of comparison for other
+/// designs.
 pub(super) const ALONE: &str = "exit alone";
 
-/// A way to empty an address space, with a number of helpers.
+/// A way to empty an address space, and the number of helpers.
 #[derive(Clone, Debug)]
 pub(super) struct Emptier {
     pub(super) name: String,
     pub(super) reaping: Reaping,
     pub(super) helpers: usize,
-    /// Whether a CPU holds a zone lock for a batch at most, as in `ours`.
+    /// Whether a CPU holds a zone lock for one batch at most, as in `ours`.
     pub(super) bounded: bool,
 }
 
@@ -68,7 +69,7 @@ impl Emptier {
         }
     }
 
-    /// The last user with `helpers` helpers, which empty the space as `reaping` says.
+    /// The last user with `helpers` helpers, all emptying the space as `reaping` says.
     pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
         let plural = if helpers == 1 { "" } else { "s" };
         Self {
@@ -79,8 +80,8 @@ impl Emptier {
         }
     }
 
-    /// This emptier with bounded holds of zone locks; unbounded ones are what limits many
-    /// helpers.
+    /// This emptier with bounded holds of zone locks. With many helpers, unbounded holds limit the
+    /// speed.
     pub(super) fn bounded(self) -> Self {
         Self {
             name: format!("bounded, {}", self.name),
@@ -89,7 +90,7 @@ impl Emptier {
         }
     }
 
-    /// The name of the way, without the number of helpers.
+    /// The name of the way to empty, without the number of helpers.
     pub(super) fn way(&self) -> String {
         match (self.helpers, self.bounded) {
             (0, _) => ALONE.to_owned(),
@@ -98,8 +99,8 @@ impl Emptier {
         }
     }
 
-    /// Unpatched Linux, but spaces are emptied as `reaping` says, and holds are ours if they are
-    /// bounded.
+    /// Unpatched Linux, except that it empties spaces as `reaping` says. If holds are bounded, they
+    /// are those of `ours`.
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,
@@ -115,12 +116,12 @@ impl Emptier {
     }
 }
 
-/// A time of the last user plus that of the helpers, in nanoseconds.
+/// One of the last user's times plus that of all helpers, in nanoseconds.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
 
-/// The locks that a task waited for, those with the longest waits first.
+/// The locks that a task waited for, longest total wait first.
 fn waited_for(raced: &Raced) -> Vec<LockClass> {
     let mut classes = LockClass::ALL.to_vec();
     classes.retain(|class| raced.lock(*class).wait.0 > 0);
@@ -128,9 +129,9 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// The limit of a race besides its work, with its share of the time that all tasks ran: the
-/// spinlock with the longest waits, or taking free locks and moving cache lines if that takes more
-/// time.
+/// What limits a race besides its work, with its share of the running time of all tasks. This is
+/// either the spinlock with the longest waits, or the acquisition of free locks and the transfer of
+/// cache lines, if that takes more time.
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -151,10 +152,10 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// The least share of the running time, in percent, that counts as a limit.
+/// The least share of the running time, in percent, that is reported as a limit.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
-/// A table of the waits for each lock in the races of the first seed.
+/// A table of the waits for each lock, in the races on the first seed.
 pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -> Table {
     let rows = races.flat_map(|(emptier, raced)| {
         let classes = waited_for(raced).into_iter();
@@ -182,11 +183,12 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -
     )
 }
 
-/// The most that ours may wait for page tables, in percent of ascending's wait.
+/// The most that `ours` may wait for page tables, in percent of the wait of `ascending`.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
-/// The two targets on page-table waits: `percent`, ours against ascending, is at most 1 %; and ours
-/// never waits longer than the patch, which it did in `above` of `cases`.
+/// The two targets on page-table waits. `percent`, the wait of `ours` in percent of that of
+/// `ascending`, must be at most 1. `ours` must never wait longer than the patch; it did so in
+/// `above` of `cases`.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {
@@ -204,7 +206,7 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
     ]
 }
 
-/// The table of what ours must reach.
+/// The table of the targets that `ours` must reach.
 pub(super) fn targets(targets: &[Target]) -> Table {
     declared::targets(
         "What meet-in-the-middle must reach",
@@ -213,7 +215,7 @@ pub(super) fn targets(targets: &[Target]) -> Table {
     )
 }
 
-/// The speed of a design, as a multiple of that of exit alone, by its time `wall`.
+/// The speed of a design as a multiple of that of exit alone, from the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

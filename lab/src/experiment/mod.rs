@@ -1,8 +1,8 @@
 //! The catalog: every published experiment, by name.
 //!
-//! An experiment asks one question. It declares its machines, designs, metrics and published
-//! values; `declared` runs all declarations in the same way and returns one report per machine. An
-//! experiment does not know how a report is printed.
+//! An experiment answers one question. It declares its machines, designs, metrics and published
+//! values. The module `declared` runs all declarations in the same way and returns one report per
+//! machine. Experiments do not depend on how reports are printed.
 
 mod declared;
 mod drain;
@@ -22,25 +22,25 @@ use crate::report::Report;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// One question, and the way to its answer.
+/// One question, and the measurements that answer it.
 pub trait Experiment: Sync {
     /// The name that `plimsoll reproduce` accepts.
     fn name(&self) -> &'static str;
 
-    /// The question in one line.
+    /// The question in one line, for listings.
     fn question(&self) -> &'static str;
 
-    /// Measures, and returns one report for each machine.
+    /// Runs the experiment and returns one report for each machine.
     ///
     /// # Errors
-    /// If two runs of a case differ and the options ask for that check; if a name that the
-    /// experiment declares is not known.
+    /// If two runs of a case differ and the options ask for that check, or if the declaration uses
+    /// an unknown name.
     fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error>;
 
-    /// Checks, without a run, that every name that the experiment declares is known.
+    /// Checks, without a run, that every name in the declaration is known.
     ///
     /// # Errors
-    /// For the first name that is not, with the nearest names.
+    /// For the first unknown name, with the nearest known names.
     fn check(&self) -> Result<(), Error>;
 }
 

@@ -1,6 +1,7 @@
-//! Tests the lab itself: does it see a difference that is there, and none where none is?
+//! Tests the lab itself: does it report a difference where there is one, and none where there is
+//! none?
 //!
-//! Three made-up designs draw waits from known distributions: `same` from that of `baseline`,
+//! Three invented designs draw waits from known distributions: `same` from that of `baseline`, and
 //! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". This is
 //! also the smallest example of an experiment.
 
@@ -15,7 +16,7 @@ use crate::measure::metric::{Metric, Unit};
 use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 
-/// The self-test, which runs only when it is named.
+/// The self-test, which runs only when the user names it.
 pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
 static DECLARATION: Declaration<(), (), &str> = Declaration {
@@ -73,7 +74,7 @@ fn range(design: &str) -> (u64, u64) {
 
 fn measure(case: &Case<&str>) -> Sample {
     let (fewest, most) = range(case.design);
-    // The design is part of the stream, or `same` would repeat `baseline` draw by draw.
+    // The design is part of the stream. Otherwise `same` would repeat every draw of `baseline`.
     let design = fold_hashes(case.design.bytes().map(u64::from));
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(case.seed ^ design);
     let mut draw = || rng.next_u64() % (most - fewest + 1);

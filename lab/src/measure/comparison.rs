@@ -1,6 +1,6 @@
 //! Compares designs: runs the matrix, then turns samples into rows and verdicts.
 //!
-//! The hash of a comparison folds the hashes of its runs in the order of the cases, so it is
+//! The hash of a comparison folds the hashes of its runs in the order of the cases. It is therefore
 //! the same for any number of workers, and in debug and release builds.
 
 use std::fmt::{Debug, Display};
@@ -13,17 +13,17 @@ use crate::run::cases::{Case, matrix, run_cases};
 use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
-/// The measurements of one run.
+/// The metrics of one run, and a hash over everything that happened in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The hash of everything that happened in the run.
+    /// The hash over everything that happened in the run.
     pub hash: u64,
-    /// Each metric with its value: finite and never negative.
+    /// Each metric with its value, which is finite and not negative.
     pub metrics: Vec<(Metric, f64)>,
 }
 
 impl Sample {
-    /// The value of `metric`, if the run measured it.
+    /// The value of `metric`; `None` if the run did not measure it.
     #[must_use]
     pub fn value(&self, metric: &Metric) -> Option<f64> {
         let found = self
@@ -39,19 +39,19 @@ impl Sample {
 pub struct Comparison {
     designs: Vec<String>,
     seeds: Vec<u64>,
-    /// By seed, then by design, in the order in which the matrix lists them.
+    /// The samples in the order of the matrix: all designs of the first seed, then of the next.
     samples: Vec<Sample>,
 }
 
 impl Comparison {
-    /// Measures each design on each seed; a design prints as its name.
+    /// Measures each design on each seed. A design's `Display` text is its name.
     ///
     /// # Errors
-    /// [`Error::NotDeterministic`] when the options ask for the check and a case differs
-    /// between two runs.
+    /// [`Error::NotDeterministic`] if the options request the check and the two runs of a case
+    /// differ.
     ///
     /// # Panics
-    /// When a run panics; the message names the design and the seed.
+    /// If a run panics; the message names the design and the seed.
     pub fn run<D: Clone + Debug + Display + Sync>(
         designs: &[D],
         options: &Options,
@@ -63,7 +63,7 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// [`Comparison::run`], which also returns the second value of `run` for each design on the
+    /// Like [`Comparison::run`], but also returns the second value of `run` for each design on the
     /// first seed.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Comparison {
         run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
     ) -> Result<(Self, Vec<T>), Error> {
         let cases = matrix(designs, &options.seeds);
-        // The matrix lists every design of the first seed first.
+        // The matrix lists all designs of the first seed before any other case.
         let (samples, mut kept): (Vec<Sample>, Vec<T>) =
             run_cases(&cases, options.jobs, progress, &run)
                 .into_iter()
@@ -102,23 +102,23 @@ impl Comparison {
         &self.designs
     }
 
-    /// One hash over the hashes of all runs.
+    /// Returns one hash over the hashes of all runs.
     #[must_use]
     pub fn hash(&self) -> u64 {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
     }
 
-    /// The samples of one design, in the order of the seeds.
+    /// Returns the samples of one design, in the order of the seeds.
     ///
     /// # Panics
-    /// When `design` is not the position of a design.
+    /// If `design` is not the index of a design.
     pub fn samples(&self, design: usize) -> impl Iterator<Item = &Sample> {
         assert!(design < self.designs.len(), "a design of this comparison");
         self.samples.iter().skip(design).step_by(self.designs.len())
     }
 
-    /// A row for each design and metric, with median and interval; `published` returns the
-    /// published value, if there is one.
+    /// Returns a row for each design and metric, with median and interval. `published` returns the
+    /// published value of a metric under a design, if there is one.
     #[must_use]
     pub fn rows(&self, published: impl Fn(&str, &Metric) -> Option<f64>) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -139,7 +139,7 @@ impl Comparison {
         rows
     }
 
-    /// Compares each other design (B) with the one at position `baseline` (A), metric by metric.
+    /// Compares each other design (B) with the design at index `baseline` (A), metric by metric.
     #[must_use]
     pub fn verdicts(&self, baseline: usize) -> Vec<VerdictRow> {
         let others = (0..self.designs.len()).filter(|nth| *nth != baseline);
@@ -148,7 +148,7 @@ impl Comparison {
             .collect()
     }
 
-    /// Compares B with A, metric by metric, and leaves out seeds where one side lacks the metric.
+    /// Compares B with A, metric by metric. Ignores seeds on which A or B lacks the metric.
     #[must_use]
     pub fn verdicts_between(&self, a: usize, b: usize) -> Vec<VerdictRow> {
         let mut verdicts = Vec::new();
@@ -166,13 +166,13 @@ impl Comparison {
         verdicts
     }
 
-    /// The seeds that ran.
+    /// The seeds of the runs.
     #[must_use]
     pub fn seeds(&self) -> &[u64] {
         &self.seeds
     }
 
-    /// Every metric of any sample, in the order of first appearance.
+    /// The metrics of all samples, in order of first appearance.
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
         for (metric, _) in self.samples.iter().flat_map(|sample| &sample.metrics) {
@@ -200,8 +200,8 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// [`run_cases`] for results that are not compared by design and metric; runs each case twice if
-/// the options ask for the check.
+/// Like [`run_cases`], for results that are not compared by design and metric. Runs each case twice
+/// if the options request the check.
 ///
 /// # Errors
 /// As [`Comparison::run`].
@@ -227,7 +227,7 @@ pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
     Ok(results)
 }
 
-/// Folds hashes in order into one (FNV-1a over their bytes).
+/// Folds `hashes`, in order, into one hash: FNV-1a over their bytes.
 #[must_use]
 pub fn fold_hashes(hashes: impl IntoIterator<Item = u64>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

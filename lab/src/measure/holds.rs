@@ -1,11 +1,12 @@
-//! The pages that each hold of a zone lock moved, in the buckets of the batching thread.
+//! The pages that each hold of a zone lock moved, in the histogram buckets that the mailing-list
+//! thread on batching uses.
 
 use plimsoll_mm::site::Site;
 
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 
-/// The column heads of [`HoldLog::rows`].
+/// The column headings for [`HoldLog::rows`].
 pub const COLUMNS: [&str; 7] = [
     "design",
     "call site",
@@ -16,31 +17,31 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// The number of buckets, each 250 pages wide; the last one takes all longer holds as well.
+/// The number of buckets, each 250 pages wide; the last one also counts larger holds.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
 
-/// Pages per hold of a zone lock, by call site.
+/// Counts of the pages that holds of a zone lock moved, by call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// Holds that moved more than a batch and more than one block.
+    /// The number of holds that moved more pages than a batch and more than one block.
     pub over_batch: u64,
 }
 
-/// The holds at one call site.
+/// Counts of the holds at one call site and the pages that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
-    /// The number of holds.
+    /// The number of holds at this call site.
     pub holds: u64,
-    /// The pages moved by all of these holds.
+    /// The number of pages that all of these holds moved.
     pub pages: u64,
-    /// The most pages that one hold moved.
+    /// The largest number of pages that a single hold moved.
     pub max: u32,
     /// The number of holds that moved more than 1000 pages.
     pub over_1000: u64,
-    /// The number of holds by pages, 250 pages to a bucket.
+    /// The number of holds in each bucket, by pages moved; a bucket is 250 pages wide.
     pub buckets: [u64; BUCKETS],
 }
 
@@ -54,7 +55,8 @@ impl Default for HoldLog {
 }
 
 impl HoldLog {
-    /// Notes one hold that moved `pages` in `blocks` while the zone's batch was `batch`.
+    /// Counts one hold that moved `pages` pages in `blocks` blocks while the zone's batch was
+    /// `batch`.
     pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
         let holds = &mut self.sites[site as usize];
         holds.holds += 1;
@@ -62,17 +64,17 @@ impl HoldLog {
         holds.max = holds.max.max(pages);
         holds.over_1000 += u64::from(pages > 1000);
         holds.buckets[(pages as usize / 250).min(BUCKETS - 1)] += 1;
-        // A single block larger than the batch cannot be moved in parts.
+        // A single block larger than the batch cannot be moved in parts, so it does not count.
         self.over_batch += u64::from(pages > batch && blocks > 1);
     }
 
-    /// The holds of one call site.
+    /// The counts for one call site.
     #[must_use]
     pub fn site(&self, site: Site) -> &SiteHolds {
         &self.sites[site as usize]
     }
 
-    /// A row for each call site that held a zone lock, with the pages that its holds moved.
+    /// A table row for each call site that held a zone lock, with the pages that its holds moved.
     #[must_use]
     pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
         let row = |site: Site| {
@@ -92,7 +94,7 @@ impl HoldLog {
         Site::ALL.into_iter().filter_map(row).collect()
     }
 
-    /// The holds of all call sites together.
+    /// The counts for all call sites together.
     #[must_use]
     pub fn all(&self) -> SiteHolds {
         let mut all = SiteHolds::default();

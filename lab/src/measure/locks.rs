@@ -1,5 +1,5 @@
-//! Tables of waits for locks, of a simulated run or of a recording, as `perf lock contention`
-//! prints them; for a simulated run also figures that perf cannot show, and the metrics of a
+//! Tables of waits for locks, from a simulated run or a recording, as `perf lock contention` prints
+//! them. For a simulated run there are also figures that perf cannot show, and the metrics of a
 //! comparison.
 
 use plimsoll_mm::site::{LockClass, Site};
@@ -11,25 +11,25 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// The waits for one kind of lock at one caller.
+/// The waits of one caller for one kind of lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRow {
-    /// The number and the length of the waits.
+    /// The number and the durations of the waits.
     pub waits: Waits,
-    /// The kind of lock, as `perf lock contention` calls it.
+    /// The kind of lock, as `perf lock contention` names it.
     pub kind: String,
-    /// The function that asked for the lock.
+    /// The function that requested the lock.
     pub caller: String,
 }
 
-/// The number of waits and how long they took, in nanoseconds.
+/// The number of waits and their durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// The number of waits.
     pub count: u64,
-    /// The length of all waits together.
+    /// The total duration of all waits, in nanoseconds.
     pub total_ns: u64,
-    /// The length of the longest wait.
+    /// The duration of the longest wait, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -49,7 +49,7 @@ impl Waits {
     }
 }
 
-/// A table with the columns of `perf lock contention` and a line for each of `rows`.
+/// A table with the columns of `perf lock contention` and a row for each of `rows`.
 #[must_use]
 pub fn contentions(rows: &[LockRow]) -> Figures {
     let line = |row: &LockRow| {
@@ -81,7 +81,7 @@ pub fn contentions(rows: &[LockRow]) -> Figures {
 }
 
 /// Two tables of the locks of a simulated run: waits as `perf lock contention` prints them, and
-/// figures that it cannot show. Both begin with the lock that CPUs waited for longest.
+/// figures that it cannot show. Both begin with the lock that CPUs spent the most time waiting for.
 #[must_use]
 pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL
@@ -135,7 +135,7 @@ fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
     }
 }
 
-/// The metrics of zone locks and pcp locks that most comparisons report.
+/// The metrics of zone locks and page-list locks that most comparisons report.
 #[must_use]
 pub fn metrics(stats: &Stats, holds: &HoldLog) -> Vec<(Metric, f64)> {
     let zone = stats.class(LockClass::Zone);

@@ -1,20 +1,20 @@
-//! Metrics: a measured quantity has a name, a unit, and a direction that is better.
+//! Metrics: each measured quantity has a name, a unit, and a direction in which it improves.
 
 use std::borrow::Cow;
 
-/// One measured quantity. Two metrics are the same when their names are.
+/// One measured quantity. Two metrics are the same if their names are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// The name that other programs read: `snake_case`, with the unit last if it is a time.
+    /// The name that other programs read, in `snake_case`; the name of a time ends in its unit.
     pub name: Cow<'static, str>,
-    /// The unit of its values.
+    /// The unit of the metric's values.
     pub unit: Unit,
-    /// The direction that a user wants.
+    /// The direction in which the metric improves.
     pub better: Better,
 }
 
 impl Metric {
-    /// A metric of which less is better.
+    /// A metric for which lower is better.
     #[must_use]
     pub const fn lower(name: &'static str, unit: Unit) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl Metric {
         }
     }
 
-    /// A metric of which more is better.
+    /// A metric for which higher is better.
     #[must_use]
     pub const fn higher(name: &'static str, unit: Unit) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Metric {
         }
     }
 
-    /// This metric under a name made at run time, such as one per tick rate.
+    /// Renames this metric at run time, for example for each tick rate.
     #[must_use]
     pub fn named(self, name: String) -> Self {
         Self {
@@ -57,26 +57,26 @@ impl Metric {
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A count of events.
+    /// A count of events, without a unit.
     Count,
     /// A time in nanoseconds.
     Nanos,
-    /// 4 KiB pages.
+    /// A number of 4 KiB pages.
     Pages,
     /// A size in bytes.
     Bytes,
     /// A number of CPUs.
     Cpus,
-    /// Hundredths of a whole.
+    /// A percentage.
     Percent,
-    /// Events each second.
+    /// A number of events per second.
     PerSecond,
-    /// Pages each second.
+    /// A number of pages per second.
     PagesPerSecond,
 }
 
 impl Unit {
-    /// The unit as JSON spells it; `1` is a plain count.
+    /// The unit's spelling in JSON; `1` is a plain count.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -92,12 +92,12 @@ impl Unit {
     }
 }
 
-/// The direction of a metric that a user wants.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less of it.
+    /// Lower is better.
     Lower,
-    /// More of it.
+    /// Higher is better.
     Higher,
     /// Neither: the metric only describes a run.
     Neither,

@@ -1,5 +1,5 @@
-//! A tree of phases, which shows where time goes while address spaces are emptied, as `perf report`
-//! draws one of functions.
+//! A tree of phases that shows how the time to empty address spaces is spent, like the call tree of
+//! functions in `perf report`.
 //!
 //! ```text
 //! exit_mmap ─┬─ unmap_page_range ─┬─ __pte_offset_map_lock
@@ -7,8 +7,8 @@
 //!            └─ free_pgtables
 //! ```
 //!
-//! Each CPU, or each thread, is a *lane* whose phases nest; all lanes add to one tree.
-//! Invariant: the inclusive time of a node is at least that of its children together.
+//! Each CPU, or each thread, is a *lane* with nested phases; all lanes are added to one tree.
+//! Invariant: the inclusive time of a node is at least the sum of its children's.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,19 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Listens to events and builds a [`PhaseTree`].
+/// Receives events and builds a [`PhaseTree`].
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,
-    /// The open phases of each lane, outermost first: the node, and the time at which it began.
+    /// The open phases of each lane, outermost first: each phase's node, and the time at which it
+    /// began.
     open: BTreeMap<usize, Vec<(usize, Nanos)>>,
 }
 
-/// A tree of phases: how often each was entered inside which others, and how long it took.
+/// A tree of phases: how often each phase was entered within its parent, and how long it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTree {
-    /// Parents come before their children.
+    /// The nodes, each parent before its children.
     nodes: Vec<Node>,
 }
 
@@ -42,26 +43,27 @@ struct Node {
     inclusive: Nanos,
 }
 
-/// One line of a tree.
+/// One row of a phase tree's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseRow {
-    /// The phase.
+    /// The phase that the row describes.
     pub phase: Phase,
-    /// The number of phases around it.
+    /// The number of phases that enclose it.
     pub depth: usize,
-    /// The number of times it was entered.
+    /// The number of times that the phase was entered.
     pub calls: u64,
-    /// The time in the phase, with the phases inside.
+    /// The time in the phase, including the phases inside it.
     pub inclusive: Nanos,
-    /// The time in the phase alone.
+    /// The time in the phase, excluding the phases inside it.
     pub own: Nanos,
 }
 
 impl PhaseRecorder {
-    /// Notes `event` of `lane` at `now`; ignores events that are not phases.
+    /// Records `event` of `lane` at time `now`; ignores events that are not phases.
     ///
     /// # Panics
-    /// When the phase that ends is not the last one that began on this lane: a bug of the emitter.
+    /// If the phase that ends is not the last one that began on this lane, which is a bug of the
+    /// emitter.
     pub fn note(&mut self, lane: usize, now: Nanos, event: &Event) {
         let open = self.open.entry(lane).or_default();
         match *event {
@@ -81,10 +83,10 @@ impl PhaseRecorder {
         }
     }
 
-    /// The tree of all phases that have ended.
+    /// Returns the tree of all phases, which must have ended.
     ///
     /// # Panics
-    /// When a phase has not ended.
+    /// If a phase has not ended.
     #[must_use]
     pub fn finish(self) -> PhaseTree {
         let all_ended = self.open.values().all(Vec::is_empty);
@@ -94,7 +96,7 @@ impl PhaseRecorder {
 }
 
 impl PhaseTree {
-    /// Adds the calls and times of `other`.
+    /// Adds the calls and times of `other` to this tree.
     pub fn merge(&mut self, other: &Self) {
         let mut places = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -106,7 +108,7 @@ impl PhaseTree {
         }
     }
 
-    /// The time in `phase` while in `root`, which may be the same phase; inner phases are included.
+    /// The time in `phase` inside `root`, including inner phases; the two may be the same phase.
     #[must_use]
     pub fn time(&self, root: Phase, phase: Phase) -> Nanos {
         let outermost = |nth: &usize| self.nodes[*nth].phase == phase && !self.is_in(*nth, phase);
@@ -115,7 +117,8 @@ impl PhaseTree {
         Nanos(wanted.map(|nth| self.nodes[nth].inclusive.0).sum())
     }
 
-    /// The rows of all nodes, each node above its children; siblings begin with the longest.
+    /// Returns a row for each node, parents before their children and siblings in order of
+    /// descending time.
     #[must_use]
     pub fn rows(&self) -> Vec<PhaseRow> {
         let mut rows = Vec::with_capacity(self.nodes.len());
@@ -123,7 +126,7 @@ impl PhaseTree {
         rows
     }
 
-    /// The tree as a table, in percent of all time in phases.
+    /// Renders the tree as a table, in percent of the total time in phases.
     #[must_use]
     pub fn table(&self, title: String, note: &str) -> Table {
         let rows = self.rows();
@@ -158,7 +161,7 @@ impl PhaseTree {
         }
     }
 
-    /// The node of `phase` inside `parent`; makes it if it does not exist.
+    /// Returns the node of `phase` inside `parent`, and creates it if it does not exist.
     fn node(&mut self, parent: Option<usize>, phase: Phase) -> usize {
         let mut nodes = self.nodes.iter();
         let found = nodes.position(|node| node.parent == parent && node.phase == phase);
@@ -176,7 +179,7 @@ impl PhaseTree {
     /// Returns whether the node `nth` is inside a node of `phase`.
     fn is_in(&self, nth: usize, phase: Phase) -> bool {
         let mut above = self.nodes[nth].parent;
-        // The loop ends because a parent comes before its children.
+        // The loop ends because every parent precedes its children in `nodes`.
         while let Some(parent) = above {
             if self.nodes[parent].phase == phase {
                 return true;
@@ -223,7 +226,7 @@ mod tests {
     const BEGIN_UNMAP: Event = Event::Begin(Phase::Unmap);
     const END_UNMAP: Event = Event::End(Phase::Unmap);
 
-    /// Two CPUs at once: one exits, the other reaps.
+    /// Two CPUs at the same time: one exits, the other reaps.
     fn race() -> PhaseTree {
         record(&[
             (0, 10, BEGIN_EXIT),

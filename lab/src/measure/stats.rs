@@ -1,21 +1,22 @@
-//! Medians, their intervals, and what two sets of runs say about each other.
+//! Medians, their intervals, and comparisons of two sets of runs.
 //!
-//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs A and B by
-//! seed, so that a hard seed is hard for both, and its words follow from the interval alone.
-//! The resampling generator has a fixed seed: the same runs always give the same report.
+//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs A and B by seed,
+//! so that a hard seed is hard for both. Its verdict follows from the interval alone. The random
+//! generator for resampling has a fixed seed, so the same runs always give the same report.
 //!
-//! Measured values are counts, times and rates: finite and never negative.
+//! Measured values are counts, times and rates: finite and not negative.
 
 use std::fmt;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Resamples per interval. With this many, the ends move by less than a percent of their distance.
+/// The number of resamples for each interval. With this many, the ends vary by less than a percent
+/// of their distance.
 const RESAMPLES: usize = 2000;
 
-/// The fewest runs that earn a verdict: even the whole range of 5 runs holds the true median with a
-/// chance of only 1 - 2/2⁵ = 93.75 %.
+/// The fewest runs that permit a verdict. With 5 runs, even the whole range contains the true
+/// median with a probability of only 1 - 2/2⁵ = 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
 /// A median with its 95 % interval.
@@ -29,10 +30,10 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// Estimates the median of `values`, or `None` without a value.
+/// Estimates the median of `values`; `None` if there are no values.
 ///
 /// # Panics
-/// When a value is not a number, which is a bug in the measurement.
+/// If a value is not a number, which is a bug in the measurement.
 #[must_use]
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     assert!(
@@ -43,7 +44,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let medians = resampled_medians(values);
     let cut = RESAMPLES / 40; // 2.5 % at each end.
     let (low, high) = (medians[cut], medians[RESAMPLES - 1 - cut]);
-    // A percentile interval of few runs may miss their own median; the report must not.
+    // A percentile interval of few runs may exclude their own median, so it is widened to include
+    // it.
     Some(Estimate {
         median,
         low: low.min(median),
@@ -51,7 +53,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The middle value, the mean of the middle two, or `None` without a value.
+/// The middle value, or the mean of the two middle values; `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -68,7 +70,7 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The medians of [`RESAMPLES`] draws with replacement, sorted.
+/// The medians of [`RESAMPLES`] resamples of `values`, drawn with replacement, in ascending order.
 fn resampled_medians(values: &[f64]) -> Vec<f64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(0x504c_494d_534f_4c4c);
     let mut resample = vec![0.0; values.len()];
@@ -83,25 +85,27 @@ fn resampled_medians(values: &[f64]) -> Vec<f64> {
     medians
 }
 
-/// An index below `len`, by multiply and shift; its bias is below `len / 2⁶⁴`.
+/// A random index below `len`, by multiply and shift; its bias is below `len / 2⁶⁴`.
 fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
     let wide = u128::from(rng.next_u64()) * len as u128;
     usize::try_from(wide >> 64).expect("a product shifted by 64 bits is below its other factor")
 }
 
-/// The comparison of B with A, paired by seed.
+/// The result of comparing B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The median of the ratios with its interval; an end is infinite where A was zero.
+    /// The median of the ratios of B to A, with its interval; an end is infinite if A was zero
+    /// there.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,
 }
 
-/// Compares runs of A and B; position `i` of both is the same seed. `None` without a pair.
+/// Compares runs of A and B, which have the same seed at the same index. `None` if there are no
+/// runs.
 ///
 /// # Panics
-/// When the sides differ in length or hold a negative value: ratios would mean nothing.
+/// If A and B differ in length or contain a negative value, because ratios would be meaningless.
 #[must_use]
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     assert_eq!(a.len(), b.len(), "every seed ran on both sides");
@@ -123,8 +127,8 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     Some(Comparison { ratio, verdict })
 }
 
-/// The ratio of B to A. If both are zero, there is no difference (1); if only A is zero, the ratio
-/// is infinite, which sorts above all others and so keeps medians and verdicts right.
+/// The ratio of B to A: 1 if both are zero, and infinite if only A is zero. An infinite ratio sorts
+/// above all others, so medians and verdicts stay correct.
 fn ratio(a: f64, b: f64) -> f64 {
     match (a == 0.0, b == 0.0) {
         (true, true) => 1.0,
@@ -133,7 +137,7 @@ fn ratio(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The verdict of a comparison, which follows from its interval.
+/// The verdict of a comparison, which follows from its interval alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is below 1.
@@ -142,12 +146,12 @@ pub enum Verdict {
     Higher,
     /// The interval contains 1.
     NoDifference,
-    /// Fewer than [`SEEDS_MIN`] pairs.
+    /// There are fewer than [`SEEDS_MIN`] pairs.
     TooFewSeeds,
 }
 
 impl Verdict {
-    /// The words of the report; other programs read them, so they do not change.
+    /// The words for the report. Other programs read them, so they must not change.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -165,17 +169,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Mean and sample standard deviation.
+/// The mean and the sample standard deviation of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The arithmetic mean.
+    /// The arithmetic mean of the values.
     pub mean: f64,
-    /// The standard deviation with n - 1; zero for a single run.
+    /// The sample standard deviation (divisor n - 1); zero for a single value.
     pub deviation: f64,
 }
 
 impl Spread {
-    /// The spread of `values`, or `None` if there are none.
+    /// The spread of `values`; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
@@ -192,14 +196,14 @@ impl Spread {
         Some(Self { mean, deviation })
     }
 
-    /// The deviation in percent of the mean ("variation %"); `None` when the mean is zero.
+    /// The deviation in percent of the mean ("variation %"); `None` if the mean is zero.
     #[must_use]
     pub fn variation_percent(&self) -> Option<f64> {
         (self.mean != 0.0).then(|| self.deviation / self.mean * 100.0)
     }
 }
 
-/// The distance of B from A in percent of A ("delta %"); `None` when A is zero and B is not.
+/// The difference of B from A in percent of A ("delta %"); `None` if A is zero and B is not.
 #[must_use]
 pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
     let ratio = ratio(a, b);
@@ -288,7 +292,7 @@ mod tests {
         );
     }
 
-    /// Counts how often the interval of the median of 8 draws holds the true median.
+    /// Counts how often the interval of the median of 8 draws contains the true median.
     #[test]
     fn intervals_cover_the_true_median_about_as_often_as_they_say() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -328,7 +332,8 @@ mod tests {
         fn swapping_sides_swaps_the_verdict(
             pairs in prop::collection::vec((0.0..1e6, 0.0..1e6), 1..13)
         ) {
-            // Odd lengths: the median of two ratios is not the inverse of that of their inverses.
+            // Only odd lengths are used: the inverse of the median of two ratios is not the median
+            // of their inverses.
             let pairs = &pairs[..(pairs.len() - 1) / 2 * 2 + 1];
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
             let (ab, ba) = (compare(&a, &b).unwrap(), compare(&b, &a).unwrap());

@@ -1,13 +1,13 @@
 //! Replays a recording on a simulated machine of any size.
 //!
 //! Each recorded CPU becomes a task on a simulated CPU, which allocates and frees the recorded
-//! blocks at the recorded times. If the replay is scaled, several copies run side by side, each on
-//! CPUs of its own and beginning at a slightly different time. `plan` says what each CPU does, and
-//! `perform` does it.
+//! blocks at the recorded times. A scaled replay runs several copies side by side. Each copy has
+//! its own CPUs and starts at a slightly different time. `plan` determines the operations of each
+//! CPU, and `perform` performs them.
 //!
-//! If the recording tells what was on the per-CPU page lists, the replay begins with these lists
-//! and with the same amount of free memory; `warm` and `start` derive both with the code of exact
-//! replay. If it does not, the replay begins with empty lists and all memory free.
+//! If the recording shows what was on the per-CPU page lists, the replay starts with these lists
+//! and with the recorded amount of free memory; `warm` and `start` derive both with the code of
+//! exact replay. Otherwise the replay starts with empty lists and all memory free.
 
 mod perform;
 mod plan;
@@ -36,36 +36,36 @@ use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
 
-/// The user's options of a replay.
+/// The user's options for a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
-    /// The name of a machine, or a profile file.
+    /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The number of copies of the recording that run side by side, each on CPUs of its own.
+    /// The number of copies of the recording that run side by side, each on its own CPUs.
     pub scale: NonZeroU32,
-    /// The design to compare with; `None` takes `linux`.
+    /// The design to compare with; `None` uses `linux`.
     pub a: Option<String>,
-    /// The design in question; `None` runs design A alone.
+    /// The design to evaluate; `None` runs only design A.
     pub b: Option<String>,
-    /// The seeds to run, each on both designs.
+    /// The seeds to run, each with both designs.
     pub seeds: Vec<u64>,
-    /// The number of cases that run at the same time.
+    /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs.
+    /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The most events of a recording of the first seed's run; `None` records nothing.
+    /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
 }
 
 /// Replays a recording and reports its lock and page-list tables.
 ///
 /// # Errors
-/// For an unknown machine or design, a bad profile, a bad recording, or more copies than the
-/// machine has CPUs for.
+/// If the machine or design is unknown, the profile or the recording is bad, or there are more
+/// copies than the machine has CPUs for.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
-    // Names are checked first, so that a misspelt one does not cost the time to read a recording.
+    // Names are checked before the recording is read, so that a misspelt one fails at once.
     let profile = machines::load(&options.machine, options.card)?;
     let a = options.a.as_deref().unwrap_or("linux");
     let names = [Some(a), options.b.as_deref()].into_iter().flatten();
@@ -231,7 +231,7 @@ fn finding(
     text
 }
 
-/// A sentence on the state in which the replay began.
+/// A sentence that describes the state in which the replay started.
 fn beginning(options: &ReplayOptions, start: Start<'_>, performed: &[(&str, Performed)]) -> String {
     let state = match start {
         Start::Cold(why) => {

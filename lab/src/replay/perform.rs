@@ -26,52 +26,52 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// All copies start within this time.
+/// All copies start within this interval.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
-/// The time between two looks of a free that waits for its allocation on another CPU.
+/// The interval at which a free checks whether another CPU has allocated its block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// The number of looks after which such a free is dropped.
+/// The number of checks after which such a free is dropped.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// The results of one run, apart from its sample.
+/// The results of one run, apart from its [`Sample`].
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,
     pub(super) holds: HoldLog,
-    /// The reason why the recorded state could not be set, if that failed.
+    /// The reason why the recorded state could not be set; `None` if it was set or not requested.
     pub(super) refused: Option<String>,
     /// The number of pages on the lists of all CPUs at the start.
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// The number of frees that were dropped because they found no block to free.
+    /// The number of frees that were dropped because their slot had no block.
     pub(super) dropped: u64,
-    /// The time by which the slowest CPU ended later than in the recording.
+    /// How much later the slowest CPU finished than in the recording.
     pub(super) lag: Nanos,
-    /// The recording of this run, if one was asked for.
+    /// The recording of this run, if one was requested.
     pub(super) recording: Option<Recording>,
 }
 
-/// The machine and the options with which a plan is performed.
+/// The machine and the options for performing a plan.
 pub(super) struct Scene<'a> {
     pub(super) profile: &'a Profile,
     /// The number of copies that run side by side.
     pub(super) scale: u32,
-    /// The name of the recording's file.
+    /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,
     pub(super) start: Start<'a>,
-    /// The most events of a recording of this run; `None` records nothing.
+    /// The maximum number of events to record of this run; `None` records nothing.
     pub(super) record: Option<usize>,
 }
 
 /// The state that the CPUs of one copy share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
-    /// The blocks that were in use before the recording began, if the recording tells the state
-    /// then.
+    /// The blocks that were in use before the recording began; `None` if the recording does not
+    /// show the state at that time.
     memory: Option<Rc<Memory>>,
-    /// By slot: its block, while that is allocated.
+    /// The block of each slot, while it is allocated.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
     tally: Rc<Tally>,
@@ -139,8 +139,8 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     (sample, performed)
 }
 
-/// The machine in the recorded state and the blocks in use there, or a machine with all memory
-/// free. The third part is the reason if the recorded state could not be set.
+/// Returns the machine in the recorded state and its blocks in use, or a machine with all memory
+/// free. The third value is the reason why the recorded state could not be set, if that failed.
 fn begin(
     plan: &Plan,
     scene: &Scene<'_>,
@@ -180,8 +180,8 @@ impl Copy {
         let pages = self.mm.pages();
         let any = Request::new(ask.order).of_mobility(ask.mobility);
         let got = match &self.memory {
-            // The block comes from the zone that the kernel took it from, or, if that zone has
-            // none, from any zone.
+            // The block comes from the zone that stands for the recorded one or, if that zone has
+            // no block, from any zone.
             Some(memory) => pages
                 .alloc(sim, memory.request(sim, ask).urgent(Urgency::NoWait))
                 .or_else(|_| pages.alloc(sim, any)),
@@ -203,8 +203,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // Linux' callers, too, allocate the pages that the bulk allocation did not get one
-                // by one.
+                // Linux's callers also allocate one by one the pages that the bulk allocation did
+                // not supply.
                 None => self.alloc(sim, slot, ask),
             }
         }
@@ -246,8 +246,8 @@ impl Copy {
         }
     }
 
-    /// Takes the block of a slot, or `None` if the block is not allocated in time. The CPU that
-    /// allocates it may be behind; each sleep lets that CPU go on.
+    /// Takes the block of a slot, or returns `None` if the block is not allocated in time. The CPU
+    /// that allocates it may be behind; each sleep lets that CPU advance.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {
@@ -259,7 +259,8 @@ impl Copy {
     }
 }
 
-/// Waits until `at`: sleeps if that is far away and computes if it is near, as a program would.
+/// Waits until `at`, as a program would: sleeps through a long gap and computes through a short
+/// one.
 fn wait_until(sim: &Sim, at: Nanos) {
     const SHORT: Nanos = Nanos(20_000);
     let gap = at.since(sim.now());

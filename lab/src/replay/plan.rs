@@ -1,7 +1,7 @@
 //! The operations of each CPU of a recording, with page frame numbers replaced by slots.
 //!
 //! A slot stands for one block from its allocation to its free. A recorded frame number means
-//! nothing on another machine, but the slot still tells which free belongs to which allocation.
+//! nothing on another machine, but the slot still shows which free belongs to which allocation.
 
 use std::collections::BTreeMap;
 
@@ -13,55 +13,58 @@ use crate::trace::{Event, Recording};
 /// The steps of each CPU, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// The recorded numbers of the CPUs that take part.
+    /// The recorded numbers of the CPUs in the plan.
     pub(super) ids: Vec<u32>,
     /// The steps of each CPU in `ids`, in order of time.
     pub(super) streams: Vec<Vec<Step>>,
-    /// The number of slots.
+    /// The number of slots that the steps use.
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
     /// The number of frees of blocks that were not allocated in the recording. If the state before
-    /// the recording is not known, these frees are left out.
+    /// the recording is unknown, these frees are omitted.
     pub(super) unmatched: u64,
 }
 
-/// One operation of a CPU.
+/// One operation of a CPU, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Nanoseconds since the beginning of the plan.
+    /// The time since the beginning of the plan, in nanoseconds.
     pub(super) at_ns: u64,
-    /// The slot of the block; the first slot of [`What::Bulk`], and unused by [`What::FreeOld`].
+    /// The slot of the block. For [`What::Bulk`] it is the first slot; [`What::FreeOld`] ignores
+    /// it.
     pub(super) slot: u32,
     pub(super) what: What,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Allocates a block for the slot.
     Alloc(ZoneRequest),
-    /// Allocates this number of single pages at once, for the slot and the ones after it.
+    /// Allocates this number of single pages at once, for consecutive slots from the step's slot
+    /// on.
     Bulk(ZoneRequest, u32),
-    /// Frees the slot's block, to the page list of this type if the type is known.
+    /// Frees the slot's block to the page list of this type; `None` if the type is unknown.
     Free(Option<Mobility>),
     /// Frees a block that was in use before the recording and has no slot.
     FreeOld(ZoneRequest),
-    /// Splits the slot's block into blocks of this order, for the slots from this number on.
+    /// Splits the slot's block into blocks of this order, for consecutive slots from this number
+    /// on.
     Split(Order, u32),
 }
 
-/// A request for a block.
+/// A request for a block: its order, its migrate type and, if known, its recorded zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
-    /// The recorded zone, if it is known.
+    /// The recorded zone; `None` if it is unknown.
     pub(super) zone: Option<u8>,
     pub(super) order: Order,
     pub(super) mobility: Mobility,
 }
 
 impl ZoneRequest {
-    /// The request for a block of which the recording tells only the order.
+    /// The request for a block whose order is all that the recording shows.
     pub(super) const fn of(order: Order) -> Self {
         Self {
             zone: None,
@@ -72,7 +75,7 @@ impl ZoneRequest {
 }
 
 impl Plan {
-    /// The plan of a recording that does not tell what was on the page lists.
+    /// The plan of a recording that does not show what was on the page lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();
@@ -87,8 +90,8 @@ impl Plan {
                     let slot = plan.slots;
                     plan.slots += 1;
                     plan.allocs += 1;
-                    // The recording has lost a free of this block, so the replay frees the block
-                    // before it allocates it again.
+                    // The recording lost a free of this block, so the replay frees the block before
+                    // it allocates it again.
                     if let Some(lost) = live.insert(pfn, slot) {
                         step(lost, What::Free(None));
                     }
@@ -108,7 +111,7 @@ impl Plan {
         plan
     }
 
-    /// The number of CPUs that take part.
+    /// The number of CPUs in the plan.
     pub(super) fn cpus(&self) -> u32 {
         u32::try_from(self.streams.len()).unwrap_or(u32::MAX)
     }

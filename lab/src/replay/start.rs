@@ -1,4 +1,4 @@
-//! The state in which a replay begins: the recorded one, or all memory free.
+//! The state in which a replay starts: the recorded state, or all memory free.
 
 use std::cell::RefCell;
 
@@ -15,21 +15,21 @@ use crate::exact::pages::State;
 use crate::exact::pages::memory::{Area, Stock};
 use crate::run::testbed::Testbed;
 
-/// The state in which a replay begins.
+/// The state in which a replay starts.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
-    /// Page lists are empty and all memory is free, for this reason.
+    /// Page lists are empty and all memory is free, for the given reason.
     Cold(Why),
     /// Zones and page lists are as they were on the recorded machine.
     Recorded(&'a State),
 }
 
-/// The reason why a replay begins with empty lists.
+/// The reason why a replay starts with empty lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The recording has no `/proc/zoneinfo` of its beginning.
+    /// The recording lacks the `/proc/zoneinfo` of its beginning.
     NoZoneinfo,
-    /// The recording has one but no refills, so the length of each list is not known.
+    /// The recording has `/proc/zoneinfo` but no refills, so the length of each list is unknown.
     NoRefills,
 }
 
@@ -42,15 +42,15 @@ impl Why {
     }
 }
 
-/// The memory of a simulated machine that begins in the recorded state.
+/// The memory of a simulated machine that starts in the recorded state.
 pub(super) struct Memory {
-    /// By node: the index of its first zone.
+    /// For each node, the index of its first zone.
     first: Vec<u32>,
-    /// By zone: the blocks that have been in use since before the recording.
+    /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<RefCell<Stock>>,
 }
 
-/// By node: the number of its CPUs that take part, if `scale` copies of `cpus` CPUs do.
+/// For each node, the number of its CPUs that `scale` copies of `cpus` CPUs use.
 fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     let mut shares = vec![0; topology.nodes() as usize];
     for cpu in 0..cpus * scale {
@@ -60,7 +60,7 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The part of `pages` that belongs to `share` of `cpus` CPUs, rounded down.
+/// The share of `pages` for `share` out of `cpus` CPUs, rounded down.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -78,8 +78,8 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 }
 
 impl Memory {
-    /// The zones to lay out: each recorded zone on each node that has CPUs which take part. Each
-    /// such CPU brings its part of the recorded zone to its node.
+    /// The zones to lay out: each recorded zone on each node with CPUs that the replay uses. Each
+    /// such CPU adds its share of the recorded zone to its node.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)
@@ -97,7 +97,7 @@ impl Memory {
     }
 
     /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` has the zones of
-    /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs that take part.
+    /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs in the plan.
     ///
     /// # Errors
     /// The reason why the state could not be set.
@@ -166,7 +166,7 @@ impl Memory {
     }
 
     /// Takes a block that has been in use since before the recording, from the zone that stands for
-    /// the recorded one; `None` if there is none left.
+    /// the recorded one; `None` if no such block is left.
     pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();

@@ -1,4 +1,4 @@
-//! The plan of a recording whose page lists are known. It begins when `/proc/zoneinfo` was read,
+//! The plan of a recording whose page lists are known. It starts where `/proc/zoneinfo` was read,
 //! and has the operations that exact replay derives, such as bulk allocations and frees of older
 //! blocks.
 
@@ -27,13 +27,13 @@ pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
 struct Planner {
     plan: Plan,
     streams: BTreeMap<u32, Vec<Step>>,
-    /// The slot and order of each block that is in use, by its first frame.
+    /// The slot and order of each block in use, by first frame.
     live: HashMap<u64, (u32, Order)>,
     start_ns: Option<u64>,
 }
 
 impl Planner {
-    /// A plan without steps. CPUs whose lists are known take part even if they do nothing.
+    /// A plan without steps. It includes CPUs whose lists are known, even if they do nothing.
     fn new(state: &State) -> Self {
         let lists = state.zones.iter().flat_map(|zone| (0..).zip(&zone.lists));
         let online = lists.filter(|(_, lists)| lists.is_some());
@@ -66,7 +66,7 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // The simulated memory manager decides by itself when to do these.
+            // The simulated memory manager decides when to do these.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
@@ -84,8 +84,8 @@ impl Planner {
             self.plan.slots += 1;
             self.plan.allocs += 1;
             if let Some((lost, _)) = self.live.insert(pfn, (slot, ask.order)) {
-                // The recording has no free of this block, so the replay frees it before it is
-                // allocated again.
+                // The recording has no free of this block, so the replay frees it before it
+                // allocates it again.
                 self.step(at, lost, What::Free(None));
             }
         }
@@ -118,8 +118,8 @@ impl Planner {
         }
     }
 
-    /// Splits a block that the kernel split after its allocation. Its parts are freed one by one;
-    /// the return value is the slot of the first part, which begins at `pfn`.
+    /// Splits a block that the kernel split after allocating it, because its parts are freed one by
+    /// one. Returns the slot of the first part, which begins at `pfn`.
     fn split(&mut self, at: (u32, u64), of: (u32, Order), order: Order, pfn: u64) -> u32 {
         let (slot, whole) = of;
         let first = self.plan.slots;
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// The plan of `actions`, one every microsecond on CPU 3, the first at 5 µs.
+    /// The plan of `actions`, which happen every microsecond on CPU 3, the first one at 5 µs.
     fn planned(actions: Vec<Action>) -> Plan {
         let event = |at: usize| Event {
             time_ns: 5_000 + 1_000 * at as u64,

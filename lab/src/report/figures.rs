@@ -1,11 +1,11 @@
-//! Figures by key: the content of a table before it is text, so that one recording reads as a table
-//! and two read side by side.
+//! The content of a table as numbers with keys, before it becomes text. The same figures can be
+//! shown as one table, or side by side with those of another recording.
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};
 use crate::measure::metric::Unit;
 
-/// The most rows of a table that is shown among others; `--table NAME` shows all.
+/// The most rows of a table that is shown among others. `--table NAME` shows all rows.
 pub const ROWS_MAX: usize = 20;
 
 /// One table of a recording, as numbers.
@@ -15,14 +15,14 @@ pub struct Figures {
     pub name: &'static str,
     /// The table's title.
     pub title: &'static str,
-    /// Advice on how to read the table, and on what the recording does not say; may be empty.
+    /// Advice on how to read the table, and what the recording cannot show. May be empty.
     pub note: String,
-    /// The heads of the key columns, which say what a row is about.
+    /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
-    /// The number of key columns, from the first on, in which rows of two recordings must agree to
-    /// be compared. The others, such as process ids, differ between recordings.
+    /// The number of leading key columns in which rows of two recordings must agree to be compared.
+    /// The other keys, such as process ids, differ between recordings.
     pub same: usize,
-    /// The side of the numbers on which the key columns stand.
+    /// Whether the key columns come before or after the numbers.
     pub keys_stand: Stand,
     /// The columns of numbers.
     pub measures: Vec<Measure>,
@@ -30,12 +30,12 @@ pub struct Figures {
     pub lines: Vec<Line>,
 }
 
-/// The side of the numbers on which the key columns stand.
+/// The position of the key columns, relative to the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// Before the numbers.
+    /// The keys come before the numbers.
     Before,
-    /// Behind the numbers, as `perf lock contention` has the caller.
+    /// The keys come after the numbers, as the caller does in `perf lock contention`.
     Behind,
 }
 
@@ -44,18 +44,18 @@ pub enum Stand {
 pub struct Measure {
     /// The head of the column.
     pub head: &'static str,
-    /// Its name for programs and beside another recording; for a time, the last word is the unit.
+    /// The column's name for programs and in comparisons. For a time, its last word is the unit.
     pub name: &'static str,
     /// The unit of its numbers.
     pub unit: Unit,
 }
 
-/// One row.
+/// One row of figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its keys, one for each key column.
+    /// The keys of the row, one for each key column.
     pub keys: Vec<String>,
-    /// Its numbers, one for each measure; `None` where the recording has none.
+    /// The numbers of the row, one for each measure; `None` where the recording has no number.
     pub values: Vec<Option<f64>>,
 }
 
@@ -68,7 +68,7 @@ impl Measure {
 }
 
 impl Line {
-    /// A row in which every number is known.
+    /// A row whose numbers are all known.
     #[must_use]
     pub fn full(keys: Vec<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().map(Some).collect();
@@ -82,7 +82,7 @@ impl Line {
 }
 
 impl Figures {
-    /// These figures as a table of their own, with at most `rows_max` rows.
+    /// Formats these figures as a separate table, with at most `rows_max` rows.
     #[must_use]
     pub fn table(&self, rows_max: usize) -> Table {
         let in_order = |keys: Vec<String>, numbers: Vec<String>| match self.keys_stand {
@@ -101,8 +101,8 @@ impl Figures {
         }
     }
 
-    /// These figures (A) beside those of another recording (B): a row for each number of each key,
-    /// A's keys first.
+    /// Compares these figures (A) with those of another recording (B). The table has a row for each
+    /// number of each key, A's keys first.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self
@@ -131,7 +131,7 @@ impl Figures {
         }
     }
 
-    /// The numbers of one row in both recordings; the keys stand before the first number only.
+    /// The numbers of one row in both recordings. Only the first number repeats the keys.
     fn rows_beside(&self, a: Option<&Line>, b: Option<&Line>) -> Vec<Vec<String>> {
         let key = |nth: usize| {
             let [a, b] = [a, b].map(|line| line.map_or("", |line| line.keys[nth].as_str()));
@@ -156,7 +156,7 @@ impl Figures {
         self.measures.iter().enumerate().map(row).collect()
     }
 
-    /// The row that agrees with `keys` in the first [`Figures::same`] columns.
+    /// The row whose keys agree with `keys` in the first [`Figures::same`] columns.
     #[must_use]
     pub fn line(&self, keys: &[String]) -> Option<&Line> {
         let same = |line: &&Line| line.keys[..self.same] == keys[..self.same];

@@ -1,4 +1,5 @@
-//! One experiment as one JSON object on one line. Other programs read it: keys are only added.
+//! One experiment as one JSON object on one line. Other programs read it, so keys are only ever
+//! added.
 
 use serde::Serialize;
 
@@ -6,7 +7,7 @@ use super::{Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
 use crate::exact::{Judgement, Outcome};
 
-/// The version of the shape, raised when a key changes its meaning.
+/// The version of the format, incremented when a key changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// Renders `report` without a newline. A number that is not finite becomes `null`.
@@ -30,7 +31,7 @@ pub fn render(report: &Report) -> String {
     serde_json::to_string(&object).expect("text and finite numbers always serialise")
 }
 
-/// Renders the results of the bench called `name`, without a newline.
+/// Renders the results of the benchmark called `name`, without a newline.
 ///
 /// # Panics
 /// Never: as [`render`].

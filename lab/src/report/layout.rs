@@ -1,18 +1,18 @@
-//! A report as a sequence of text and grids, before either renderer knows how to draw them.
+//! A report as a sequence of text and grids, which both renderers draw.
 //!
-//! Design × metric is cut into grids that fit a width: a metric with its published value is
-//! never split, and every grid repeats the designs.
+//! The results by design and metric are split into grids that fit a width. A metric and its
+//! published values stay in one grid, and every grid repeats the designs.
 
 use super::value::{NOTHING, human, human_estimate, human_ratio};
 use super::{Report, Row, Table, VerdictRow};
 use crate::measure::metric::{Better, Metric, Unit};
 use crate::measure::stats::Verdict;
 
-/// One thing to draw.
+/// One element to draw.
 pub(super) enum Block {
     /// The title of the report.
     Title(String),
-    /// Prose, to be wrapped.
+    /// A paragraph, which the renderer wraps.
     Text(String),
     /// A table with a caption.
     Grid(Grid),
@@ -23,7 +23,7 @@ pub(super) enum Block {
 pub(super) struct Grid {
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
-    /// Rows of as many cells as there are columns.
+    /// The rows. Each has as many cells as there are columns.
     pub(super) rows: Vec<Vec<String>>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Align {
 /// The number of characters between two columns.
 const GAP: usize = 2;
 
-/// Everything that `report` shows, in grids of at most `width` characters where that is possible.
+/// Everything that `report` shows. Grids have at most `width` characters where possible.
 pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     let mut blocks = vec![Block::Title(title(report))];
     blocks.extend(
@@ -66,7 +66,7 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     blocks
 }
 
-/// Each table as a grid with its note behind it.
+/// Each table as a grid, followed by its note.
 pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
     let mut blocks = Vec::new();
     for table in tables {
@@ -94,7 +94,7 @@ fn title(report: &Report) -> String {
     format!("{experiment} · {machine} · card {card} · {seeds} · hash {hash:016x}")
 }
 
-/// `8 seeds (1–8)` for a run of numbers, `2 seeds (3, 9)` for others.
+/// Formats consecutive seeds as `8 seeds (1–8)` and others as `2 seeds (3, 9)`.
 fn seed_list(seeds: &[u64]) -> String {
     let consecutive = seeds.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     match seeds {
@@ -108,8 +108,8 @@ fn seed_list(seeds: &[u64]) -> String {
     }
 }
 
-/// The first column names the rows and is aligned left, unless the last column names them and the
-/// first has only numbers.
+/// The head and alignment of each column. The first column names the rows and is aligned left,
+/// unless it has only numbers and the last column names the rows.
 fn columns(table: &Table) -> Vec<Column> {
     let columns = table.columns.iter().enumerate();
     let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();
@@ -127,7 +127,7 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Numbers are aligned right, so that digits line up; a column with any other text is aligned left.
+/// Aligns numbers right, so that digits line up. A column with any other text is aligned left.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
         let cells = rows.iter().filter_map(|row| row.get(nth));
@@ -179,7 +179,7 @@ fn design_by_metric(rows: &[Row], width: usize) -> Vec<Grid> {
     groups.into_iter().map(transpose).collect()
 }
 
-/// The column of a metric, and that of its published values if there are any.
+/// The column of a metric, and the column of its published values if there are any.
 fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Vec<String>)> {
     let row_of = |design: &str| {
         rows.iter()
@@ -207,7 +207,7 @@ fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Ve
     columns
 }
 
-/// The name of a metric, with the unit where neither the name nor its values show it.
+/// The name of a metric, with its unit if neither the name nor the values show the unit.
 fn metric_head(metric: &Metric) -> String {
     match metric.unit {
         Unit::Nanos => metric
@@ -246,7 +246,7 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
     }
 }
 
-/// One grid per design A; B is named on its first row only.
+/// One grid per design A. Only B's first row names B.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {
@@ -283,7 +283,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     against.into_iter().map(grid).collect()
 }
 
-/// The verdict in few words, and whether it is better or worse.
+/// The verdict in a few words, and whether it is better or worse.
 fn words(row: &VerdictRow) -> String {
     let lower_is = |better| {
         if row.metric.better == better {

@@ -3,7 +3,8 @@
 use super::Report;
 use super::layout::{self, Align, Block, Grid, blocks};
 
-/// Wider than a terminal, because Markdown is read rendered and can scroll.
+/// The width of tables, in characters. It is wider than a terminal, because rendered Markdown can
+/// scroll.
 const WIDTH: usize = 120;
 
 /// Renders `report` with a newline at the end.
@@ -12,7 +13,7 @@ pub fn render(report: &Report) -> String {
     render_blocks(blocks(report, WIDTH))
 }
 
-/// Renders tables that belong to no report.
+/// Renders tables without a report around them.
 #[must_use]
 pub fn render_tables(tables: &[super::Table]) -> String {
     render_blocks(layout::tables(tables))
@@ -64,7 +65,7 @@ fn draw(grid: &Grid) -> String {
     lines.join("\n")
 }
 
-/// Escapes whatever would end a cell's column or line.
+/// Escapes the characters that would end a cell's column or line.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', "<br>")
 }

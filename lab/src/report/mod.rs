@@ -1,7 +1,7 @@
 //! The results of an experiment, and the ways to render them: JSON, a terminal table, Markdown.
 //!
-//! A report is data: experiments fill it, and the files beside this one render it. A number never
-//! travels without its unit, its interval and the seeds behind it.
+//! A report is data: experiments fill it, and the submodules render it. Every number is shown with
+//! its unit, its interval and its seeds.
 
 pub mod figures;
 pub mod json;
@@ -21,30 +21,29 @@ use crate::measure::stats;
 pub struct Report {
     /// The experiment's name in the catalog.
     pub experiment: String,
-    /// The machine it ran on.
+    /// The machine that the experiment ran on.
     pub machine: String,
-    /// The card of costs: `low`, `mid` or `high`.
+    /// The cost card: `low`, `mid` or `high`.
     pub card: String,
     /// The seeds on which every design ran.
     pub seeds: Vec<u64>,
-    /// One hash for everything that happened in the runs of `rows`; it leaves out other runs of
-    /// `tables`.
+    /// One hash of everything that happened in the runs of `rows`. It does not cover other runs
+    /// that only `tables` show.
     pub hash: u64,
     /// A row for each design and metric.
     pub rows: Vec<Row>,
-    /// The comparisons of designs with each other.
+    /// The comparisons between designs.
     pub verdicts: Vec<VerdictRow>,
     /// Tables of results that do not fit `rows`.
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
-    /// Warnings about the input; the caller prints them to standard error, and renderers leave them
-    /// out.
+    /// Warnings about the input. The caller prints them to standard error; renderers omit them.
     pub warnings: Vec<String>,
 }
 
 impl Report {
-    /// A report of runs on these seeds without rows, tables or finding yet. `hash` is that of
+    /// Creates a report of runs on these seeds, without rows, tables or finding. `hash` covers
     /// everything that happened in the runs.
     #[must_use]
     pub fn new(experiment: &str, machine: &str, card: Card, seeds: &[u64], hash: u64) -> Self {
@@ -63,7 +62,7 @@ impl Report {
     }
 }
 
-/// The measurement of one metric for one design.
+/// The result for one design and one metric.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The design's name.
@@ -72,7 +71,7 @@ pub struct Row {
     pub metric: Metric,
     /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
-    /// The value that the thread reported, in the same unit.
+    /// The value that the mailing-list thread reported, in the same unit.
     pub published: Option<f64>,
 }
 
@@ -81,15 +80,15 @@ pub struct Row {
 pub struct VerdictRow {
     /// The metric that is compared.
     pub metric: Metric,
-    /// The design that B is compared with.
+    /// The name of design A, the base of the comparison.
     pub a: String,
-    /// The design that is compared with A.
+    /// The name of design B, which is compared with A.
     pub b: String,
     /// The ratio of B to A, and its verdict.
     pub comparison: stats::Comparison,
 }
 
-/// A table of text, for results that do not fit design × metric.
+/// A table of text, for results that do not fit into rows by design and metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The caption.
@@ -98,11 +97,13 @@ pub struct Table {
     pub note: String,
     /// The head of each column.
     pub columns: Vec<String>,
-    /// Rows of as many cells as there are columns.
+    /// The rows. Each has as many cells as there are columns.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A [`Table`] with a line for each of some rows: `tabulate!(title, note, rows, |row| { head => cell })`.
+/// Makes a [`Table`] with one row per element of `rows`:
+///
+/// `tabulate!(title, note, rows, |row| { head => cell })`
 macro_rules! tabulate {
     (
         $title:expr, $note:expr, $rows:expr,
@@ -116,7 +117,7 @@ macro_rules! tabulate {
 pub(crate) use tabulate;
 
 impl Table {
-    /// A table with a line for each of `rows`, whose cells are what `cells` returns.
+    /// Creates a table with one row per element of `rows`. `cells` returns the cells of a row.
     #[must_use]
     pub fn of<R>(
         title: impl Into<String>,
@@ -133,8 +134,8 @@ impl Table {
         }
     }
 
-    /// This table with a further column for each of `things`, below its head. `rows` are those that
-    /// the table was made of.
+    /// Adds a column with this head for each of `things`. `rows` must be those that the table was
+    /// created from.
     #[must_use]
     pub fn with_each<R, H: ToString, T>(
         mut self,
@@ -151,7 +152,7 @@ impl Table {
         self
     }
 
-    /// A table of facts: what each is about, and what is so.
+    /// A table of facts. Each has a subject and a statement.
     #[must_use]
     pub fn facts(
         title: impl Into<String>,

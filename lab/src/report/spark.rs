@@ -1,8 +1,8 @@
-//! A sparkline: a series of values as one line of blocks.
+//! A sparkline: a series of values as one line of block characters.
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One block for each of `values`, on a scale from 0 to the largest of them.
+/// One block character for each of `values`, on a scale from 0 to the largest value.
 #[must_use]
 pub(crate) fn spark(values: &[u64]) -> String {
     let top = values.iter().copied().max().unwrap_or(0).max(1);

@@ -1,5 +1,5 @@
-//! A report for people at a terminal, in columns without rules, so that it can be pasted into
-//! a mail and quoted.
+//! A report for a terminal. Columns have no vertical rules, so that the text can be pasted into a
+//! mail and quoted.
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, Width,
@@ -9,13 +9,13 @@ use comfy_table::{
 use super::Report;
 use super::layout::{self, Align, Block, Grid, blocks};
 
-/// Renders `report` for lines of about `width` characters, with a newline at the end.
+/// Renders `report` in lines of about `width` characters, with a newline at the end.
 #[must_use]
 pub fn render(report: &Report, width: usize) -> String {
     render_blocks(blocks(report, width), width)
 }
 
-/// Renders tables that belong to no report.
+/// Renders tables without a report around them.
 #[must_use]
 pub fn render_tables(tables: &[super::Table], width: usize) -> String {
     render_blocks(layout::tables(tables), width)
@@ -40,7 +40,7 @@ fn draw(grid: &Grid, width: usize) -> String {
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // The width is two more, because the padding of the last column is removed below.
+    // The width is two larger, because the padding of the last column is removed below.
     table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
     table.set_header(
         grid.columns
@@ -55,11 +55,11 @@ fn draw(grid: &Grid, width: usize) -> String {
     }
     for (nth, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        // A line breaks between words only, even if it then passes the width.
+        // Lines break only between words, even if a line then exceeds the width.
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // The rule has that padding, too, so it loses two dashes.
+    // The horizontal rule includes that padding, so it loses two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))
@@ -76,7 +76,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         .join("\n")
 }
 
-/// The characters of the longest word in a column and its head.
+/// The length in characters of the longest word in a column, including its head.
 fn longest_word(grid: &Grid, nth: usize) -> usize {
     let cells = grid.rows.iter().filter_map(|row| row.get(nth));
     let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));
@@ -91,7 +91,7 @@ fn alignment(align: Align) -> CellAlignment {
     }
 }
 
-/// Breaks `text` between words so that no line but that of a single word passes `width`.
+/// Breaks `text` between words. Only a line with a single word may exceed `width`.
 fn wrap(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,19 +1,19 @@
-//! Numbers as people read them: `199.43 ms`, `12,345,678`, `1.5 MiB`.
+//! Formats numbers for people: `199.43 ms`, `12,345,678`, `1.5 MiB`.
 
 use crate::measure::metric::Unit;
 use crate::measure::stats::Estimate;
 
-/// The text of a cell without a value.
+/// The text of a cell that has no value.
 pub(crate) const NOTHING: &str = "–";
 
-/// `value` with the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
+/// Formats `value` in the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
 #[must_use]
 pub(crate) fn human(value: f64, unit: Unit) -> String {
     let scale = Scale::of(value, unit);
     join(&scale.number(value), scale.suffix)
 }
 
-/// A median with its interval, both on the scale of the median: `199.43 ms [180.12–210.55]`.
+/// Formats a median with its interval, both in the median's unit: `199.43 ms [180.12–210.55]`.
 #[must_use]
 pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     let scale = Scale::of(estimate.median, unit);
@@ -22,14 +22,14 @@ pub(crate) fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
     format!("{} [{low}–{high}]", join(&median, scale.suffix))
 }
 
-/// A ratio with its interval: `0.134 [0.121–0.147]`.
+/// Formats a ratio with its interval: `0.134 [0.121–0.147]`.
 #[must_use]
 pub(crate) fn human_ratio(ratio: &Estimate) -> String {
     let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(three_digits);
     format!("{median} [{low}–{high}]")
 }
 
-/// The ratio of B to A without an interval: `0.134`; [`NOTHING`] if both are zero.
+/// Formats the ratio of B to A without an interval: `0.134`, or [`NOTHING`] if both are zero.
 #[must_use]
 pub(crate) fn ratio_of(a: f64, b: f64) -> String {
     three_digits(b / a)
@@ -48,7 +48,7 @@ fn join(number: &str, suffix: &str) -> String {
     }
 }
 
-/// The way a number prints: what it is divided by, how precisely it prints, and what follows it.
+/// How a number is formatted: its divisor, its decimals, and its suffix.
 struct Scale {
     divisor: f64,
     decimals: Decimals,
@@ -57,8 +57,8 @@ struct Scale {
 
 enum Decimals {
     Fixed(usize),
-    /// No decimals for whole numbers and from a thousand on; otherwise as many as show three
-    /// digits.
+    /// No decimals for whole numbers and for values of a thousand or more. Otherwise as many as are
+    /// needed for three digits.
     Needed,
 }
 
@@ -133,7 +133,7 @@ fn plain(value: f64, decimals: usize) -> String {
     thousands(whole) + rest
 }
 
-/// A whole number with a comma between groups of three digits.
+/// Inserts a comma between groups of three digits of a whole number.
 fn thousands(whole: &str) -> String {
     let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
     let mut grouped = sign.to_owned();

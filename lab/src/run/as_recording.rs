@@ -1,9 +1,10 @@
-//! A simulated run as a recording: the events that a kernel would have printed, with virtual time.
+//! Turns a simulated run into a recording, with the events that a kernel would have printed and
+//! virtual time.
 //!
-//! A kernel does not print an event for everything, such as the first waiter's wait for a spinlock,
-//! and what it does not print is left out here too. The one exception is a note where each hold of
-//! a zone lock ends. A thread is the simulator's task; a lock is known by its class. Events beyond
-//! a limit count as lost, as they do when a ring buffer is full.
+//! A kernel does not print an event for everything, such as the first waiter's wait for a spinlock.
+//! Whatever it does not print is omitted here too. The one exception is a mark where each hold of a
+//! zone lock ends. Thread ids stand for the simulator's tasks, and a lock is identified by its
+//! class. Events beyond a limit count as lost, as if a ring buffer had been full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -18,13 +19,14 @@ use plimsoll_sim::{Access, Sim, Wait};
 
 use crate::show::moves::HOLD_ENDS;
 
-/// The most events that a run keeps unless the caller says otherwise: about 300 MB.
+/// The maximum number of events that a run keeps unless the caller sets another limit: about 300
+/// MB.
 pub const EVENTS_MAX: usize = 4_000_000;
 
 /// The recordings of the runs of the first seed, each with the name of its design.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// Warnings about recordings that lost events; `shorter` advises how to get one that is whole.
+/// Warnings about recordings that lost events; `shorter` advises how to get a complete one.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -37,7 +39,7 @@ pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     recordings.iter().filter_map(warning).collect()
 }
 
-/// Observes a machine and writes down what a kernel would have printed.
+/// Observes a machine and records the events that a kernel would have printed.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<Notes>>);
 
@@ -50,7 +52,7 @@ struct Notes {
 }
 
 impl Recorder {
-    /// Observes `sim` from now on and keeps the first `events_max` events.
+    /// Starts to observe `sim`, and keeps the first `events_max` events.
     #[must_use]
     pub fn attach(sim: &Sim, events_max: usize) -> Self {
         let recorder = Self(Rc::new(RefCell::new(Notes {
@@ -68,7 +70,7 @@ impl Recorder {
         recorder
     }
 
-    /// Notes that a job of the kernel begins on the current CPU.
+    /// Records that a kernel job begins on the current CPU.
     pub fn job_starts(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -79,7 +81,7 @@ impl Recorder {
             });
     }
 
-    /// Notes that a job of the kernel ends on the current CPU.
+    /// Records that a kernel job ends on the current CPU.
     pub fn job_ends(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -90,13 +92,13 @@ impl Recorder {
             });
     }
 
-    /// The recorded run, in order of time; `release` names the system that ran, `command` the
-    /// workload.
+    /// Returns the recorded run, with events in order of time. `release` names the system that ran,
+    /// and `command` the workload.
     #[must_use]
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();
         let mut events = std::mem::take(&mut notes.events);
-        // The sort is stable: events of one CPU at one time keep their order.
+        // The sort is stable: events of one CPU at the same time keep their order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             release,
@@ -137,7 +139,7 @@ impl Recorder {
                 mobility: None,
             },
             Emitted::ZoneHold { .. } => What::Mark(HOLD_ENDS.to_owned()),
-            // The shepherd hands the work to the CPU it wakes.
+            // The shepherd queues the work on the CPU that it wakes.
             Emitted::Kick { cpu } => What::WorkQueued {
                 work: work_of(cpu, Job::VmstatUpdate),
                 function: notes.symbol(function_of(Job::VmstatUpdate)),
@@ -160,7 +162,7 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // In Linux, all these sites take the lock in this one function.
+            // In Linux, the lock is taken in this one function for all these sites.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));
@@ -215,7 +217,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// The number of a work item, made of its CPU and its kind.
+/// An id for a work item, built from its CPU and its kind.
 fn work_of(cpu: CpuId, job: Job) -> u64 {
     u64::from(cpu.0) << 1 | job as u64
 }

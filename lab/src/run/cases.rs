@@ -1,8 +1,8 @@
-//! Running independent cases on all CPUs of the host, in a fair order.
+//! Runs independent cases in parallel on the host, in a fair order.
 //!
 //! Workers take cases strictly from first to last. A matrix lists every design of one seed before
 //! the next seed, so A and B run while the host is in the same state, and a drift cannot look like
-//! a difference. Results come back in the order of the cases, so nothing in a report depends on the
+//! a difference. Results are returned in the order of the cases, so a report does not depend on the
 //! number of workers.
 
 use std::any::Any;
@@ -17,16 +17,16 @@ use plimsoll_sim::NoStack;
 
 use crate::run::progress::Progress;
 
-/// One design on one seed.
+/// One run to perform: a design and a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case<D> {
-    /// The design that is compared.
+    /// The design to run.
     pub design: D,
-    /// Every input of the run that is left to chance.
+    /// The seed of all random inputs of the run.
     pub seed: u64,
 }
 
-/// Every design on every seed, interleaved: A, B, … of the first seed, then of the next.
+/// Every design on every seed, interleaved: all designs of the first seed, then all of the next.
 #[must_use]
 pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
     let of_seed = |&seed: &u64| designs.iter().map(move |design| (design.clone(), seed));
@@ -40,8 +40,9 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// Runs every case on `jobs` threads and returns the results in the order of `cases`.
 ///
 /// # Panics
-/// When a case panics: with the case's `Debug` text, so that it can be run again alone; or with the
-/// [`NoStack`] itself if a simulated machine had no room for its tasks.
+/// If a case panics. The message contains the case's `Debug` text, so that the case can be run
+/// again alone. If a simulated machine had no room for its tasks, the payload of the panic is the
+/// [`NoStack`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: NonZeroUsize,
@@ -56,10 +57,11 @@ where
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(cases.len()));
     let work = || {
-        // Relaxed: the counter only hands out numbers; the mutex publishes results.
+        // Relaxed: the counter only assigns indices; the mutex publishes results.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
-            // Once a case has failed, no later result would be used, so workers take no more cases.
+            // After a case has failed, no later result would be used, so workers take no more
+            // cases.
             if result.is_err() {
                 next.store(cases.len(), Relaxed);
             }
@@ -80,8 +82,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // The case is not at fault, so the caller gets the refusal itself and says what can be
-        // done.
+        // The case is not at fault, so the caller gets the [`NoStack`] and can tell the user what
+        // to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
     };
@@ -119,7 +121,7 @@ mod tests {
         let cases: Vec<u64> = (0..100).collect();
         for workers in [1, 2, 7, 200] {
             let results = run_cases(&cases, jobs(workers), &Progress::hidden(), |case| {
-                // The first cases take longest, so they finish out of order.
+                // The first cases take longest, so cases finish out of order.
                 (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
                 case * 2
             });

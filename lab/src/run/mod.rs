@@ -1,4 +1,4 @@
-//! Running cases: the simulated machine of a run, the matrix of cases, and the options of the user.
+//! Running cases: the simulated machine of a run, the matrix of cases, and the user's options.
 
 pub mod as_recording;
 pub mod cases;

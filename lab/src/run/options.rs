@@ -1,4 +1,5 @@
-//! The options of an experiment: which seeds, how much to measure, and whether to run all twice.
+//! The options of an experiment: its seeds, how much to measure, and whether to run each case
+//! twice.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -8,20 +9,21 @@ use plimsoll_sim::profile::Card;
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seeds to run, each on every design.
+    /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
-    /// The number of cases that run at once.
+    /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// One card of costs, or `None` for every card that the experiment reports.
+    /// The card of costs to use; `None` uses every card that the experiment reports.
     pub card: Option<Card>,
-    /// The amount to measure.
+    /// How much to measure.
     pub effort: Effort,
-    /// Whether every case runs twice.
+    /// Whether to run every case twice and compare the runs.
     pub determinism: Determinism,
 }
 
 impl Options {
-    /// Seeds 1 to `seeds` on all CPUs of the host, with full effort, each case once.
+    /// Options for seeds 1 to `seeds` on all CPUs of the host, with full effort and each case run
+    /// once.
     #[must_use]
     pub fn of_seeds(seeds: u64) -> Self {
         Self {
@@ -34,16 +36,17 @@ impl Options {
     }
 }
 
-/// The amount that an experiment measures.
+/// How much an experiment measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Everything its report needs.
+    /// Measures everything that the experiment's report needs.
     Full,
-    /// Enough to see that it works: shorter runs, fewer machines.
+    /// Measures just enough to show that the experiment works, with shorter runs and fewer
+    /// machines.
     Quick,
 }
 
-/// Whether to check that a run is a function of its inputs.
+/// Whether to check that a run depends only on its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Determinism {
     /// Each case runs once.

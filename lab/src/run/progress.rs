@@ -1,26 +1,27 @@
-//! The progress of a run: a bar on standard error if that is a terminal, nothing otherwise.
+//! Shows the progress of a run as a bar on standard error, if that is a terminal.
 
 use std::borrow::Cow;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that several threads may advance.
+/// A progress bar that several threads may advance.
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar if standard error is a terminal; silent in a pipe.
+    /// A bar on standard error if that is a terminal; otherwise it is never drawn.
     #[must_use]
     pub fn new() -> Self {
-        // A new bar draws on standard error, and indicatif hides it if that is no terminal.
+        // A new bar draws on standard error, and indicatif hides it if standard error is not a
+        // terminal.
         Self {
             bar: ProgressBar::no_length(),
         }
     }
 
-    /// No bar at all, for tests and for callers that have their own.
+    /// A bar that is never drawn, for tests and for callers that show their own progress.
     #[must_use]
     pub fn hidden() -> Self {
         Self {
@@ -28,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// Starts the bar anew under `label`, without steps; [`Progress::expect`] adds those.
+    /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
         self.bar.set_style(style());
         self.bar.reset();
@@ -36,7 +37,7 @@ impl Progress {
         self.bar.set_message(label);
     }
 
-    /// Adds `steps` to the steps that are expected.
+    /// Adds `steps` to the number of expected steps.
     pub fn expect(&self, steps: usize) {
         self.bar.inc_length(steps as u64);
     }
@@ -46,7 +47,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Takes the bar away, so that results print on a clean line.
+    /// Removes the bar, so that results print on a clean line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

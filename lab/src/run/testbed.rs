@@ -1,8 +1,8 @@
-//! A simulated machine with a memory manager in it, which is observed while it runs.
+//! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
-//! Every run of every experiment starts here, so that all runs are observed in the same way: when
-//! vmstat work starts, how many pages each hold of a zone lock moves, and whether a design keeps
-//! its promises.
+//! Every run of every experiment uses a testbed, so that all runs are observed in the same way:
+//! when vmstat work starts, how many pages each hold of a zone lock moves, and whether a design
+//! keeps its promises.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -23,11 +23,11 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
 
-/// A simulated machine, its memory manager, and a log of what both do.
+/// A simulated machine, its memory manager, and a log of both.
 pub struct Testbed {
-    /// The machine.
+    /// The simulated machine.
     pub sim: Sim,
-    /// Its memory manager.
+    /// The memory manager that runs on the machine.
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
     recorder: Rc<RefCell<Option<Recorder>>>,
@@ -35,7 +35,7 @@ pub struct Testbed {
     pub design: Design,
 }
 
-/// The log of a run.
+/// What the testbed observed during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The starts of vmstat work, in order of time.
@@ -44,47 +44,47 @@ pub struct Log {
     kicked: BTreeSet<CpuId>,
     /// The number of refreshes that ran.
     pub refreshes: u64,
-    /// Pages that refreshes gave back to zones.
+    /// The number of pages that refreshes returned to zones.
     pub decayed: u64,
-    /// The number of kicks that the shepherd gave dormant CPUs.
+    /// The number of times that the shepherd kicked a dormant CPU.
     pub kicks: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
-    /// Pages per hold of a zone lock.
+    /// The pages moved by holds of zone locks.
     pub holds: HoldLog,
 }
 
-/// One start of a CPU's vmstat work.
+/// A start of the vmstat work on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
-    /// The virtual time of the start.
+    /// The virtual time at which the work started.
     pub at: Nanos,
-    /// The CPU that does the work.
+    /// The CPU that ran the work.
     pub cpu: CpuId,
     /// The cause of the start.
     pub by: Cause,
 }
 
-/// The cause of a start of vmstat work.
+/// The causes that can start a CPU's vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The CPU's schedule.
+    /// The CPU's own schedule started the work.
     Schedule,
-    /// The shepherd's kick.
+    /// The shepherd kicked the CPU.
     Shepherd,
 }
 
 impl Testbed {
-    /// The machine of `profile` with all its memory free, managed as `design` says.
+    /// Creates the machine of `profile` with all its memory free, managed by `design`.
     ///
     /// # Panics
-    /// When the profile's memory cannot be managed, which loading a profile rules out.
+    /// If the profile's memory cannot be managed, which loading a profile rules out.
     #[must_use]
     pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
         Self::with_faults(profile, design, seed, Faults::default())
     }
 
-    /// [`Testbed::new`] with the faults that `faults` asks for.
+    /// Like [`Testbed::new`], with the faults that `faults` describes.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -98,7 +98,7 @@ impl Testbed {
         Self::with_options(profile, design, options)
     }
 
-    /// [`Testbed::new`], simulated as `options` say.
+    /// Like [`Testbed::new`], with the simulator options `options`.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -107,8 +107,8 @@ impl Testbed {
         Self::with_last_resort(profile, design, options, None)
     }
 
-    /// [`Testbed::with_options`] with a last resort, which an allocation asks when nothing more can be
-    /// reclaimed.
+    /// Like [`Testbed::with_options`], with a last resort that an allocation calls when nothing
+    /// more can be reclaimed.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -124,11 +124,11 @@ impl Testbed {
         Self::with_config(profile, design, options, config)
     }
 
-    /// The machine of `profile` with other memory: its zones are those of `layout`, and pages are
-    /// grouped by migrate type.
+    /// Creates the machine of `profile` with other memory: its zones are those of `layout`, and
+    /// pages are grouped by migrate type.
     ///
     /// # Panics
-    /// When such memory cannot be managed.
+    /// If this memory cannot be managed.
     #[must_use]
     pub fn laid_out(profile: &Profile, design: Design, seed: u64, layout: Layout) -> Self {
         let options = SimOptions {
@@ -161,14 +161,15 @@ impl Testbed {
         testbed
     }
 
-    /// Takes memory out of the normal zones, in the largest blocks, until each has `leave` pages
-    /// more than the middle between its low and its high watermark. Call it before the run.
+    /// Allocates memory of the normal zones, in the largest blocks, until each zone has about
+    /// `leave` free pages above the midpoint of its low and high watermarks. Call it before the
+    /// run.
     ///
-    /// An experiment does not depend on what a long-running machine uses its memory for, but on how
-    /// near its watermarks a zone is.
+    /// What matters to an experiment is how near its watermarks a zone is, and not what a
+    /// long-running machine uses its memory for.
     ///
     /// # Panics
-    /// When a zone has less than its view says: a bug in the manager.
+    /// If a zone has less memory than its view says, which is a bug in the manager.
     pub fn fill(&self, leave: Pages) {
         let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
         let zones = self.mm.pages().view(&self.sim).into_iter();
@@ -185,11 +186,11 @@ impl Testbed {
                 block.expect("the zone was seen to have this many");
             }
         }
-        // Filling is not part of the run, so its holds leave the log.
+        // Filling is not part of the run, so its holds are removed from the log.
         self.log.take();
     }
 
-    /// Records from now on what a kernel would have printed, up to `events_max` events.
+    /// Starts to record the events that a kernel would have printed, up to `events_max` events.
     #[must_use]
     pub fn record(&self, events_max: usize) -> Recorder {
         let recorder = Recorder::attach(&self.sim, events_max);
@@ -221,7 +222,7 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// When a hold of a strict policy moved more than a batch. Every hold of every run is checked.
+    /// If a hold under a strict policy moved more than a batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -234,7 +235,7 @@ impl Testbed {
             self.design.holds.name(),
             self.sim.seed()
         );
-        // CPUs run ahead of each other, so the starts were logged almost in order.
+        // CPUs run ahead of each other, so the starts were logged only roughly in order.
         log.starts.sort_unstable();
         (stats, log)
     }
@@ -275,13 +276,13 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Events of single pages, phases and kills: a workload that needs them observes the
-            // machine itself.
+            // Events of single pages, phases and kills are ignored: a workload that needs them
+            // observes the machine directly.
             _ => {}
         }
     }
 
-    /// The times of the starts from `from` on: all of them, or only those of one cause.
+    /// The times of the starts at or after `from`: all of them, or only those with one cause.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))
@@ -289,7 +290,8 @@ impl Log {
     }
 }
 
-/// The largest number of `starts` within one `window`. They must be in order of time.
+/// The largest number of `starts` within any interval of length `window`. `starts` must be in order
+/// of time.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -307,7 +309,7 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The largest number of `starts` between the same two ticks. They must be in order of time.
+/// The largest number of `starts` between two successive ticks. `starts` must be in order of time.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

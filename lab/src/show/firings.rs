@@ -1,4 +1,5 @@
-//! The runs of the periodic work: firings by CPU, how many at once, and what the shepherd does.
+//! The runs of the periodic work: the firings of each CPU, how many happen at once, and the
+//! shepherd's rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,27 +11,27 @@ use crate::measure::stats::median;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::run::testbed::crowd;
 
-/// Everything that a recording says about the periodic work.
+/// Everything that a recording shows about the periodic work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firings {
     /// Each run of `vmstat_update`, in order of time.
     pub firings: Vec<Firing>,
     /// The times at which the shepherd (`vmstat_shepherd`) began a round.
     pub rounds_ns: Vec<u64>,
-    /// The number of CPUs that it woke in each round.
+    /// For each round, the number of CPUs that the shepherd woke.
     pub kicks: Vec<u64>,
-    /// The time of a tick, and the length of ticks, which is 0 if the recording has no HZ.
+    /// The time of one tick, and the interval between ticks, which is 0 if the recording has no HZ.
     tick: Tick,
 }
 
 /// One run of `vmstat_update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// The time at which it began.
+    /// The time at which it began, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU on which it ran.
+    /// The CPU on which the work ran.
     pub cpu: u32,
-    /// True if the shepherd queued it; false if its own timer did.
+    /// True if the shepherd queued the work; false if the work's own timer did.
     pub kicked: bool,
 }
 
@@ -41,8 +42,8 @@ struct Tick {
 }
 
 impl Firings {
-    /// The firings of `recording`; they show only in `workqueue_execute_start` events of both
-    /// functions.
+    /// The firings of `recording`. The recording must have the `workqueue_execute_start` events of
+    /// both functions.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let header = &recording.header;
@@ -95,7 +96,7 @@ impl Firings {
         found
     }
 
-    /// The number of runs on each CPU, and the intervals between them; the first row is of all
+    /// The number of runs on each CPU, and the intervals between them. The first row is for all
     /// CPUs.
     #[must_use]
     pub fn by_cpu(&self) -> Figures {
@@ -145,7 +146,7 @@ impl Firings {
         }
     }
 
-    /// The most runs that began at once, for several meanings of "at once".
+    /// The largest number of runs that began at once, for several definitions of "at once".
     #[must_use]
     pub fn crowding(&self) -> Figures {
         let starts = || self.firings.iter().map(|firing| Nanos(firing.time_ns));
@@ -180,7 +181,7 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// A table of the shepherd's rounds.
+    /// A table of the shepherd's rounds: their number, their intervals and the CPUs that they woke.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self
@@ -222,7 +223,7 @@ impl Firings {
 
 impl Tick {
     /// The ticks of a recording. Their phase follows from the jiffies that timer events print;
-    /// without such events, the clock is taken to begin at a tick.
+    /// without such events, the clock is assumed to start at a tick.
     fn of(Recording { header, events }: &Recording) -> Self {
         let Header { hz, .. } = header;
         let length_ns = 1_000_000_000_u64.checked_div(u64::from(*hz)).unwrap_or(0);
@@ -234,7 +235,7 @@ impl Tick {
             }
             _ => None,
         };
-        // A jiffy is printed at its tick or later, so the smallest difference is nearest to the
+        // A jiffy is printed at its tick or later, so the smallest difference is the closest to the
         // tick.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));

@@ -1,19 +1,19 @@
-//! The tables of recordings as one JSON object on one line. Other programs read it: keys are only
-//! added.
+//! The tables of recordings as one JSON object on one line. Other programs read it, so keys may be
+//! added but never renamed or removed.
 
 use serde::Serialize;
 
 use super::Shown;
 use crate::report::figures::{Figures, Line};
 
-/// The version of the shape, raised when a key changes its meaning.
+/// The version of the JSON format; it increases when a key changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// Renders every row of every table without a newline; numbers have the units that `measures`
 /// names.
 ///
 /// # Panics
-/// Never: no part of it can fail to serialise.
+/// Never panics: no part of the object can fail to serialise.
 #[must_use]
 pub fn render(shown: &Shown) -> String {
     let object = Object {

@@ -1,32 +1,32 @@
-//! The processes that were killed for their memory, in order, and how the memory of each came back.
+//! The processes that were killed to free memory, in order, and how the memory of each was freed.
 
 use plimsoll_recording::{Event, Recording, What};
 
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// One victim: the moments of its end, in nanoseconds of the recorded clock.
+/// One victim and the times of its kill, reaping and exit, in nanoseconds of the recorded clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Victim {
-    /// The process id.
+    /// The victim's process id.
     pub pid: u32,
-    /// The thread that chose it: one that wanted memory, or the victim itself.
+    /// The thread that chose the victim: one that was allocating memory, or the victim itself.
     pub chosen_by: u32,
-    /// The time at which it was chosen.
+    /// The time at which the kernel chose the victim.
     pub killed_ns: u64,
-    /// The time at which the reaper was first woken for it.
+    /// The time at which the reaper was first woken for this victim.
     pub woken_ns: Option<u64>,
-    /// The time at which the reaper first began to empty it.
+    /// The time at which the reaper first began to empty its address space.
     pub started_ns: Option<u64>,
-    /// The time at which the reaper last ended an attempt that emptied something.
+    /// The time at which the last attempt of the reaper that emptied something ended.
     pub finished_ns: Option<u64>,
-    /// The number of attempts that the reaper skipped.
+    /// The number of attempts at this victim that the reaper skipped.
     pub skips: u64,
-    /// The time at which its exit had emptied its address space.
+    /// The time at which its exit had fully emptied its address space.
     pub exited_ns: Option<u64>,
 }
 
-/// Every victim once, in the order in which they were chosen.
+/// Returns every victim, in the order in which they were chosen.
 #[must_use]
 pub fn victims(recording: &Recording) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
@@ -48,7 +48,7 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
         _ => return,
     };
     let last = victims.iter().rposition(|victim| victim.pid == pid);
-    // A process id may be used again once its first owner has exited.
+    // A process id may be reused after its first owner has exited.
     let last = last.filter(|&nth| {
         !matches!(event.what, What::MarkVictim { .. }) || victims[nth].exited_ns.is_none()
     });
@@ -73,7 +73,8 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
     }
 }
 
-/// A table of the victims in order; `start_ns` is the time at which the recording began.
+/// A table of the victims in order; `start_ns` is the time at which the recording began, in
+/// nanoseconds.
 #[must_use]
 pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {
@@ -108,7 +109,7 @@ pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     }
 }
 
-/// A table of what happened to each victim, in times since its kill.
+/// A table of what happened to each victim, in time since its kill.
 #[must_use]
 pub fn timeline(victims: &[Victim]) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {

@@ -1,7 +1,8 @@
-//! The tables that a recording shows: its locks, page lists, periodic work and kills.
+//! The tables that `plimsoll show` derives from a recording: its locks, page lists, periodic work
+//! and kills.
 //!
-//! A recording of a kernel and one of a simulated run go through the same code, so that two of them
-//! can be laid side by side.
+//! The same code handles recordings of a kernel and of a simulated run, so that the two can be
+//! compared side by side.
 //!
 //! ```text
 //! events ─┬─ waits ───── contentions            (locks)
@@ -43,7 +44,7 @@ pub const TABLES: [&str; 10] = [
     "events",
 ];
 
-/// Reads the recording in `file`, or in standard input for `-`; also returns warnings about it.
+/// Reads the recording in `file`, or from standard input for `-`; also returns warnings about it.
 ///
 /// # Errors
 /// If the file cannot be read, is no recording, or has no event.
@@ -63,23 +64,24 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
     Ok((recording, warnings.collect()))
 }
 
-/// The user's choice of what to show.
+/// The user's choice of the tables and waits to show.
 #[derive(Clone, Debug, Default)]
 pub struct ShowOptions {
-    /// The one table to show, with all its rows; if not given, every table that has any.
+    /// The only table to show, with all its rows; `None` shows every table that has rows.
     pub table: Option<String>,
-    /// Only waits for locks with one of these in a function's name in the call chain; all if empty.
+    /// Shows only waits whose call chain has a function whose name contains one of these; all waits
+    /// if empty.
     pub callers: Vec<String>,
 }
 
-/// The tables of one recording, or of two beside each other.
+/// The tables of one recording, or of two side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The tables by recording.
+    /// The tables of each recording.
     pub figures: Vec<OfRecording>,
-    /// The most rows of a table that are shown.
+    /// The maximum number of rows to show of a table.
     rows_max: usize,
-    /// Whether the table of events is shown.
+    /// Whether to show the table of events.
     with_events: bool,
 }
 
@@ -88,16 +90,16 @@ pub struct Shown {
 pub struct OfRecording {
     /// The recording's name.
     pub file: String,
-    /// A table of what was recorded, and where.
+    /// A table of what was recorded and on which machine.
     pub summary: Table,
-    /// The chosen tables as numbers, with every row; some may have none.
+    /// The chosen tables as numbers, with all rows; some tables may have none.
     pub figures: Vec<Figures>,
 }
 
-/// Shows the recordings, each with its name: one, or two side by side.
+/// Shows one recording, or two side by side, each with its name.
 ///
 /// # Errors
-/// For a table that does not exist, or one that is empty for every recording.
+/// If a table does not exist, or is empty for every recording.
 pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result<Shown, Error> {
     let wanted = options.table.as_deref();
     if let Some(name) = wanted.filter(|name| !TABLES.contains(name)) {
@@ -133,12 +135,12 @@ pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result
 }
 
 impl Shown {
-    /// The summary of each recording, then every table that has rows; two recordings stand side by
-    /// side.
+    /// Returns the summary of each recording, then every table that has rows; two recordings are
+    /// shown side by side.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
-        // The summary counts events; their table is printed only on request.
+        // The summary already counts events, so their table is printed only on request.
         let listed = |figures: &&Figures| self.with_events || figures.name != "events";
         match self.figures.as_slice() {
             [a, b] => {
@@ -159,7 +161,7 @@ impl Shown {
     }
 }
 
-/// Every table of a recording as numbers, in the order of [`TABLES`]; some may have no rows.
+/// Every table of a recording as numbers, in the order of [`TABLES`]; some tables may have no rows.
 #[must_use]
 pub fn figures(recording: &Recording, callers: &[String]) -> Vec<Figures> {
     let waits = Contentions::of(recording, callers);

@@ -1,10 +1,10 @@
-//! Pages between the zones and the per-CPU lists: which events are one move, and by which path.
+//! Page moves between zones and per-CPU lists: which events form one move, and by which path.
 //!
-//! The kernel prints a line for each block and none for where a hold of the zone lock begins or
-//! ends. Blocks that moved one after another on one CPU, in one thread and one zone, are one
-//! *move*. What came before a move to the zone tells its path: a spill comes directly behind the
-//! free that filled the list, and a decay comes inside `vmstat_update`. All other moves to the zone
-//! are drains, and so is the move of any block that another CPU put on its list.
+//! The kernel prints a line for each block, but none where a hold of the zone lock begins or ends.
+//! Blocks that moved in succession on one CPU, in one thread and one zone, form one *move*. The
+//! event before a move to the zone shows its path: a spill directly follows the free that filled
+//! the list, and a decay occurs inside `vmstat_update`. All other moves to the zone are drains, and
+//! so is a move of blocks that another CPU put on its list.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use super::zones::Zones;
 pub enum Path {
     /// From the zone to a list that was empty.
     Refill,
-    /// From the zone to the caller, past the lists.
+    /// From the zone directly to the caller, bypassing the lists.
     Direct,
-    /// From a list that was too long to the zone.
+    /// From a list to the zone, because a free made the list too long.
     Spill,
-    /// From a list to the zone, by the periodic work.
+    /// From a list to the zone, by the CPU's periodic work.
     Decay,
-    /// From a list to the zone, all of it.
+    /// From a list to the zone, until the list is empty.
     Drain,
 }
 
@@ -38,7 +38,7 @@ impl Path {
         Self::Drain,
     ];
 
-    /// The name in tables.
+    /// The name of the path in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,18 +51,19 @@ impl Path {
     }
 }
 
-/// A move: blocks that moved one after another by one path.
+/// A move: blocks that moved in succession by one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The time at which the first block moved.
+    /// The time at which the first block moved, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU that moved them.
+    /// The CPU that moved the blocks.
     pub cpu: u32,
     /// The path of the blocks.
     pub path: Path,
-    /// The number of pages in the blocks.
+    /// The number of pages in all of the blocks.
     pub pages: u64,
-    /// The pages of each hold, if the recording says where holds end.
+    /// The number of pages that each hold moved; empty if the recording does not show where holds
+    /// end.
     pub holds: Vec<u64>,
 }
 
@@ -90,7 +91,7 @@ struct Finder {
     zones: Zones,
     /// The symbol of `vmstat_update`.
     update: Option<usize>,
-    /// The CPU on whose lists a frame is, as far as the recording has shown.
+    /// The CPU whose list each frame is on, as far as the recording has shown.
     lists: HashMap<u64, u32>,
     cpus: HashMap<u32, Cpu>,
     moves: Vec<Move>,
@@ -101,9 +102,9 @@ struct Finder {
 struct Cpu {
     /// The move in progress.
     open: Option<Open>,
-    /// The thread whose last event here was a free.
+    /// The thread whose free is the last event on this CPU.
     freed: Option<u32>,
-    /// The thread that is inside `vmstat_update`.
+    /// The thread that is inside `vmstat_update` on this CPU.
     updates: Option<u32>,
 }
 
@@ -111,12 +112,12 @@ struct Open {
     so_far: Move,
     pid: u32,
     zone: Option<usize>,
-    /// The CPU whose list is emptied, if the recording has shown it.
+    /// The CPU whose list is being emptied, if the recording has shown it.
     list: Option<u32>,
     order: u8,
     last_pfn: u64,
     blocks: u32,
-    /// Pages since the last hold ended.
+    /// The number of pages moved since the last hold ended.
     since_hold: u64,
 }
 
@@ -148,8 +149,8 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt may emit these between a free and the hold that it leads to, so they end
-            // nothing.
+            // An interrupt may emit these events between a free and the hold that it causes, so
+            // they do not end a move.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
             | What::TimerStart { .. }
@@ -186,7 +187,8 @@ impl Finder {
     /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // Orders may differ within a move, because a refill of whole blocks takes what there is.
+        // Orders may differ within a move, because a refill by whole blocks takes the blocks that
+        // are free.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
         if !self.cpu(cpu).open.as_ref().is_some_and(same) {
@@ -196,14 +198,14 @@ impl Finder {
         if path == Path::Refill {
             self.lists.insert(pfn, cpu);
         }
-        // Linux prints a block twice if its page block changes its migrate type.
+        // Linux prints a block twice if the migrate type of its page block changes.
         let open = self.cpu(cpu).open.as_ref();
         if open.is_none_or(|open| open.last_pfn != pfn) {
             self.add(cpu, pfn, order);
         }
     }
 
-    /// Notes that a block went from a list back to the zone.
+    /// Notes that a block was returned from a list to the zone.
     fn given(&mut self, event: &Event, pfn: u64, order: u8) {
         let (cpu, pid) = (event.cpu, event.pid);
         let (zone, list) = (self.zones.zone(pfn), self.lists.remove(&pfn));
@@ -224,8 +226,8 @@ impl Finder {
                     open.list = open.list.or(list);
                     return self.add(cpu, pfn, order);
                 }
-                // A spill empties one list, so a block that follows from another one without a free
-                // is drained.
+                // A spill empties only one list. So if a block of another list follows without a
+                // free, it is part of a drain.
                 match open.so_far.path {
                     Path::Spill => Path::Drain,
                     path => path,
@@ -278,13 +280,13 @@ impl Finder {
         open.since_hold += pages;
     }
 
-    /// Ends the move in progress; `alloc` is the block that is handed out right after it, if any.
+    /// Ends the move in progress; `alloc` is the block that is allocated right after it, if any.
     fn close(&mut self, cpu: u32, alloc: Option<(u64, u8)>) {
         let Some(mut open) = self.cpu(cpu).open.take() else {
             return;
         };
-        // A single block that is handed out at once came past the lists, which were in use
-        // elsewhere.
+        // A single block that is allocated right after it left the zone bypassed the lists, because
+        // they were in use by another context.
         let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
         if single && open.so_far.path == Path::Refill {
             open.so_far.path = Path::Direct;
@@ -311,7 +313,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved nothing to or from a list is no part of this move.
+        // A hold that moved nothing to or from a list is not part of this move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

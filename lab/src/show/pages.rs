@@ -1,4 +1,4 @@
-//! Pages per move, and moves by CPU: how much moves at once, and where.
+//! Pages per move, and moves by CPU: how many pages move at once, and on which CPUs.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::moves::{Move, Path};
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// The pages that moved at once, by path: pages per hold, as far as the kernel's events tell.
-/// `knows_updates` says whether the recording has runs of `vmstat_update`, which tell decays from
-/// drains.
+/// The pages that moved at once, by path: pages per hold, as far as the kernel's events show it.
+/// `knows_updates` says whether the recording has runs of `vmstat_update`, which distinguish decays
+/// from drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);
@@ -28,7 +28,7 @@ pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     }
 }
 
-/// The pages per hold of the zone lock, by path; no rows if the recording does not say where holds
+/// The pages per hold of the zone lock, by path; no rows if the recording does not show where holds
 /// end.
 #[must_use]
 pub fn by_hold(moves: &[Move]) -> Figures {
@@ -73,13 +73,14 @@ fn distribution(sizes: impl IntoIterator<Item = (Path, Vec<u64>)>) -> Figures {
     }
 }
 
-/// The smallest of `sorted` that at least `percent` of them do not exceed.
+/// The smallest value in `sorted` that at least `percent` percent of the values do not exceed.
 fn quantile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted[rank.saturating_sub(1)]
 }
 
-/// Refills, spills, decays and drains of each CPU, with their pages; all CPUs first.
+/// The refills, spills, decays and drains of each CPU, with their pages. The first row is for all
+/// CPUs.
 #[must_use]
 pub fn by_cpu(moves: &[Move]) -> Figures {
     const PATHS: [Path; 4] = [Path::Refill, Path::Spill, Path::Decay, Path::Drain];

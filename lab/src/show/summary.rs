@@ -9,11 +9,11 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// The most kinds of events that the summary names; the table `events` has all.
+/// The maximum number of event kinds that the summary names; the table `events` lists all kinds.
 const KINDS_MAX: usize = 6;
 
-/// A table of what was recorded, for how long, how many events there are, and what the recording
-/// lacks. `file` is its name.
+/// A table of what was recorded, for how long, the number of events, and what the recording lacks.
+/// `file` is the recording's name.
 #[must_use]
 pub fn table(file: &str, recording: &Recording) -> Table {
     let header = &recording.header;
@@ -137,7 +137,7 @@ fn kinds(recording: &Recording) -> BTreeMap<&'static str, u64> {
     kinds
 }
 
-/// The event's name without its subsystem.
+/// The name of the event's tracepoint without the subsystem.
 fn name(what: &What) -> &'static str {
     let tracepoint = what.tracepoint();
     tracepoint

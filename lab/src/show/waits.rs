@@ -1,5 +1,5 @@
-//! Waits for locks in a recording: pairs each begin with its end, and finds the function that
-//! waited.
+//! Waits for locks in a recording: pairs the begin event of each wait with its end, and finds the
+//! function that waited.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,19 +11,20 @@ use crate::measure::locks::{LockRow, Waits};
 /// Every wait of a recording, by kind of lock and caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contentions {
-    /// The rows, that with the longest total wait first.
+    /// A row for each kind of lock and caller, in order of descending total wait.
     pub rows: Vec<LockRow>,
-    /// Waits that had not ended when the recording did; they count up to its end.
+    /// The number of waits still in progress at the end of the recording; they are counted up to
+    /// that end.
     pub open: u64,
-    /// Ends of waits that had begun before the recording did; they do not count.
+    /// The number of ends of waits that began before the recording; these waits are not counted.
     pub begun_before: u64,
-    /// Waits whose end was lost, because the thread began to wait for the same lock anew; they do
-    /// not count.
+    /// The number of waits whose end was lost, because the thread began another wait for the same
+    /// lock; these waits are not counted.
     pub lost_ends: u64,
 }
 
 impl Contentions {
-    /// The waits in whose call chain a function's name contains one of `wanted`; all waits if
+    /// The waits whose call chain has a function whose name contains one of `wanted`; all waits if
     /// `wanted` is empty.
     #[must_use]
     pub fn of(recording: &Recording, wanted: &[String]) -> Self {
@@ -44,7 +45,7 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// Remarks that a reader of the table must know.
+    /// Remarks that a reader of the table needs.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -110,8 +111,8 @@ impl Pairs<'_> {
                 flags,
                 ref stack,
             } => {
-                // A mutex prints a second begin when a spinning waiter goes to sleep; both are one
-                // wait.
+                // A mutex emits a second begin event when a spinning waiter goes to sleep; both
+                // belong to one wait.
                 let is_mutex = flags & MUTEX != 0;
                 if !(is_mutex && self.open.contains_key(&(thread, lock))) {
                     let wait = self.wait(event.time_ns, flags, stack);
@@ -142,7 +143,7 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // The name ends before the offset and before what the compiler appends.
+        // The name ends before the offset and before any suffix from the compiler.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }
@@ -176,10 +177,10 @@ impl Pairs<'_> {
     }
 }
 
-/// The flag of `contention_begin` that stands for a mutex (Linux: `LCB_F_MUTEX`).
+/// The flag in `contention_begin` for a mutex (Linux: `LCB_F_MUTEX`).
 const MUTEX: u32 = 32;
 
-/// The kind of lock as `perf lock contention` prints it, from the bits of `contention_begin`.
+/// The kind of lock as `perf lock contention` prints it, from the flags of `contention_begin`.
 #[must_use]
 pub fn kind_of(flags: u32) -> &'static str {
     const SPIN: u32 = 1;
@@ -204,8 +205,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Returns whether a kernel function is part of a lock, or of the event itself, so that the caller
-/// is further out.
+/// Returns whether a kernel function is part of a lock or of the event itself. If so, the caller is
+/// further up the call chain.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

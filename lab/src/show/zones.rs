@@ -1,16 +1,16 @@
-//! The zone of a page frame, by the `/proc/zoneinfo` that a recording carries.
+//! The zone of a page frame, according to the `/proc/zoneinfo` in a recording.
 
 use plimsoll_recording::Header;
 
-/// The zones of the recorded computer; none if the recording does not say.
+/// The zones of the recorded computer; empty if the recording does not show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zones {
-    /// The first frame of each zone, and the frame behind its last.
+    /// The first frame of each zone, and the frame just past its last.
     spans: Vec<(u64, u64)>,
 }
 
 impl Zones {
-    /// The zones in the text `zoneinfo before`, or in `zoneinfo after` if there is no other.
+    /// The zones in the text `zoneinfo before`, or in `zoneinfo after` if that is missing.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let text = header.text("zoneinfo before");
@@ -18,7 +18,7 @@ impl Zones {
         Self::parse(text.unwrap_or_default())
     }
 
-    /// The zone of a frame; `None` if no zone is known to have it.
+    /// The zone of a frame; `None` if the frame is in no known zone.
     #[must_use]
     pub fn zone(&self, pfn: u64) -> Option<usize> {
         let inside = |&(first, behind): &(u64, u64)| first <= pfn && pfn < behind;

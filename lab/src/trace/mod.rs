@@ -1,10 +1,10 @@
-//! The events that a replay takes from a recording: allocations, frees and drains of pages, with
-//! orders that this machine has.
+//! The events of a recording that a replay uses: allocations, frees and drains of pages, with
+//! orders that Plimsoll supports.
 //!
-//! Linux emits `mm_page_free` for every free. For pages freed in a batch it emits
-//! `mm_page_free_batched` in addition, a little later, which confirms the free and is no second
-//! one. Only in a recording without any `mm_page_free` are the batched events the frees, and then
-//! their order is not known, because Linux prints 0 for all of them.
+//! Linux emits `mm_page_free` for every free. For pages freed in a batch it also emits
+//! `mm_page_free_batched` a little later, which confirms the free and is not a second one. If a
+//! recording has no `mm_page_free` at all, the batched events count as the frees. Their order is
+//! then unknown, because Linux prints 0 for all of them.
 
 mod recording;
 mod summary;
@@ -15,20 +15,20 @@ use plimsoll_recording::What;
 pub use recording::Recording;
 pub use summary::{CpuCount, OrderCount, Summary};
 
-/// One event of a recording.
+/// One event of a recording, with its time, CPU and thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The time on the recorded machine's clock, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which the event happened.
     pub cpu: u32,
-    /// The thread that ran; 0 is the idle task.
+    /// The id of the thread that was running; 0 is the idle task.
     pub pid: u32,
-    /// The event itself.
+    /// What happened, and to which block.
     pub event: Event,
 }
 
-/// An event of a block of pages. `pfn` is the recorded machine's page frame number.
+/// An event about a block of pages. `pfn` is the recorded machine's page frame number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A block was allocated (`mm_page_alloc`).
@@ -38,9 +38,9 @@ pub enum Event {
         /// The block's size.
         order: Order,
     },
-    /// An allocation got nothing (`mm_page_alloc` without a page).
+    /// An allocation failed (`mm_page_alloc` without a page).
     AllocFailed {
-        /// The size that was wanted.
+        /// The requested size.
         order: Order,
     },
     /// A block was freed (`mm_page_free`).
@@ -55,7 +55,7 @@ pub enum Event {
         /// The block's first page.
         pfn: u64,
     },
-    /// A block went from a per-CPU list back to the zone (`mm_page_pcpu_drain`).
+    /// A block was returned from a per-CPU list to the zone (`mm_page_pcpu_drain`).
     PcpuDrain {
         /// The block's first page.
         pfn: u64,
@@ -65,7 +65,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The event, or `None` if it is not about pages; an order that is too large is the error.
+    /// Converts an event; `None` if it is not about pages. The error is an order that is too large.
     fn of(what: &What) -> Result<Option<Self>, u8> {
         let legal = |order: u8| Order::new(order).ok_or(order);
         Ok(Some(match *what {

@@ -1,4 +1,4 @@
-//! A whole recording as a list of allocations, frees and drains, in order of time.
+//! Reads a whole recording as a list of allocations, frees and drains, in order of time.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use plimsoll_recording::{Contents, ReadError, Warning};
 use super::summary::Summary;
 use super::{Event, Record};
 
-/// A recording in memory.
+/// The events of a recording that a replay can use, with counts and warnings.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// All events, in order of time: every free once, and no [`Event::FreeBatched`].
+    /// All events, in order of time. Each free occurs once, and there is no [`Event::FreeBatched`].
     pub records: Vec<Record>,
-    /// The counts of the recording.
+    /// The counts of the recording's events.
     pub summary: Summary,
-    /// Warnings about what is odd in the file.
+    /// Warnings about irregularities in the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -23,12 +23,12 @@ impl Recording {
     /// Reads `file` to its end, or standard input for `-`.
     ///
     /// # Errors
-    /// When the file cannot be read, a block is larger than ours can be, or no event can be used.
+    /// If the file cannot be read, a block is larger than Plimsoll supports, or no event is usable.
     pub fn read(file: &str) -> Result<Self, ReadError> {
         Self::of(plimsoll_recording::Recording::read(file)?)
     }
 
-    /// Takes the events that a replay can use from `contents`.
+    /// Extracts from `contents` the events that a replay can use.
     ///
     /// # Errors
     /// As [`Recording::read`].
@@ -77,7 +77,8 @@ impl Recording {
     }
 }
 
-/// Makes every batched event a free, of the order that its page was allocated with, or of order 0.
+/// Converts every batched event to a free with the order of the page's allocation, or order 0 if
+/// that is unknown.
 fn batched_are_the_frees(records: &mut [Record]) {
     let mut live = HashMap::new();
     for record in records {

@@ -1,7 +1,7 @@
 //! The counts of a recording, and how well its frees match its allocations.
 //!
-//! A recording is a window on a running machine: pages allocated before it began are freed in
-//! it (unmatched), and pages allocated in it live on (never freed). Neither is an error.
+//! A recording is a window on a running machine. Pages allocated before it began may be freed in it
+//! (unmatched), and pages allocated in it may outlive it (never freed). Neither is an error.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,58 +12,58 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Counts of one recording.
+/// The counts of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Lines of the file, comments included.
+    /// The number of lines in the file, including comments.
     pub lines: u64,
-    /// The nanoseconds from the first event to the last.
+    /// The time from the first event to the last, in nanoseconds.
     pub duration_ns: u64,
-    /// Blocks allocated.
+    /// The number of blocks allocated.
     pub allocs: u64,
-    /// Allocations that failed.
+    /// The number of allocations that failed.
     pub failed_allocs: u64,
-    /// Blocks freed.
+    /// The number of blocks freed.
     pub frees: u64,
-    /// Frees of blocks that were not allocated in the recording.
+    /// The number of frees of blocks that were not allocated in the recording.
     pub unmatched_frees: u64,
-    /// Blocks allocated in the recording and not freed in it.
+    /// The number of blocks allocated in the recording and not freed in it.
     pub never_freed: u64,
-    /// Blocks allocated again though the recording has no free in between; perf lost it.
+    /// The number of blocks allocated twice with no free in between, because perf lost the free.
     pub lost_frees: u64,
-    /// Batched events of pages whose free was seen.
+    /// The number of batched events whose page has a recorded free.
     pub batched_confirmed: u64,
-    /// Batched events of pages whose free was not seen; they do not count as frees.
+    /// The number of batched events whose page has no recorded free; they are not counted as frees.
     pub batched_alone: u64,
-    /// Blocks drained from per-CPU lists.
+    /// The number of blocks drained from per-CPU lists.
     pub drains: u64,
-    /// Allocations and frees of each order.
+    /// The numbers of allocations and frees of each order.
     pub by_order: [OrderCount; Order::COUNT],
-    /// Allocations and frees on each CPU that had any.
+    /// The numbers of allocations and frees on each CPU that had any.
     pub by_cpu: BTreeMap<u32, CpuCount>,
-    /// The number of other events, by name.
+    /// The number of events that a replay does not use, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
-/// Counts of one order.
+/// The numbers of allocations and frees of one order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCount {
-    /// Blocks allocated.
+    /// The number of blocks of this order allocated.
     pub allocs: u64,
-    /// Blocks freed.
+    /// The number of blocks of this order freed.
     pub frees: u64,
 }
 
-/// Counts of one CPU.
+/// The numbers of allocations and frees on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCount {
-    /// Blocks allocated.
+    /// The number of blocks allocated on this CPU.
     pub allocs: u64,
-    /// Blocks freed.
+    /// The number of blocks freed on this CPU.
     pub frees: u64,
 }
 
-/// The state of a page that was seen.
+/// The last observed state of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
     Live,
@@ -112,7 +112,7 @@ impl Summary {
         }
     }
 
-    /// The counts as tables of a report: what there is, and by order and CPU.
+    /// The counts as tables of a report: totals, and counts by order and by CPU.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let ignored = self

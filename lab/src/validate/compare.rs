@@ -1,27 +1,26 @@
-//! The comparison of a prediction with a measurement: is the prediction good enough?
+//! Compares a prediction with a measurement, and decides whether the prediction is good enough.
 
 use std::fmt;
 
 use super::Seen;
 
-/// The largest error of a predicted 99th percentile that is accepted, as a share of the real one.
+/// The largest accepted error of a predicted 99th percentile, as a share of the measured one.
 pub const P99_TOLERANCE: f64 = 0.10;
 
-/// The largest error of a predicted contended share that is accepted, as a share of all
-/// acquisitions.
+/// The largest accepted error of a predicted contended share, as a share of all acquisitions.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// A prediction whose error is larger than accepted.
+/// A prediction whose error is larger than accepted, with both values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
-    /// The error is in the 99th percentile of waits.
+    /// The error is in the 99th percentile of the waits.
     P99 {
         /// The measured percentile, in nanoseconds.
         real_ns: f64,
         /// The predicted percentile, in nanoseconds.
         simulated_ns: f64,
     },
-    /// The error is in the share of acquisitions that found the lock taken.
+    /// The error is in the share of acquisitions that found the lock held.
     ContendedShare {
         /// The measured share, from 0 to 1.
         real: f64,

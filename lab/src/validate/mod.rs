@@ -1,12 +1,12 @@
-//! The simulated machine against two real CPUs.
+//! Compares the simulated machine with two real CPUs.
 //!
-//! Prices are measured on loads of their own ([`plimsoll_host::measure::prices`]): a line sent to
-//! and fro, a saturated lock, a free lock taken in turns. With these prices and nothing else, the
-//! simulator predicts how long two CPUs wait for a lock under [`LOADS`]. The predictions are
-//! compared with measurements of the same loads.
+//! Prices are measured on separate loads ([`plimsoll_host::measure::prices`]): a cache line that
+//! two CPUs pass back and forth, a saturated lock, and a free lock that they take in turns. From
+//! these prices alone, the simulator predicts how long two CPUs wait for a lock under [`LOADS`].
+//! The predictions are compared with measurements of the same loads.
 //!
-//! A wait is the time from the request for the lock to the first look at the value that it guards.
-//! An acquisition is contended if it did not find the lock free. `docs/validation.md` has results.
+//! A wait lasts from the request for the lock to the first access to the value that it guards. An
+//! acquisition is contended if it did not find the lock free. `docs/validation.md` has results.
 
 mod compare;
 mod real;
@@ -22,8 +22,8 @@ pub use real::{Real, Skip, measure};
 pub use report::{report, two_cpus};
 pub use simulated::{profile, simulate};
 
-/// The loads: how long two CPUs think between acquisitions of one lock, and hold it. None of them
-/// is used for calibration.
+/// The loads: the time for which two CPUs think between acquisitions of one lock, and the time for
+/// which they hold it. None of these loads is used for calibration.
 pub const LOADS: [Load; 5] = [
     load(2000, 500),
     load(500, 500),
@@ -36,14 +36,14 @@ const fn load(think_ns: u32, hold_ns: u32) -> Load {
     Load { think_ns, hold_ns }
 }
 
-/// The waits of one load, real or simulated.
+/// The waits under one load, measured or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
     /// The share of acquisitions that did not find the lock free, from 0 to 1.
     pub contended_share: f64,
     /// The mean wait, in nanoseconds.
     pub mean_ns: f64,
-    /// The waits that 50, 90, 99 and 99.9 % of all waits do not exceed, in nanoseconds.
+    /// The times that 50, 90, 99 and 99.9 % of all waits do not exceed, in nanoseconds.
     pub quantiles_ns: [f64; 4],
 }
 
@@ -68,7 +68,7 @@ impl From<&Waits> for Seen {
     }
 }
 
-/// A load, displayed as its name in the tables.
+/// A load that displays as its name in the tables.
 struct LoadName(Load);
 
 impl fmt::Display for LoadName {

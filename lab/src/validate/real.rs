@@ -1,7 +1,8 @@
-//! The real side: measurements of one load with price timings around them, or the reason why the
-//! load could not be measured.
+//! The real side: measurements of one load, with price timings before, between and after them, or
+//! the reason why the load could not be measured.
 //!
-//! Real measurements alone decide whether a measurement counts, before anything is simulated.
+//! Whether a measurement counts is decided from real measurements alone, before anything is
+//! simulated.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,46 +11,45 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The largest factor between earlier and later prices. If they differ by more, the virtual CPUs
-/// have moved to other cores.
+/// The largest accepted factor between earlier and later prices. If they differ by more, the
+/// virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
-/// The rounds of price timings around each measurement of a load.
+/// The number of rounds of price timings in each set, before, between and after the measurements.
 const PRICE_ROUNDS: u32 = 2;
 
-/// The most attempts to measure a load. A hypervisor that moves a virtual CPU spoils one attempt,
-/// but not the next.
+/// The maximum number of attempts to measure a load. When a hypervisor moves a virtual CPU, it
+/// spoils one attempt, but not the next.
 const ATTEMPTS: u32 = 4;
 
 /// One load, measured twice, with the prices before, between and after the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
-    /// The load that the CPUs ran.
+    /// The load that the two CPUs ran.
     pub load: Load,
     /// The prices of a lock just before the first measurement, between the two, and just after the
     /// second.
     pub prices: [Prices; 3],
-    /// The measurement with the shorter 99th percentile. It was disturbed less, because any
+    /// The measurement with the shorter 99th percentile. It was less disturbed, because any
     /// disturbance makes CPUs wait longer.
     pub waits: Waits,
 }
 
 impl Real {
-    /// Returns the waits of the measurement that counts.
+    /// Returns the contended share and the waits' mean and quantiles, from [`Real::waits`].
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen::from(&self.waits)
     }
 
-    /// Checks whether the price of a hand-over is known well enough to judge a prediction by this
-    /// load.
+    /// Checks whether the price of a hand-over is known precisely enough to judge a prediction by
+    /// this load.
     ///
-    /// A hand-over takes two or three moves of a line, depending on what the waiter's CPU has read
-    /// ahead. So its price may be off by the span of the middle half of the timings, and by one
-    /// move even if all timings of one measurement agree.
-    ///
+    /// A hand-over takes two or three transfers of a cache line, depending on what the waiter's CPU
+    /// has read ahead. So its price is uncertain by the span of the middle half of the timings, and
+    /// by one transfer even if all timings of one measurement agree.
     /// # Errors
-    /// [`Skip::Blurred`] if the price may be off by more than a prediction may.
+    /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction may have.
     pub fn is_sharp(&self) -> Result<(), Skip> {
         let blurs = self.prices.iter().map(|prices| {
             let spread_ns = prices.handover.high_ns - prices.handover.low_ns;
@@ -63,19 +63,19 @@ impl Real {
     }
 }
 
-/// The reason why a load has no measurement by which a prediction can be judged.
+/// The reason why no measurement of a load is good enough to judge a prediction.
 #[derive(Debug)]
 pub enum Skip {
-    /// The computer does not allow the measurement.
+    /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
     /// Earlier and later prices differ by this factor.
     Drift(f64),
-    /// The CPUs became two threads of one core, or ceased to be.
+    /// The CPUs changed between being two threads of one core and being separate cores.
     Moved,
-    /// The two measurements of the load differ by more than a prediction may.
+    /// The two measurements of the load differ by more than a prediction's accepted error.
     Noise(Miss),
     /// A hand-over has no single price: it varies by this many nanoseconds, more than a
-    /// prediction may be off.
+    /// prediction's accepted error.
     Blurred(f64),
 }
 
@@ -83,7 +83,7 @@ pub enum Skip {
 /// spoiled.
 ///
 /// # Errors
-/// The reason of the last attempt, if no attempt gave a measurement.
+/// The reason why the last attempt failed, if no attempt succeeded.
 pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let mut outcome = attempt(pair, load, duration);
     for _ in 1..ATTEMPTS {
@@ -98,8 +98,8 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
-    // Virtual CPUs that are moved while the load runs can be back at its end. The prices between
-    // the two measurements show if they were away in between.
+    // A virtual CPU that moves while a load runs may have moved back when it ends. The prices
+    // between the two measurements show whether it was on another core in the meantime.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

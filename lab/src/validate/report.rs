@@ -1,4 +1,4 @@
-//! The tables of `plimsoll bench two-cpus`: measured waits beside predicted ones.
+//! The tables of `plimsoll bench two-cpus`, with measured and predicted waits side by side.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const SEED: u64 = 1;
 /// Measures every load, predicts its waits, and returns both as tables.
 ///
 /// # Errors
-/// If the built-in machine cannot be loaded. A computer that cannot measure is not an error: the
-/// table says why it cannot.
+/// If the built-in machine cannot be loaded. It is not an error if the computer cannot measure: the
+/// table then states the reason.
 pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench two-cpus");
     progress.expect(LOADS.len());

@@ -1,4 +1,4 @@
-//! The simulated side: two threads with the same load on a machine that has the measured prices.
+//! The simulated side: two threads run the same load on a machine with the measured prices.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,14 +16,15 @@ use super::{QUANTILES, Real, Seen};
 use crate::Error;
 use crate::catalog::machines;
 
-/// The acquisitions by each CPU: so many that hundreds of waits are above the 99.9th percentile.
+/// The number of acquisitions by each CPU, large enough that hundreds of waits lie above the 99.9th
+/// percentile.
 const ACQUISITIONS: u32 = 200_000;
 
 /// Returns `laptop-2` with the means of `prices`, the lock prices of two real CPUs.
 ///
-/// The price of a line is at most that of the whole lock operation. If the two CPUs are threads of
-/// one core, the ping-pong of a line moves nothing; it measures how such threads disturb each
-/// other, which may take longer.
+/// The price of a cache line is at most that of the whole lock operation. If the two CPUs are
+/// threads of one core, the ping-pong of a line moves nothing. It then measures how much the
+/// threads disturb each other, which may take longer than a lock operation.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.
@@ -39,7 +40,7 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.transfer_ns[Distance::Llc as usize] = line;
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
-    // The waits that are compared end at the entry, so the price is that of the entry alone.
+    // The compared waits end at the entry to the lock, so the price is that of the entry alone.
     costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
     Ok(profile)
 }
@@ -60,7 +61,7 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
         let (lock, waits) = (Rc::clone(&lock), Rc::clone(&waits));
         sim.spawn(cpu, move |sim| {
             for _ in 0..ACQUISITIONS {
-                // The number is in (0, 1], so that its logarithm is finite.
+                // `uniform` is in (0, 1], so that its logarithm is finite.
                 let uniform = 1.0 - sim.rng().random::<f64>();
                 let think_ns = nanos(late_ns - uniform.ln() * mean_think_ns);
                 sim.spend(Work::Think, think_ns);
@@ -85,7 +86,7 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns the value that a `share` of `sorted` does not exceed.
+/// Returns the smallest value in `sorted` that at least this share of the values does not exceed.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -96,7 +97,7 @@ fn quantile(sorted: &[u64], share: f64) -> f64 {
     sorted[rank.max(1) - 1] as f64
 }
 
-/// Rounds to whole nanoseconds.
+/// Rounds `ns` to whole nanoseconds.
 fn nanos(ns: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
-//! Background work of every machine: short wake-ups, and a few pages now and then.
+//! The background work of every machine: short wake-ups, and occasional allocations of a few pages.
 //!
-//! Daemons matter to timers: a deferrable timer fires only when something wakes its CPU.
+//! Daemons matter to timers, because a deferrable timer fires only when something wakes its CPU.
 
 use std::rc::Rc;
 
@@ -11,17 +11,17 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::run::testbed::Testbed;
 
-/// The daemons of each CPU.
+/// The daemons that run on each CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Daemons {
     /// The mean time between two wake-ups.
     pub(crate) every: Nanos,
-    /// The mean length of a wake-up's work.
+    /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
-    /// The mean number of pages they keep. Each exchange changes the number, which leaves
-    /// differentials behind.
+    /// The mean number of pages that the daemons keep. Each exchange changes the number, which
+    /// leaves differentials.
     pub(crate) pages: usize,
-    /// The mean number of wake-ups from one exchange of the pages for others to the next.
+    /// The mean number of wake-ups between two exchanges of these pages for others.
     pub(crate) exchange_one_in: u32,
 }
 

@@ -11,14 +11,14 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::run::testbed::Testbed;
 
-/// The jobs, and the processes that they run.
+/// The jobs, and the processes that each of them runs.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeLike {
-    /// The number of processes that run at once (make: `-j`).
+    /// The number of processes that run at the same time (make: `-j`).
     pub jobs: u32,
-    /// The pages that each process touches, on average.
+    /// The mean number of pages that each process touches.
     pub pages: usize,
-    /// The work of its own that a process does per page, on average, in nanoseconds.
+    /// The mean time that a process works per page, in nanoseconds, besides its page faults.
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,
@@ -42,7 +42,7 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        /// Pages touched between two stretches of the process's own work.
+        /// The number of pages that a process touches before it works again.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let pages = around(sim, self.pages);

@@ -1,4 +1,4 @@
-//! Workloads: what CPUs do, as programs in terms of faults, unmaps and time.
+//! Workloads: what CPUs do, as programs that fault, unmap and spend time.
 
 pub(crate) mod daemons;
 pub mod make_like;
@@ -16,13 +16,13 @@ use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-/// Pages whose counters change together (Linux: pages reach the LRU in batches of 31).
+/// The number of pages that are counted together (Linux: pages reach the LRU in batches of 31).
 const COUNTED_TOGETHER: usize = 31;
 
-/// Pages that are unmapped before they are given back (Linux: one chunk of a gather).
+/// The number of pages that are unmapped before they are freed (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
-/// The steps of unmapping a page, without those of the page allocator, in their order.
+/// The steps of unmapping a page in their order, except those of the page allocator.
 pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
 /// Anonymous memory of one mapping, page by page.
@@ -30,12 +30,12 @@ pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove,
 pub(crate) struct Mapping<'a> {
     mm: &'a Manager<Sim>,
     pages: Vec<Pfn>,
-    /// Pages that the counters do not have yet.
+    /// The number of pages that are not in the counters yet.
     uncounted: usize,
 }
 
 impl<'a> Mapping<'a> {
-    /// A mapping without any page yet.
+    /// A mapping without pages.
     #[must_use]
     pub(crate) fn new(mm: &'a Manager<Sim>) -> Self {
         Self {
@@ -45,12 +45,12 @@ impl<'a> Mapping<'a> {
         }
     }
 
-    /// Faults `pages` fresh pages in. Stops early, with `false`, when memory runs out.
+    /// Faults in `pages` new pages. Stops early and returns `false` if memory runs out.
     pub(crate) fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
         self.fault_each(sim, pages, || {})
     }
 
-    /// [`Mapping::fault`], which also calls `mapped` for each page once it is mapped.
+    /// As [`Mapping::fault`], and also calls `mapped` for each page once it is mapped.
     pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
@@ -72,16 +72,16 @@ impl<'a> Mapping<'a> {
         true
     }
 
-    /// Unmaps all pages and gives them back.
+    /// Unmaps and frees all pages.
     ///
     /// # Panics
-    /// When the manager refuses a page it handed out.
+    /// When the manager refuses to free a page that it allocated.
     pub(crate) fn unmap(&mut self, sim: &Sim) {
         self.unmap_each(sim, |_| {});
     }
 
-    /// [`Mapping::unmap`], which also calls `unmapped` with the number of pages of each page table,
-    /// once these are unmapped.
+    /// As [`Mapping::unmap`], and also calls `unmapped` after each page table, with the number of
+    /// pages that were unmapped from it.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -97,14 +97,15 @@ impl<'a> Mapping<'a> {
         self.pages.clear();
     }
 
-    /// The mapped pages, for a mapping that outlives its task; [`Mapping::of`] takes them over.
+    /// The mapped pages, for use after the task has ended. [`Mapping::of`] makes a mapping of them
+    /// again.
     #[must_use]
     pub(crate) fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);
         self.pages
     }
 
-    /// The mapping of `pages`, which another mapping has left.
+    /// The mapping of `pages`, which [`Mapping::into_pages`] has returned.
     #[must_use]
     pub(crate) fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
         Self {
@@ -129,20 +130,20 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Spends the time that it takes to unmap `pages` without the page allocator.
+/// Spends the time to unmap `pages`, without the time in the page allocator.
 pub(crate) fn spend_unmapping(sim: &Sim, pages: u32) {
     UNMAPPING
         .into_iter()
         .for_each(|step| sim.spend(step, pages));
 }
 
-/// A random time, evenly distributed from none to twice `span`.
+/// A random time, uniformly distributed from zero to twice `span`.
 fn about(sim: &Sim, span: Nanos) -> Nanos {
     Nanos(sim.rng().random_range(0..=2 * span.0))
 }
 
-/// A random number of pages, evenly distributed from half of `pages` to one and a half times as
-/// many.
+/// A random number of pages, uniformly distributed from half of `pages` to one and a half times
+/// `pages`.
 fn around(sim: &Sim, pages: usize) -> usize {
     sim.rng().random_range(pages / 2..=pages + pages / 2)
 }

@@ -1,15 +1,17 @@
-//! will-it-scale's `page_fault1`: tasks that map memory, write one byte of each page, unmap, and
-//! repeat, as processes or as threads of one process.
+//! will-it-scale's `page_fault1`: each task repeatedly maps memory, writes one byte to each page,
+//! and unmaps it. The tasks are processes, or threads of one process.
 //!
-//! Resident pages are counted as in Linux: one by one when they are faulted in, a page table at a
-//! time when they are unmapped. Mapping and unmapping take the mmap lock of the address space.
-//! Linux downgrades it to a reader's lock before it removes the pages: readers get in, but no other
-//! task maps or unmaps until the pages are gone, so here unmapping holds the whole lock. Faults
-//! take the lock of their own mapping, which no other task uses, and therefore none here.
+//! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
+//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. Linux
+//! downgrades this lock to a reader's lock before it removes the pages: readers get in, but no
+//! other task can map or unmap until the pages are removed. Here unmapping therefore holds the lock
+//! exclusively. A fault takes no lock, because Linux takes only the lock of the faulting task's own
+//! mapping, which no other task uses.
 //!
-//! A task's rate is taken over its whole rounds, so it does not depend on where in a round the run
-//! ends. Each task's first round does not count, because it fills the page lists. All tasks go on
-//! until each has done one more round, so that no task is measured while others have stopped.
+//! A task's rate is measured over whole rounds, so it does not depend on where in a round the run
+//! ends. Each task's first round does not count, because it fills the page lists. All tasks
+//! continue until each has completed one more round, so that no task is measured while others have
+//! stopped.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,10 +28,10 @@ use rand::RngExt;
 use super::Mapping;
 use crate::run::testbed::Testbed;
 
-/// The tasks and their memory.
+/// The tasks of a run and their memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageFault {
-    /// The number of tasks, each on a CPU of its own.
+    /// The number of tasks, each on its own CPU.
     pub(crate) tasks: u32,
     /// Whether the tasks share an address space.
     pub(crate) mode: Mode,
@@ -40,21 +42,22 @@ pub(crate) struct PageFault {
 /// Whether tasks share an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Each task has an address space of its own.
+    /// Each task has its own address space.
     Processes,
     /// All tasks share one address space.
     Threads,
 }
 
-/// The results of all tasks.
+/// The results of all tasks of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
-    /// Faults per second of all tasks together, each over its own whole rounds.
+    /// The sum of all tasks' faults per second. Each task's rate is measured over its own whole
+    /// rounds.
     pub(crate) faults_per_s: f64,
-    /// The moment at which the last task had ended its first round.
+    /// The moment at which the last task completed its first round.
     pub(crate) from: Mark,
-    /// The moment at which the last task had ended its second round. All tasks were busy or waiting
-    /// in between.
+    /// The moment at which the last task completed its second round. Between `from` and `to`, all
+    /// tasks were busy or waiting.
     pub(crate) to: Mark,
 }
 
@@ -63,26 +66,26 @@ pub(crate) struct Done {
 pub(crate) struct Mark {
     /// The virtual time.
     pub(crate) now: Nanos,
-    /// The machine's statistics up to then.
+    /// The machine's statistics up to that time.
     pub(crate) stats: Stats,
-    /// The time that tasks in a wait for an mmap lock had waited so far, all together. `stats` does
-    /// not have these waits, because they have not ended.
+    /// The time that all tasks then waiting for an mmap_lock had waited so far. `stats` does not
+    /// include these waits, because they have not ended.
     pub(crate) waited: Nanos,
 }
 
-/// The nanoseconds of one fault, about. Tasks start within this time per page of each other, which
-/// is about a round.
+/// The approximate time of one fault, in nanoseconds. The tasks start within this time per page of
+/// a round, which is about the length of a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
-/// Pages that a task faults in before it checks whether the run is over; as many as a page table
-/// has.
+/// The number of pages that a task faults in before it checks whether the run is over: those of one
+/// page table.
 const STEP: usize = 512;
 
-/// An address space.
+/// An address space of the benchmark.
 struct Space {
     rss: Rss<Sim>,
     mmap_lock: <Sim as Machine>::Lock<()>,
-    /// The pages that ended tasks have left mapped.
+    /// The pages that tasks left mapped when they ended.
     left: RefCell<Vec<Pfn>>,
 }
 
@@ -90,23 +93,25 @@ struct Space {
 #[derive(Default)]
 struct Shared {
     spaces: RefCell<Vec<Rc<Space>>>,
-    /// The number of tasks that have ended their first round.
+    /// The number of tasks that have completed their first round.
     settled: Cell<u32>,
-    /// The number of tasks that have ended their second round, so that they are measured.
+    /// The number of tasks that have completed their second round, so that they are measured.
     measured: Cell<u32>,
     from: Cell<Option<Mark>>,
     to: Cell<Option<Mark>>,
     faults_per_s: Cell<f64>,
-    /// The number of tasks that wait for an mmap lock, and the sum of the times at which they began
-    /// to.
+    /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their
+    /// waits began.
     waiting: Cell<(u64, u64)>,
 }
 
 impl PageFault {
-    /// Runs the tasks on the first CPUs of the machine, one on each core before any has two.
+    /// Runs the tasks on the first CPUs of the machine. Every core gets one task before any core
+    /// gets two.
     ///
     /// # Panics
-    /// When a counter of resident pages is wrong in the end, which is our bug, never the user's.
+    /// When a counter of resident pages is wrong at the end. This is a bug of ours, never the
+    /// user's.
     #[must_use]
     pub(crate) fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::default());
@@ -148,7 +153,7 @@ impl PageFault {
                 self.note(sim, shared, rounds.ended);
             }
         }
-        // Each task leaves some pages mapped, so that the check at the end has something to count.
+        // Each task leaves some pages mapped, so that the check at the end has pages to count.
         let leave = sim.rng().random_range(1..=STEP);
         space.fault(sim, &mut mapping, leave);
         space.left.borrow_mut().extend(mapping.into_pages(sim));
@@ -157,7 +162,7 @@ impl PageFault {
         shared.faults_per_s.set(all + faults_per_s);
     }
 
-    /// Notes that a task has now ended `rounds` rounds.
+    /// Notes that a task has now completed `rounds` rounds.
     fn note(&self, sim: &Sim, shared: &Shared, rounds: u32) {
         let (count, mark) = match rounds {
             1 => (&shared.settled, &shared.from),
@@ -170,7 +175,7 @@ impl PageFault {
         }
     }
 
-    /// Writes to every page; returns `false` if the run was over earlier.
+    /// Writes to every page. Returns `false` if the run was over before the last page.
     fn fault_all(
         &self,
         sim: &Sim,
@@ -196,8 +201,8 @@ impl PageFault {
     }
 }
 
-/// The number of a task's ended rounds, and the times at which the first and the last of them
-/// ended.
+/// The number of rounds that a task has completed, and the times at which the first and the last of
+/// them ended.
 #[derive(Default)]
 struct Rounds {
     ended: u32,
@@ -215,7 +220,7 @@ impl Rounds {
         self.ended += 1;
     }
 
-    /// The rate of rounds after the first one.
+    /// The number of rounds per second after the first round.
     fn per_s(&self) -> f64 {
         let span = self.last.0 - self.first.0;
         assert!(span > 0, "each task is measured before the run is over");
@@ -240,7 +245,7 @@ impl Space {
 }
 
 impl Shared {
-    /// An address space whose locks are near the caller.
+    /// Creates an address space whose locks are near the calling CPU.
     fn space(&self, sim: &Sim, plan: &Plan<Sim>) -> Rc<Space> {
         let rss = Rss::new(sim, plan).expect("the plan is one for resident pages");
         let space = Rc::new(Space {
@@ -252,7 +257,7 @@ impl Shared {
         space
     }
 
-    /// Runs `f` under the mmap lock of `space`.
+    /// Runs `f` under the mmap_lock of `space`.
     fn locked(&self, sim: &Sim, space: &Space, site: Site, f: impl FnOnce()) {
         let asked = sim.now().0;
         let (tasks, sum) = self.waiting.get();
@@ -274,7 +279,7 @@ impl Shared {
         }
     }
 
-    /// Checks that every counter is exactly right with pages mapped, and 0 without.
+    /// Checks that every counter is exact with pages mapped, and 0 without.
     fn check(&self, testbed: &Testbed) {
         let sim = &testbed.sim;
         for space in self.spaces.take() {
@@ -289,7 +294,7 @@ impl Shared {
     }
 }
 
-/// Every CPU, one of each core before the second of any, as will-it-scale pins its tasks.
+/// Every CPU, first one of each core, as will-it-scale pins its tasks.
 fn cores_first(topology: &Topology) -> Vec<CpuId> {
     let mut seen = vec![0_u32; topology.cpus() as usize];
     let mut cpus: Vec<(u32, CpuId)> = topology

@@ -1,7 +1,6 @@
-//! `stress-ng --vm`: workers that map memory, write every page, check it, unmap, and repeat.
+//! `stress-ng --vm`: workers that repeatedly map memory, write every page, check it, and unmap it.
 //!
-//! In bursts, workers pause between two rounds, so that CPUs go idle and their vmstat work goes
-//! dormant.
+//! With pauses between rounds, CPUs go idle and their vmstat work goes dormant.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,8 +19,8 @@ use crate::run::testbed::Testbed;
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).
     pub bytes: u64,
-    /// The time to write a pattern to a mapped page and to read it back. Zero measures the page
-    /// allocator alone, as will-it-scale's `page_fault1` does.
+    /// The time to write a pattern to a mapped page and read it back. Zero measures only the page
+    /// allocator, as will-it-scale's `page_fault1` does.
     pub use_ns_per_page: u32,
     /// The pause between two rounds.
     pub pause: Pause,
@@ -32,9 +31,9 @@ pub struct StressVm {
 pub enum Pause {
     /// No pause: the next round begins at once.
     No,
-    /// The worker sleeps for this time on average; its CPU may go idle.
+    /// The worker sleeps for this time on average. Its CPU may go idle.
     Asleep(Nanos),
-    /// The worker computes for this time on average, without memory; its CPU stays busy.
+    /// The worker computes for this time on average, without touching memory. Its CPU stays busy.
     Awake(Nanos),
 }
 
@@ -48,14 +47,14 @@ impl Pause {
     }
 }
 
-/// The work that all workers have done.
+/// A counter of the work that all workers have done.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
 }
 
 impl Done {
-    /// The number of pages that were faulted in.
+    /// The number of pages that were faulted in so far.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages.get()
@@ -94,7 +93,7 @@ impl StressVm {
         done
     }
 
-    /// The pages of the first round. Without pauses their number is random, because busy workers
+    /// The number of pages in the first round. Without pauses it is random, because busy workers
     /// are at different points of a round when a run begins.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
@@ -121,7 +120,7 @@ impl StressVm {
         done: &Done,
         until: Nanos,
     ) {
-        /// Pages faulted before the worker looks at the clock.
+        /// The number of pages faulted before the worker checks the time.
         const STEP: usize = 256;
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {

@@ -1,7 +1,8 @@
-//! Two real kernels, move for move: a booted 6.12 of four CPUs, and 6.18 on a computer of two.
+//! Replays two real kernels move for move: 6.12 booted on four CPUs, and 6.18 on a computer with
+//! two.
 //!
-//! The counts are those of today's model. One that falls says which change made Plimsoll decide
-//! otherwise than the kernel did.
+//! The counts are those of the current model. If a count falls, a change has made Plimsoll decide
+//! differently from the kernel.
 
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};
@@ -24,15 +25,17 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // CPU 0 also ran what read the lists; the others have as many pages left as the kernel says.
+    // CPU 0 also ran the program that read the lists. Each other CPU ends with as many pages on its
+    // lists as the kernel reports.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
         assert_eq!(row[4], row[5], "{row:?}");
     }
 }
 
-/// While kswapd reclaims Linux keeps lists at four batches or less, and below the high watermark it frees
-/// early: this recording has two rounds of kswapd, and allocations that reclaim and drain by themselves.
+/// While kswapd reclaims, Linux limits lists to four batches, and below the high watermark it
+/// spills early. This recording has two rounds of kswapd, and allocations that themselves reclaim
+/// and drain.
 #[test]
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);

@@ -1,4 +1,4 @@
-//! Judges recordings of Linux 6.12 on 64 virtual CPUs: every figure here is the kernel's.
+//! Judges recordings of Linux 6.12 on 64 virtual CPUs; every expected figure is the kernel's.
 
 use std::cell::Cell;
 
@@ -20,13 +20,13 @@ fn recording(name: &str) -> Recording {
     contents.recording
 }
 
-/// Returns the number of firings that were compared, and the number of those that are identical.
+/// Returns the number of firings compared, and how many of them are identical.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)
 }
 
-/// Of the firings, 917 and 1337 are those of the vmstat work, and 15 and 20 those of its shepherd.
+/// The vmstat work accounts for 917 and 1337 of the firings, and its shepherd for 15 and 20.
 #[test]
 fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));
@@ -45,7 +45,7 @@ fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_ther
     assert_eq!(firings("vmstat-64-hz1000", &early), (1357, 1334));
 }
 
-/// A schedule that asks for one jiffy more than Linux does.
+/// A schedule that arms timers for one jiffy later than Linux does.
 #[derive(Debug)]
 struct OneMore;
 
@@ -75,8 +75,8 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns the most CPUs that start within a tick, 1, 4, 31, 32 and 64 ms: recorded, simulated, and
-/// simulated with as many late ticks as were recorded.
+/// Returns the largest number of CPUs that start within one tick and within 1, 4, 31, 32 and 64 ms:
+/// as recorded, as simulated, and as simulated with the recorded share of late ticks.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");
@@ -94,7 +94,7 @@ fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
     };
     assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
     assert_eq!(simulated[..5], [3; 5]);
-    // Which groups are late is random. Two of three groups, or parts of them, fall within 31 ms.
+    // Which groups are late is random. Two groups, or parts of them, fall within 31 ms.
     assert_eq!(late[..3], [3; 3]);
     assert!(late[3] > 3, "{late:?}");
 }
@@ -136,7 +136,7 @@ fn every_reading_of_resident_pages_is_equal() {
     }
 }
 
-/// A flat counter that folds a part only when it is *more* than the batch.
+/// A flat counter that folds a differential only when it *exceeds* the batch.
 struct LateFold {
     batch: i64,
     parts: Vec<Cell<i64>>,
@@ -199,8 +199,8 @@ fn a_fold_one_page_later_is_seen() {
     let judge = |batch| -> Judgement {
         judge_with(&recording, |host| LateFold::new(host, batch)).expect("readings")
     };
-    // Linux folds a part that reaches 128. "More than 127" is the same rule, "more than 128" is
-    // not.
+    // Linux folds a differential that reaches 128. Folding one that exceeds 127 is the same rule;
+    // folding only above 128 is not.
     let same = judge(127);
     assert_eq!((same.compared, same.identical), (3_115, 3_115));
     let late = judge(128);
@@ -208,8 +208,8 @@ fn a_fold_one_page_later_is_seen() {
     assert!(!late.first_difference.is_empty());
 }
 
-/// Adds 1 to a number of the first precise reading in the log. A reading is a line
-/// `P anon file shown smaps own statm`, and `word` counts from 0 at the `P`.
+/// Adds 1 to a number in the first precise reading in the log. A reading is a line
+/// `P anon file shown smaps own statm`; `word` is an index into its words, and the `P` has index 0.
 fn with_precise(mut recording: Recording, word: usize) -> Recording {
     for (_, text) in &mut recording.header.texts {
         let Some(at) = text.find("\nP ") else {
@@ -227,7 +227,8 @@ fn with_precise(mut recording: Recording, word: usize) -> Recording {
 
 #[test]
 fn a_precise_reading_is_equal_only_if_every_count_says_so() {
-    // The words are the anonymous pages, the count of the page tables, and the program's own count.
+    // The chosen words are the anonymous pages, the count from the page tables, and the program's
+    // own count.
     for word in [1, 4, 5] {
         let recording = with_precise(recording("counters-64-hz250"), word);
         let judgement = Readings.judge(&recording).expect("readings");

@@ -1,5 +1,6 @@
-//! Performs kills, scores, reaping and watermark checks of a real kernel once more: recordings of
-//! Linux 6.12.117 on 2 and 4 CPUs, as the texts and events that are judged (`tests/data/oom/`).
+//! Repeats the kills, scores, reaping and watermark checks of a real kernel. The recordings are of
+//! Linux 6.12.117 on 2 and 4 CPUs, reduced to the texts and events that are judged
+//! (`tests/data/oom/`).
 
 use plimsoll_lab::exact::kills::{Kills, Scores};
 use plimsoll_lab::exact::reaping::Reaping;
@@ -16,8 +17,8 @@ macro_rules! fixture {
     };
 }
 
-/// Reads a fixture: sections that begin with `== NAME`. The section `events` has events, `release`
-/// the kernel's release, and any other section a text of the recording's header.
+/// Reads a fixture, whose sections begin with `== NAME`. The section `events` has events, `release`
+/// has the kernel's release, and any other section is a text of the recording's header.
 fn read(text: &str) -> Recording {
     let mut recording = Recording {
         header: Header::default(),
@@ -37,7 +38,7 @@ fn read(text: &str) -> Recording {
     recording
 }
 
-/// Reads an event such as `3.842480 0 200 mark_victim 182`: seconds, CPU, thread, name, arguments.
+/// Parses an event such as `3.842480 0 200 mark_victim 182`: seconds, CPU, thread, name, arguments.
 fn event(line: &str) -> Event {
     let mut words = line.splitn(5, ' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("`{line}` is short"));
@@ -79,7 +80,7 @@ fn judged(judge: &dyn Judge, recording: &Recording) -> Judgement {
         .expect("the recording has something of it")
 }
 
-/// Checks that everything compared is identical. Returns how many things were compared.
+/// Checks that all comparisons are identical. Returns the number of comparisons.
 fn all_same(judge: &dyn Judge, recording: &Recording) -> u64 {
     let judgement = judged(judge, recording);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
@@ -94,7 +95,7 @@ fn differs(judge: &dyn Judge, recording: &Recording) {
     assert!(!judgement.first_difference.is_empty());
 }
 
-/// Returns the recording with the text `name` changed.
+/// Returns the recording with `change` applied to the text `name`.
 fn with_text(mut recording: Recording, name: &str, change: impl Fn(&str) -> String) -> Recording {
     for (known, text) in &mut recording.header.texts {
         if known == name {
@@ -140,15 +141,15 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
     let apart = with_text(fixture!("shared"), "oom population", |text| {
         text.replace(" vfork", "")
     });
-    // Without `vfork`, parent and child have the same memory and equal points, and the later one of
-    // them is chosen.
+    // Without `vfork`, parent and child have the same memory and equal points, and the later of the
+    // two is chosen.
     differs(&KILLS, &apart);
     differs(&Scores, &apart);
 }
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Binds the process that is chosen first to the other node, which is not short of memory.
+    // Binds the process that is chosen first to the node that is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
             if line.starts_with("process pid=174 ") {
@@ -160,14 +161,15 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
         text.lines().map(line).collect::<Vec<_>>().join("\n")
     });
     differs(&KILLS, &elsewhere);
-    // For a process without a policy, the nodes of its cpuset do not count.
+    // If the nodes of a policy ran out, cpusets do not count, not even for a process without a
+    // policy.
     let cpuset = with_text(fixture!("shared"), "oom population", |text| {
         text.replace("nodes=0-1", "nodes=0")
     });
     assert_eq!(all_same(&KILLS, &cpuset), 5);
 }
 
-/// Changes a column of every row in the table of processes; the first column is 0.
+/// Changes a column of every row in the table of processes; columns are counted from 0.
 fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64) -> Recording {
     with_text(recording, "kernel log", |log| {
         let row = |line: &str| {
@@ -213,8 +215,8 @@ fn without_page_tables_or_a_page_of_the_total_scores_are_others() {
 
 #[test]
 fn a_process_that_was_chosen_before_is_not_chosen_again() {
-    // Puts the rows of the first shortage at the head of the second one's table, so that the victim
-    // of the first is still in it.
+    // Inserts the rows of the first shortage at the top of the second shortage's table, so that the
+    // first victim is still in that table.
     let again = with_text(fixture!("plain"), "kernel log", |log| {
         let rows = |line: &&str| line.contains("] [");
         let first: Vec<&str> = log.lines().filter(rows).take(15).collect();
@@ -254,7 +256,7 @@ fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
 
 #[test]
 fn a_design_can_be_asked_for() {
-    // Every number in the table is exact, so all selectors agree.
+    // Every number in the table is exact, so all selection rules agree.
     for selecting in Selecting::ALL {
         let kills = Kills {
             selecting: Some(selecting),
@@ -282,12 +284,12 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes shared memory private.
+    // Makes the shared mappings private.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
     });
     differs(&Reaping::default(), &private);
-    // Lets the reaper give up one attempt earlier.
+    // Makes the reaper give up one attempt earlier.
     let mut sooner = fixture!("given-up");
     sooner.events.pop();
     differs(&Reaping::default(), &sooner);
@@ -299,7 +301,7 @@ fn watermark_checks_are_the_kernels() {
     let judgement = judged(&Watermarks, &all);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
     assert_eq!((judgement.compared, judgement.identical), (82, 82));
-    // Without the reserve, requests of a higher class would be let in.
+    // Without the reserve, requests of a higher class would be allowed.
     let without = with_text(all, "watermark checks", |text| {
         text.replace("reserve=1", "reserve=0")
     });
@@ -344,12 +346,12 @@ fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
     let check =
         |what: &str, ok: u8| format!("check zone=1:Normal mark=400 reserve=0 {what} ok={ok}\n");
     let text = [
-        // A victim may go down to half of the watermark.
+        // A victim may allocate down to half of the watermark.
         check("free=300 order=0 flags=0x8", 1),
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // There may be no block of that size; and the second check has flags without a name.
+        // There may be no free block of this order, and the flags of the second check are unknown.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

@@ -1,4 +1,4 @@
-//! Judges recordings of real kernels once more; the expected counts are known.
+//! Judges recordings of real kernels, for which the expected counts are known.
 
 mod exact;
 mod judged_by_linux;

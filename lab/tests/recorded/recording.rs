@@ -1,4 +1,4 @@
-//! The recording in `tests/data`, read in the way of a user; its counts are known.
+//! Reads the recording in `tests/data` as a user would, and checks its known counts.
 
 use plimsoll_lab::trace::{Recording, Summary};
 use plimsoll_recording::What;

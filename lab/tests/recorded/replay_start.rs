@@ -1,4 +1,4 @@
-//! A replay begins in the state that its recording contains, and says so.
+//! A replay starts in the state that its recording contains, and its report says so.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
@@ -23,7 +23,7 @@ fn report(file: &str, scale: u32) -> Report {
     report
 }
 
-/// Returns the number in the table of moves between lists and zones, by site and column.
+/// Returns a number from the table of moves between lists and zones, by site and column.
 fn moved(report: &Report, site: &str, column: &str) -> u64 {
     let table = report.tables.iter();
     let table = table.rev().find(|it| it.title.starts_with("Pages between"));

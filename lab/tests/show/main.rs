@@ -1,4 +1,4 @@
-//! The tables that `show` makes of recordings with known contents: written by hand, random, and
+//! The tables that `show` derives from recordings with known contents: hand-written, random, and
 //! simulated.
 
 mod kills;
@@ -13,7 +13,7 @@ use plimsoll_lab::report::figures::Figures;
 use plimsoll_lab::show;
 use plimsoll_recording::{Event, Header, Recording, Symbol, What};
 
-/// The functions that the events of these tests name.
+/// The functions that events in these tests refer to.
 const SYMBOLS: [&str; 10] = [
     "vmstat_update",
     "vmstat_shepherd",
@@ -36,7 +36,7 @@ fn stack(names: &[&str]) -> Vec<Symbol> {
     names.iter().map(|name| symbol(name)).collect()
 }
 
-/// Makes a recording at HZ 250 of events `(time, CPU, thread, what)`, with times in nanoseconds.
+/// Makes a recording at HZ 250 from events `(time, CPU, thread, what)`, with times in nanoseconds.
 fn recording(events: impl IntoIterator<Item = (u64, u32, u32, What)>) -> Recording {
     let event = |(time_ns, cpu, pid, what)| Event {
         time_ns,
@@ -63,7 +63,7 @@ fn table(recording: &Recording, name: &str) -> Figures {
     figures.swap_remove(place.expect("a table that exists"))
 }
 
-/// Returns the rows of a table as keys and numbers, with -1 for a number that is missing.
+/// Returns the rows of a table as keys and numbers, with -1 for a missing number.
 fn rows(figures: &Figures) -> Vec<(String, Vec<f64>)> {
     let line = |line: &plimsoll_lab::report::figures::Line| {
         let values = line.values.iter().map(|value| value.unwrap_or(-1.0));

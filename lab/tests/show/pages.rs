@@ -1,4 +1,4 @@
-//! Moves between lists and zones: which events are one move, and by which path.
+//! Moves between lists and zones: which events form one move, and by which path.
 
 use plimsoll_lab::show::moves::{HOLD_ENDS, Path, moves};
 use plimsoll_recording::{Recording, What};
@@ -16,16 +16,16 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
     let recording = recording([
         (1, 0, 7, taken(10, 0)),
         (2, 0, 7, taken(11, 0)),
-        // The refill of another CPU comes in between.
+        // Another CPU's refill comes in between.
         (3, 1, 8, taken(20, 1)),
         (4, 1, 8, taken(22, 1)),
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // The list was in use elsewhere, so one block is taken for the caller alone.
+        // The list was in use by another context, so one block is taken directly for the caller.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
-        // A block that is too large for a list.
+        // This block is too large for a list.
         (10, 0, 7, taken(1024, 10)),
         (11, 0, 7, alloc(1024, 10)),
     ]);
@@ -127,7 +127,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // This CPU drains its own list in between, although it has just freed.
+        // This CPU drains its own list in between, although it has just freed a block.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

@@ -1,4 +1,4 @@
-//! The tables account for every event once, whatever a recording contains.
+//! The tables account for every event exactly once, whatever a recording contains.
 
 use plimsoll_lab::show::moves::moves;
 use plimsoll_recording::{Recording, What};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{alloc, batched, drain, ends, free, recording, rows, stack, starts, table, taken};
 
-/// Any event that tables are made of, with few threads, pages and locks.
+/// Any event that appears in a table, with few threads, pages and locks.
 fn what() -> impl Strategy<Value = What> {
     let (pfn, lock) = (0..12_u64, 0..3_u64);
     let pid = 100..104_u32;

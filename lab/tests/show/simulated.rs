@@ -1,4 +1,4 @@
-//! The tables of a simulated run's recording agree with the counts of the simulator itself.
+//! The tables of a simulated run's recording agree with the simulator's own counts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use plimsoll_sim::Stats;
 
 use super::{rows, table};
 
-/// By path, the number of holds that moved pages, and the number of those pages.
+/// For each path, the number of holds that moved pages, and the number of those pages.
 type Holds = BTreeMap<&'static str, (f64, f64)>;
 
 struct Run {
@@ -38,7 +38,7 @@ fn path(site: Site) -> Option<&'static str> {
     })
 }
 
-/// A load of few processes, long enough for the periodic work.
+/// A load of few processes that runs long enough for the periodic work.
 const LIGHT: (&str, MakeLike, u64) = (
     "phone-8",
     MakeLike {
@@ -50,7 +50,7 @@ const LIGHT: (&str, MakeLike, u64) = (
     2500,
 );
 
-/// A load of many processes at once, for a few milliseconds.
+/// A load of many simultaneous processes that runs for a few milliseconds.
 const HEAVY: (&str, MakeLike, u64) = (
     "grace-72",
     MakeLike {

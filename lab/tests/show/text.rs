@@ -1,4 +1,4 @@
-//! The output for people, at 80 columns, as Markdown and side by side; and the output for programs.
+//! The output for people, at 80 columns, as Markdown and side by side, and the output for programs.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, TABLES, json};

@@ -1,4 +1,5 @@
-//! Waits for locks: pairs of begin and end, callers, and waits that are cut off.
+//! Waits for locks: pairs of begin and end events, callers, and waits cut off by the recording's
+//! ends.
 
 use plimsoll_lab::show::waits::Contentions;
 use plimsoll_recording::What;
@@ -42,7 +43,7 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
                 &["rwsem_down_read_slowpath", "lock_mm_and_find_vma"],
             ),
         ),
-        // The waiter slept and went on on another CPU.
+        // The waiter slept and continued on another CPU.
         (9_500, 3, 9, end(2)),
         (
             9_600,

@@ -1,4 +1,4 @@
-//! The tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
+//! Tests the tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
 
 use plimsoll_recording::{Recording, What};
 
@@ -63,7 +63,7 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     assert_eq!(rows(&table(&recording, "firings"))[0].1[..2], [3.0, 1.0]);
 }
 
-/// Makes a recording of three CPUs that fire 3 ms apart, at HZ 250, where ticks are 4 ms apart.
+/// Makes a recording at HZ 250 in which three CPUs fire 3 ms apart and ticks are 4 ms apart.
 fn three(phase_ns: Option<u64>) -> Recording {
     let runs = [0, 3, 6].map(|ms| 8 * MS + ms * MS);
     let mut events: Vec<_> = (0..)
@@ -92,10 +92,10 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
             row("32 ms", &[3.0]),
         ]
     };
-    // The runs are at 8, 11 and 14 ms. The ticks are at 8, 12, … ms or, if the expiry of a timer
-    // says so, at 7, 11, … ms.
+    // The runs are at 8, 11 and 14 ms. The ticks are at 8, 12, … ms, or at 7, 11, … ms if a timer's
+    // expiry shows that.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
-    // With ticks at 6, 10, 14, … ms each run is on a tick of its own.
+    // With ticks at 6, 10, 14, … ms, no two runs share a tick.
     assert_eq!(crowd(&three(Some(2 * MS))), windows(1.0));
 }

@@ -1,9 +1,9 @@
-//! The cost of a counter on this computer: additions by one thread and by two, and both kinds of
-//! sum.
+//! Measures the cost of counters on this computer: additions by one thread and by two, and both
+//! kinds of sum.
 //!
-//! All subjects are measured in one run and in turns. The result to look at is the ratio to the
-//! floor, an uncontended atomic addition to a word of the thread's own. `cargo bench -p
-//! plimsoll-lab --bench counter` adds counters of other crates to the tables.
+//! All subjects are measured in one run, in turns. The result to look at is the ratio to the floor:
+//! an uncontended atomic addition to a word that only one thread uses. `cargo bench -p plimsoll-lab
+//! --bench counter` adds counters of other crates to the tables.
 
 mod subject;
 mod timing;
@@ -21,13 +21,13 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// The number of additions after which the deltas repeat.
+/// The number of deltas in a load; after that many additions, the deltas repeat.
 const DELTAS: usize = 2048;
 
-/// The threads that add, and the deltas that they add.
+/// The number of threads that add, and the range of their deltas.
 struct Load {
     threads: usize,
-    /// The largest delta: at 1, each addition is of 1; otherwise deltas are drawn from 0 to this.
+    /// The largest delta. If it is 1, every delta is 1; otherwise deltas are drawn from 0 to this.
     delta_max: i64,
 }
 
@@ -84,7 +84,7 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Each load gets fresh counters, so that no tree begins it already grown.
+        // Each load gets fresh counters, so that no tree starts a load already grown.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)

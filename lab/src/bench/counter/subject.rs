@@ -1,4 +1,4 @@
-//! The counters that are measured: every variant of the manager's, and the floor below them.
+//! The counters that the bench measures: every variant of the manager's counter, and the floor.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::error::Error;
 
 /// A counter that several threads may add to.
 pub trait Subject: Send + Sync {
-    /// The name in tables.
+    /// The subject's name in the tables.
     fn name(&self) -> String;
 
-    /// Makes the calling thread number `thread`, 0 or 1, for as long as the returned value lives.
+    /// Makes the calling thread play thread `thread`, 0 or 1, while the returned value lives.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
@@ -36,7 +36,7 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// The precise sum of all additions.
+    /// The precise sum: exact if no addition is under way.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas`.
@@ -61,7 +61,7 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Fresh counters: the floor first, then the manager's on a small machine and on a large one.
+/// Makes fresh counters: the floor first, then the manager's on a small machine and on a large one.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -83,7 +83,7 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(all)
 }
 
-/// The first CPU whose last-level cache is not that of CPU 0.
+/// The first CPU that does not share a last-level cache with CPU 0.
 fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     let llc = |cpu| topology.place(cpu).llc;
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
@@ -116,9 +116,9 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// One counter of each kind. If there is a CPU `far` from CPU 0, then also trees whose second
-    /// thread is elsewhere: in the published tree, CPUs 64 apart share an item, as neighbours do in
-    /// ours.
+    /// Makes one counter of each kind. If there is a CPU `far` from CPU 0, also makes trees whose
+    /// second thread plays a more distant CPU. In the published tree, CPUs 64 apart share an item;
+    /// in ours, neighbours do.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -166,16 +166,16 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The number of counters in a group, as many as a process has; one of them is used.
+/// The number of counters in a group, the same as in a process. Only one of them is used.
 const WIDTH: usize = 4;
-/// The counter of a group that is used.
+/// The index of the counter that is used.
 const COUNTER: usize = 1;
 
 /// A group of the manager's counters.
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs that the threads play. If there are none, the threads ask the kernel each time.
+    /// The CPUs that the two threads play. If `None`, each addition asks the kernel for its CPU.
     plays: Option<[CpuId; 2]>,
     counters: C,
 }
@@ -209,8 +209,8 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The floor: an atomic addition to a word of the thread's own. Each thread has a slot, alone in
-/// its cache lines, and knows the slot's number.
+/// The floor: an atomic addition to a word that only one thread uses. Each thread has its own slot,
+/// alone in its cache lines, and knows the slot's number.
 struct Floor(Box<[Slot]>);
 
 #[repr(align(128))]
@@ -232,7 +232,7 @@ impl Subject for Floor {
         None
     }
 
-    // Relaxed: a sum orders nothing else.
+    // Relaxed: the sum does not order any other access.
     #[inline]
     fn add(&self, delta: i64) {
         self.0[SLOT.get()].0.fetch_add(delta, Relaxed);

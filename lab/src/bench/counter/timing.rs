@@ -1,7 +1,7 @@
-//! Times subjects in turns, so that any other load of the computer affects all of them alike.
+//! Times subjects in turns, so that other load on the computer affects all of them equally.
 //!
-//! The lower quartile of many rounds is reported: a disturbed round takes longer, and the single
-//! best round may be luck.
+//! The result is the lower quartile of many rounds: a disturbed round takes longer, and the single
+//! fastest round may be an outlier.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,13 +14,13 @@ use super::Subject;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// The number of times that each thread adds all deltas in a round.
+/// The number of times that each thread adds all deltas in one round.
 const LOTS: u32 = 8;
-/// A round does not count if one thread began later than another by more than this part of it.
+/// A round counts only if all threads began within this fraction of their mean time.
 const LATE_MAX: f64 = 0.05;
 
-/// For each subject, the nanoseconds per addition with one thread on each of `cpus`, all adding to
-/// the same counter. `None` if too few rounds were undisturbed.
+/// Returns, for each subject, the nanoseconds per addition with one thread on each of `cpus`, all
+/// adding to the same counter. The value is `None` if too few rounds were undisturbed.
 pub(super) fn adds(
     subjects: &[Box<dyn Subject>],
     cpus: &[u32],
@@ -70,7 +70,7 @@ pub(super) fn adds(
 /// The number of rounds of [`adds`], for a progress bar.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// For each subject, the nanoseconds per read, if one call of `read` reads it `times` times.
+/// Returns, for each subject, the nanoseconds per read. One call of `read` reads it `times` times.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,
@@ -108,7 +108,7 @@ impl Span {
     }
 }
 
-/// The mean time of threads that worked at the same time; `None` if one of them began late.
+/// The mean time of threads that worked at the same time, or `None` if one of them began late.
 fn together(spans: impl Iterator<Item = Span>) -> Option<f64> {
     let spans: Vec<Span> = spans.collect();
     let (first, last) = (
@@ -124,17 +124,17 @@ fn lower_quartile(values: &mut [f64]) -> f64 {
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// A barrier for many rounds: it lets a thread through when all threads have arrived as often.
+/// A reusable barrier. It lets a thread pass when every thread has arrived as often as this one.
 struct Gate(AtomicUsize);
 
 impl Gate {
     fn pass(&self, threads: usize) {
-        // Release and Acquire: the usual pair of a barrier, though no data is passed through it.
+        // Release and Acquire: the usual pair of a barrier, although it passes no data.
         let arrived = self.0.fetch_add(1, Release) + 1;
         let all = arrived.next_multiple_of(threads);
         let mut spins = 0_u32;
-        // The loop ends because the other threads arrive as often; it yields because they may need
-        // this CPU.
+        // The loop ends because the other threads also arrive. It yields because they may need this
+        // CPU.
         while self.0.load(Acquire) < all {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {

@@ -1,10 +1,10 @@
-//! The time it takes to choose a victim on this computer, with real counters of as many CPUs as a
-//! large server has.
+//! The time to choose a victim on this computer, with real counters for as many CPUs as a large
+//! server has.
 //!
 //! Threads of this computer play these CPUs and add to the counters of all processes; then one
-//! thread selects. All cases take turns, and no case follows one that reads the same counters, so
-//! no case finds in the cache what the case before has read. Each case is compared with Linux's in
-//! the same round. Every victim is checked against the sizes that were added.
+//! thread selects a victim. The cases take turns. Consecutive cases read different counters, so no
+//! case finds the data of the case before it in the cache. Each case is compared with Linux's
+//! selection in the same round. Every victim is checked against the sizes that the threads added.
 
 mod processes;
 
@@ -27,21 +27,22 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human_estimate, human_ratio};
 use crate::run::progress::Progress;
 
-/// The machine whose CPUs are played.
+/// The machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
-/// The number of CPUs that are played.
+/// The number of CPUs that the threads play.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
-/// The most attempts at a selection whose thread is kept off its CPU.
+/// The most attempts at one selection. It is repeated if its thread loses its CPU.
 const ATTEMPTS: u32 = 3;
-/// A selection is disturbed if its thread waited for its CPU for more than this part of its length.
+/// A selection is disturbed if its thread waited for a CPU for more than this fraction of its
+/// length.
 const AWAY_MAX: f64 = 0.02;
 
 /// A selector, with the counters that it reads.
 type Case = (Selecting, Counting);
 
-/// The first case is the base of all ratios. Neighbours read different counters.
+/// The first case is the base of all ratios. Adjacent cases read different counters.
 const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::Flat),
     (Selecting::Approximate, Counting::OneSided),
@@ -51,7 +52,7 @@ const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::OneSided),
 ];
 
-/// Every way of counting that some case needs.
+/// Every kind of counter that some case needs.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
 /// The measurements of one selection.
@@ -60,11 +61,11 @@ struct Took {
     ns: f64,
     disturbed: bool,
     precise_sums: u64,
-    /// The pages that the victim has less than the largest process.
+    /// The number of pages by which the victim is smaller than the largest process.
     short: i64,
 }
 
-/// All rounds of one population, by case.
+/// All rounds on one population, by case.
 struct Measured {
     population: Population,
     cases: [Vec<Took>; CASES.len()],
@@ -123,7 +124,7 @@ fn measure(
     Ok(Measured { population, cases })
 }
 
-/// Repeats a disturbed attempt, up to [`ATTEMPTS`] in all; the last attempt counts.
+/// Repeats a disturbed attempt, up to [`ATTEMPTS`] attempts in all. The last attempt counts.
 fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
     let mut took = attempt();
     for _ in 1..ATTEMPTS {
@@ -136,7 +137,7 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // The total is more than all processes have together. No process is adjusted, so points are
+    // The total exceeds the memory of all processes together. No process is adjusted, so points are
     // pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());

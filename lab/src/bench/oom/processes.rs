@@ -1,4 +1,4 @@
-//! Processes with real counters, to which threads add that play all CPUs of the machine.
+//! Processes with real counters. Threads add to them and play all CPUs of the machine.
 
 use std::thread;
 
@@ -14,9 +14,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Error;
 
-/// The pages of a MiB.
+/// The number of pages in a MiB.
 const MIB: i64 = 256;
-/// The number of CPUs that a small process runs on: those of one last-level cache.
+/// The number of CPUs that a small process runs on: those that share a last-level cache.
 const FEW: u32 = 8;
 /// The number of threads that add pages.
 const THREADS: u32 = 2;
@@ -24,17 +24,17 @@ const THREADS: u32 = 2;
 /// The processes that a selection chooses from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Population {
-    /// One process has far more than all others.
+    /// One process has far more memory than all others.
     Hog,
     /// Each process has 0 to 800 MiB.
     Random,
-    /// Each process has 0 to 800 MiB, and ran on every CPU.
+    /// Each process has 0 to 800 MiB and has run on every CPU.
     RandomEverywhere,
-    /// Sizes are nearly equal, and every process ran on every CPU: approximate sums cannot tell two
-    /// apart.
+    /// Sizes are nearly equal, and every process has run on every CPU: approximate sums cannot
+    /// distinguish any two processes.
     AllInTheBand,
-    /// [`Self::AllInTheBand`] after processes have come and gone: neighbours in the list are not
-    /// neighbours in memory.
+    /// [`Self::AllInTheBand`] after processes have been created and have exited: neighbours in the
+    /// list are not neighbours in memory.
     AllInTheBandMixed,
 }
 
@@ -47,7 +47,7 @@ impl Population {
         Self::AllInTheBandMixed,
     ];
 
-    /// The name in tables.
+    /// The population's name in the tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hog => "one hog, on 8 CPUs each",
@@ -58,7 +58,7 @@ impl Population {
         }
     }
 
-    /// The number of adjacent CPUs, of `cpus`, that each process ran on.
+    /// The number of adjacent CPUs, out of `cpus`, that each process has run on.
     fn spread(self, cpus: u32) -> u32 {
         match self {
             Self::Hog | Self::Random => FEW.min(cpus),
@@ -66,7 +66,7 @@ impl Population {
         }
     }
 
-    /// The pages of each of `count` processes; two have equally many only by chance.
+    /// The number of pages of each of `count` processes. Two are equal only by chance.
     pub(super) fn sizes(self, count: usize) -> Vec<i64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         match self {
@@ -89,7 +89,7 @@ fn sizes(random: &mut impl RngExt, count: usize, below: i64) -> Vec<i64> {
     (0..count).map(|_| random.random_range(0..below)).collect()
 }
 
-/// The processes of one population, with counters of one kind.
+/// The processes of one population, with one kind of counter.
 #[derive(Debug)]
 pub(super) struct ProcessSet<'a> {
     host: &'a Host,
@@ -98,7 +98,7 @@ pub(super) struct ProcessSet<'a> {
 }
 
 impl<'a> ProcessSet<'a> {
-    /// Makes processes of these sizes that ran where `population` says.
+    /// Makes processes of these sizes, which have run on the CPUs that `population` says.
     pub(super) fn new(
         host: &'a Host,
         counting: Counting,
@@ -127,7 +127,7 @@ impl<'a> ProcessSet<'a> {
         Ok(set)
     }
 
-    /// Adds the pages that the CPUs of `thread` have touched.
+    /// Adds the pages that were touched by the CPUs that `thread` plays.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
         let cpus = self.host.topology().cpus();
         for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
@@ -153,7 +153,7 @@ fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     Ok(rss)
 }
 
-/// The part of `pages` that CPU `nth` of `of` CPUs has touched.
+/// The part of `pages` that the CPU numbered `nth`, of `of` CPUs, has touched.
 fn share(pages: i64, nth: u32, of: u32) -> i64 {
     let (nth, of) = (i64::from(nth), i64::from(of));
     pages * (nth + 1) / of - pages * nth / of

@@ -1,8 +1,8 @@
-//! The race of exit and helpers on threads of this computer.
+//! The race between exit and helpers, on threads of this computer.
 //!
-//! Victims come from an arena that the kernel has filled with memory beforehand. A thread that
-//! empties a victim gives the memory of each page back to the kernel, or keeps it, which shows the
-//! manager's own work alone.
+//! Victims use memory from an arena that the kernel has populated beforehand. A thread that empties
+//! a victim either returns the memory of each page to the kernel, or keeps it. The latter shows the
+//! cost of the manager's own work alone.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -26,22 +26,22 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// The most attempts at a race whose threads are kept off their CPUs.
+/// The most attempts at one race. It is repeated if its threads lose their CPUs.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if its threads, together, waited for their CPUs for more than this part of
+/// A race is disturbed if its threads, together, waited for a CPU for more than this fraction of
 /// its length.
 const AWAY_MAX: f64 = 0.02;
 
-/// The fate of a free page's memory.
+/// What happens to the memory behind a free page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
-    /// The kernel gets it back.
+    /// It is returned to the kernel.
     GivenBack,
     /// The arena keeps it.
     Kept,
 }
 
-/// A machine made of this computer's CPUs and of an arena, on which races are run.
+/// A machine made of this computer's CPUs and an arena, on which races run.
 pub(super) struct Stage {
     host: Host,
     manager: Manager<Host>,
@@ -50,11 +50,12 @@ pub(super) struct Stage {
     /// Real CPUs, one for each thread of a race.
     cpus: Vec<u32>,
     pages: Pages,
-    /// The times to acquire page-table locks, by CPU; empty if these locks are not watched.
+    /// The time of each acquisition of a page-table lock, by CPU. Empty if these locks are not
+    /// watched.
     locks: Arc<[Locks]>,
 }
 
-/// The page-table locks that one CPU acquired, alone in its cache lines.
+/// The acquisitions of page-table locks by one CPU, alone in their cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Locks(Mutex<Spans>);
@@ -72,7 +73,7 @@ impl Stage {
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// [`Stage::new`] that also watches page-table locks, which itself takes time.
+    /// As [`Stage::new`], but also watches page-table locks. Watching itself takes time.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);
@@ -96,7 +97,7 @@ impl Stage {
         let arena = Arc::new(arena);
         let layout = Layout::arena(arena.pages());
         let manager = Manager::new(&host, Config::new(layout)).map_err(|why| cannot(&why))?;
-        // SAFETY: nothing here refers to the arena's memory: the kernel alone writes to it.
+        // SAFETY: nothing here refers to the arena's memory: only the kernel writes to it.
         #[expect(unsafe_code, reason = "no thread has a pointer to a frame")]
         let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         Ok(Self {
@@ -110,7 +111,7 @@ impl Stage {
         })
     }
 
-    /// Builds a victim and has it emptied. Repeats a disturbed race; the last attempt counts.
+    /// Builds a victim and empties it. Repeats a disturbed race; the last attempt counts.
     pub(super) fn race(
         &self,
         case: &Case,
@@ -178,7 +179,8 @@ impl Stage {
         Ok(took)
     }
 
-    /// Checks that every page is free again, and in whole blocks, so that all races begin alike.
+    /// Checks that every page is free again, and drains page lists, so that every race starts from
+    /// the same state.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
         assert!(
             space.has(&self.host, Flag::Ended),
@@ -191,7 +193,7 @@ impl Stage {
         assert_eq!(free, self.arena.pages(), "no page is lost");
     }
 
-    /// Runs `f` on `threads` threads with the numbers from 0 on, each on its CPU.
+    /// Runs `f` on `threads` threads, numbered from 0, each on its own CPU.
     fn on_cpus<R: Send>(&self, threads: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         thread::scope(|scope| {
             let spawn = |(nth, &real): (usize, &u32)| {
@@ -228,8 +230,8 @@ fn flat(cpus: usize) -> Topology {
     Topology::flat(u32::try_from(cpus).expect("no more than this computer has"))
 }
 
-/// The moments at which a thread's work began and ended, and how long it was kept off its CPU
-/// between.
+/// The moments at which a thread's work began and ended, and how long the thread waited for a CPU
+/// in between.
 struct Span {
     begin: Instant,
     end: Instant,
@@ -257,7 +259,7 @@ fn took(spans: &[Span]) -> Took {
     let (begin, end) = begin.zip(end).expect("a thread ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
-    // A thread that was off its CPU at the gate begins late, and its wait came before its span.
+    // A thread without a CPU at the gate begins late; it waited before its span began.
     let late = spans
         .iter()
         .map(|span| (span.begin - begin).as_nanos() as f64);
@@ -271,8 +273,8 @@ fn took(spans: &[Span]) -> Took {
     }
 }
 
-/// The nanoseconds for which this thread was ready to run but did not run so far (Linux:
-/// `run_delay`); 0 where the system does not tell.
+/// The nanoseconds that this thread has spent ready to run but not running (Linux: `run_delay`), or
+/// 0 if the system does not report it.
 pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
@@ -281,10 +283,10 @@ pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
 
 /// Lets a thread through when all threads have arrived.
 fn pass(gate: &AtomicUsize, threads: usize) {
-    // Release and Acquire: the usual pair of a barrier, though no data is passed through it.
+    // Release and Acquire: the usual pair of a barrier, although it passes no data.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // The loop ends because the other threads arrive, too; it yields because they may need this
+    // The loop ends because the other threads also arrive. It yields because they may need this
     // CPU.
     while gate.load(Acquire) < threads {
         spins += 1;

@@ -1,14 +1,14 @@
-//! The race of exit and helpers, on threads of this computer and simulated beside it.
+//! The race between exit and helpers, on threads of this computer and in the simulator.
 //!
-//! A victim is built, then its last user ends it on one CPU while helpers reap it on others. The
-//! result is the time until all of it is free, and the running time of all threads together. All
-//! cases take turns, round by round, so that any other load of the computer affects them alike, and
-//! each case is compared with exit alone in the same round.
+//! Each race builds a victim, whose last user then ends it on one CPU while helpers reap it on
+//! others. The results are the time until all its memory is free, and the running time of all
+//! threads together. The cases take turns, round by round, so that other load on the computer
+//! affects all of them equally. Each case is compared with exit alone in the same round.
 //!
-//! The two sides differ in what a page costs. On this computer, a page costs the manager's own work
-//! on real cache lines, and the time the kernel takes to get its memory back; in the simulator, it
-//! costs what the profile `laptop-2` says that the kernel takes for reverse mappings, translations
-//! and lists. So ratios are compared, times are not.
+//! The two sides differ in what a page costs, so compare their ratios and not their times. On this
+//! computer, a page costs the manager's work on real cache lines, and the kernel's time to take its
+//! memory back. In the simulator, it costs what the profile `laptop-2` says that Linux takes for
+//! reverse mappings, translations and page lists.
 
 mod host;
 mod report;
@@ -37,7 +37,7 @@ struct Case {
     helps: bool,
 }
 
-/// The first case is the base of times, and the third one the base of waits.
+/// The first case is the base of times, and the third is the base of waits.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -63,14 +63,14 @@ const fn helped(reaping: Reaping) -> Case {
     }
 }
 
-/// The setting of a race.
+/// Where a race runs, and what happens to the freed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// On this computer; the kernel gets the memory back.
+    /// On this computer; freed memory is returned to the kernel.
     GivenBack,
-    /// On this computer; the arena keeps the memory.
+    /// On this computer; the arena keeps freed memory.
     Kept,
-    /// On this computer; the kernel gets the memory back, and page-table locks are watched.
+    /// On this computer; freed memory is returned to the kernel, and page-table locks are watched.
     Watched,
     /// On the simulated machine.
     Simulated,
@@ -79,21 +79,21 @@ enum On {
 /// The measurements of one race.
 #[derive(Clone, Debug, Default)]
 struct Took {
-    /// The time from the start until all is free.
+    /// The time from the start until all memory is free.
     wall_ns: f64,
     /// The running time of all threads together.
     work_ns: f64,
     /// The time that all threads waited for page-table locks.
     table_wait_ns: f64,
-    /// The time of each acquisition of a page-table lock, if these locks were watched.
+    /// The time of each acquisition of a page-table lock. Empty if these locks were not watched.
     table_locks_ns: Vec<f64>,
-    /// True if a thread was kept off its CPU, or began late.
+    /// True if a thread lost its CPU for too long, or began late.
     disturbed: bool,
-    /// The number of calls that asked the kernel to take memory back.
+    /// The number of calls that returned memory to the kernel.
     calls: u64,
-    /// The number of pages that the kernel took.
+    /// The number of pages that were returned to the kernel.
     given: u64,
-    /// The pages by which the arena's resident memory has shrunk, if the system tells.
+    /// The pages by which the arena's resident memory has shrunk, if the system reports it.
     freed: Option<Pages>,
 }
 
@@ -112,12 +112,12 @@ impl Raced {
     }
 }
 
-/// Races every case, on this computer and simulated.
+/// Races every case, on this computer and in the simulator.
 ///
 /// # Errors
 /// If this computer has fewer CPUs than there are threads, the kernel does not have enough memory,
-/// or the simulated machine cannot be loaded. A computer with one CPU is no error: the report says
-/// so.
+/// or the simulated machine cannot be loaded. A computer with one CPU is not an error: the report
+/// says that it cannot race.
 pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     let pages = Pages(size.mib << (20 - 12));
     let here = cpus(size.helpers)?;
@@ -202,9 +202,9 @@ fn in_turns(
     Ok(raced)
 }
 
-/// Tells waits from acquisitions that were only slow. An acquisition counts as a wait if it took
-/// longer than 99 of 100 acquisitions of exit alone, which never waits, in the same round. The
-/// length of the wait is what is beyond the median of exit alone.
+/// Distinguishes waits from acquisitions that were only slow. An acquisition counts as a wait if it
+/// took longer than 99 % of those of exit alone, which never waits, in the same round. The length
+/// of the wait is its time beyond the median of exit alone.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn every_race_frees_everything() {
         let pages = Pages(2048);
-        // On a computer with one CPU, both threads share it: slow, but a race.
+        // On a computer with one CPU, both threads share it: the race is slow but still a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
         for stage in [
@@ -293,7 +293,7 @@ mod tests {
     fn more_helpers_than_cpus_are_bad_input() {
         match cpus(5000) {
             Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
-            // With only one CPU there is no race, whatever the number of helpers.
+            // With only one CPU there is no race, for any number of helpers.
             Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
         }
     }

@@ -8,8 +8,8 @@ use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_estimate};
 
-/// A metric of a race: its name for programs, the function that reads it, and the position of the
-/// base case.
+/// A metric of a race: its name for programs, the function that reads it, and the index of the base
+/// case.
 type Metric = (&'static str, fn(&Took) -> f64, usize);
 
 const WALL: Metric = ("wall_ns", |took| took.wall_ns, ALONE);
@@ -17,11 +17,11 @@ const WORK: Metric = ("work_ns", |took| took.work_ns, ALONE);
 const WAIT: Metric = ("table_wait_ns", |took| took.table_wait_ns, ASCENDING);
 
 const ALONE: usize = 0;
-/// The reaper that goes the same way as exit, and so meets it all the time.
+/// The index of the case whose reaper walks in the same direction as exit, and so keeps meeting it.
 const ASCENDING: usize = 2;
 
 impl On {
-    /// The column head in tables.
+    /// The column's head in the tables.
     const fn head(self) -> &'static str {
         match self {
             Self::GivenBack => "given back",
@@ -41,18 +41,18 @@ impl On {
         }
     }
 
-    /// The metrics that races in this setting can tell.
+    /// The metrics that races in this setting can measure.
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Watching takes time, so the times of these races say nothing.
+            // Watching takes time, so the times of these races are not meaningful.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
     }
 }
 
-/// The tables and numbers of all races. If only the simulated side ran, `why_not_here` says why.
+/// Returns the tables and numbers of all races. If only the simulator ran, `why_not_here` says why.
 pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) -> Found {
     let mut tables = Vec::new();
     for shape in Shape::ALL {
@@ -124,7 +124,8 @@ impl Shown<'_> {
         find(self.raced, on, self.shape, case)
     }
 
-    /// A table of one metric in several settings, each with the ratio to the base case there.
+    /// A table of one metric in several settings. Each cell also has the ratio to the base case in
+    /// that setting.
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };
@@ -141,7 +142,8 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
-                // Cells whose ratio has an interval have no room for that of the time.
+                // A cell that shows the interval of its ratio has no room for the interval of the
+                // time.
                 let cell = estimate.map(|estimate| {
                     if states_ratio {
                         human(estimate.median, Unit::Nanos)
@@ -170,7 +172,7 @@ impl Shown<'_> {
     }
 }
 
-/// A ratio with its interval, or a percentage.
+/// Formats a ratio with its interval, or a percentage.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {

@@ -1,4 +1,4 @@
-//! The race of exit and helpers on the simulated machine `laptop-2`.
+//! The race between exit and helpers, on the simulated machine `laptop-2`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,14 +19,14 @@ use super::{Case, Took};
 use crate::catalog::machines;
 use crate::error::Error;
 
-/// The simulated machine. Its prices were measured on a computer like those this bench is meant
-/// for.
+/// The simulated machine. Its prices were measured on a computer similar to those that this
+/// benchmark is meant for.
 pub(super) const MACHINE: &str = "laptop-2";
 
 /// The time between the end of building and the start of the race.
 const PAUSE: Nanos = Nanos(1_000_000);
 
-/// The profile of [`MACHINE`], with one CPU for each thread if it has fewer CPUs than that.
+/// The profile of [`MACHINE`]. If it has fewer CPUs than `threads`, it gets one for each thread.
 pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     let mut profile = machines::load(MACHINE, Card::Mid)?;
     if threads > profile.topology.cpus() {
@@ -35,7 +35,7 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages` and has it emptied, with `helpers` helpers if the case has any.
+/// Builds a victim of `pages` and empties it, with `helpers` helpers if the case has helpers.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

@@ -5,7 +5,7 @@ use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place};
 use plimsoll_mm::units::{Pages, Vpn};
 
-/// The way in which the victim's pages are mapped.
+/// How the victim's pages are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// In mappings of [`MAPPING`] pages, with gaps between them.
@@ -14,11 +14,11 @@ pub(super) enum Shape {
     One,
 }
 
-/// The pages of each of many mappings. With their gaps, about seven mappings share a page table.
+/// The pages in each of many mappings. With their gaps, about seven mappings share a page table.
 const MAPPING: u64 = 64;
-/// The unmapped pages between two mappings, without which the two would be one.
+/// The unmapped pages between two mappings. Without the gap, the two would merge.
 const GAP: u64 = 8;
-/// The page at which the first mapping begins, at 2 MiB.
+/// The page at which the first mapping begins, at address 2 MiB.
 const FIRST: Vpn = Vpn(512);
 
 impl Shape {
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// The number of mappings, the pages of each, and the pages from one start to the next.
+    /// The number of mappings, the pages in each, and the distance in pages between their starts.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {
@@ -41,8 +41,8 @@ impl Shape {
     }
 }
 
-/// The number of frames that a machine needs for a victim of `pages`: enough for its page tables,
-/// and for free pages above the watermarks. It is a multiple of 1024.
+/// The number of frames that a machine needs for a victim of `pages`, including its page tables and
+/// enough free pages to stay above the watermarks. It is a multiple of 1024.
 pub(super) fn frames(pages: Pages) -> Pages {
     Pages((pages.0 + pages.0 / 8 + 4096).next_multiple_of(1024))
 }

@@ -1,8 +1,8 @@
-//! Compares trees of mappings: lookups, steps, changes, free space.
+//! Compares trees of mappings: lookups, walks, changes, and searches for free space.
 //!
-//! Every tree gets the same mappings and the same questions in the same order, in turns, so that
-//! any other load of the computer affects all of them alike. The best of many rounds counts: the
-//! work is always the same, and a disturbed round only takes longer. The bench checks that all
+//! Every tree gets the same mappings and the same queries in the same order, in turns, so that
+//! other load on the computer affects all trees equally. The fastest of many rounds counts: the
+//! work is always the same, so a disturbed round only takes longer. The benchmark checks that all
 //! trees give the same answers.
 
 mod subject;
@@ -23,11 +23,11 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// Each number of mappings, with the number of rounds that every tree gets.
+/// Each number of mappings, with the number of rounds for every tree.
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
-/// The pages that a round looks up.
+/// The number of pages that a round looks up.
 const PROBES: usize = 1 << 15;
-/// The searches for free space in a round; a search that walks over all mappings takes long.
+/// The number of searches for free space in a round. A search that walks over all mappings is slow.
 const GAPS: usize = 32;
 
 const COLUMNS: [&str; 9] = [
@@ -89,7 +89,7 @@ fn measure(count: usize, rounds: usize, progress: &Progress) -> Table {
     table
 }
 
-/// The mappings and the questions that every tree gets.
+/// The mappings and the queries that every tree gets.
 struct Work {
     vmas: Vec<Vma>,
     shuffled: Vec<Vma>,
@@ -97,7 +97,8 @@ struct Work {
     gaps: Vec<u64>,
 }
 
-/// The most free pages between most mappings. Wider gaps, up to [`WIDE`], are rare and high.
+/// The most free pages between most mappings. Wider gaps, up to [`WIDE`], are rare and at high
+/// addresses.
 const NARROW: u64 = 64;
 const WIDE: u64 = 200;
 
@@ -138,7 +139,7 @@ impl Work {
         }
     }
 
-    /// Builds a tree and asks it everything; returns the costs and a sum of all answers.
+    /// Builds a tree and runs all queries on it. Returns the costs and a sum of all answers.
     fn run<T: Tree>(&self, bytes: &mut Option<usize>) -> (Costs, u64) {
         let mut tree = T::empty();
         let count = self.vmas.len();
@@ -183,7 +184,7 @@ impl Work {
         (Costs(all.map(|(ns, _)| ns)), answer)
     }
 
-    /// Looks up one page after the other. The result of each lookup decides which page is next.
+    /// Looks up one page after another. The result of each lookup decides which page is next.
     fn chase<T: Tree>(&self, tree: &T) -> u64 {
         let (mut sum, mut id) = (0, 0);
         for nth in 0..PROBES {
@@ -195,7 +196,7 @@ impl Work {
     }
 }
 
-/// Nanoseconds by column, without the column of the tree's name.
+/// The nanoseconds of each column, without the column of the tree's name.
 #[derive(Clone, Copy)]
 struct Costs([f64; COLUMNS.len() - 1]);
 
@@ -232,7 +233,7 @@ impl Costs {
     }
 }
 
-/// The nanoseconds per item that `work` on all `items` takes, and its answer.
+/// The nanoseconds per item of `work`, which handles all `items`, and the answer of `work`.
 fn ns_per(items: usize, work: impl FnOnce() -> u64) -> (f64, u64) {
     let begin = Instant::now();
     let answer = black_box(work());

@@ -8,25 +8,24 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rangemap::RangeMap;
 
-/// The operations that are measured. The results of lookups and walks serve only to be compared.
+/// The operations that are measured. Results of lookups and walks serve only to compare the trees.
 pub(super) trait Tree {
     /// An empty tree.
     fn empty() -> Self;
     fn insert(&mut self, vma: Vma);
-    /// Removes all of `vma`, which is there.
+    /// Removes all of `vma`, which must be in the tree.
     fn remove(&mut self, vma: Vma);
     /// The id of the mapping that `page` is in, or 0.
     fn find(&self, page: u64) -> u32;
-    /// Looks up `page` `times` times by the tree's fastest means, and adds up the ids that it
-    /// finds.
+    /// Looks up `page` `times` times in the tree's fastest way, and adds up the ids that it finds.
     fn find_again(&self, page: u64, times: u32) -> u32;
-    /// All ids from low to high, added up.
+    /// The sum of all ids, walking from low to high addresses.
     fn up(&self) -> u32;
-    /// All ids from high to low, added up.
+    /// The sum of all ids, walking from high to low addresses.
     fn down(&self) -> u32;
-    /// The first of the lowest `pages` free pages at or above `from`.
+    /// The first page of the lowest gap of `pages` free pages at or above `from`.
     fn lowest_gap(&self, pages: u64, from: u64) -> u64;
-    /// The bytes of memory that the tree takes, if it tells.
+    /// The bytes of memory that the tree uses, if it can report them.
     fn bytes(&self) -> Option<usize>;
 }
 
@@ -260,7 +259,7 @@ fn sum(ids: impl Iterator<Item = u32>) -> u32 {
     ids.fold(0, u32::wrapping_add)
 }
 
-/// The first page of the lowest `pages` free pages between `ranges`, at or above `from`.
+/// The first page of the lowest gap of `pages` free pages between `ranges`, at or above `from`.
 fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64) -> u64 {
     let mut free_from = from;
     let before = ranges.find(|&(start, end)| {
@@ -270,6 +269,6 @@ fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64
         }
         fits
     });
-    // There is room behind the last range, too.
+    // There is room after the last range, too.
     before.map_or(free_from, |_| free_from)
 }

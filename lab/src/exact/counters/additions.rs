@@ -1,11 +1,10 @@
-//! Compares the recorded additions to a counter with the additions that follow from the program's
-//! log.
+//! Compares the recorded additions to a counter with those that the program's log implies.
 //!
-//! A probe on `percpu_counter_add_batch` records each addition. If there was no probe, `rss_stat`
-//! gives the precise sum after each addition, and the differences of these sums are the additions.
-//! The recording begins before the log does, so the log's additions are searched for as one run
-//! among the recorded ones. An addition of the log that the kernel made in two parts counts as
-//! equal, and a note gives the number of such additions.
+//! A probe on `percpu_counter_add_batch` records each addition. Without the probe, the additions
+//! are the differences between successive precise sums of `rss_stat`. The recording begins before
+//! the log does, so the log's additions are searched for as one consecutive run among the recorded
+//! ones. If the kernel split an addition of the log in two, it still counts as equal; a note gives
+//! the number of such splits.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +15,18 @@ use super::log::{Run, Step};
 use super::replay::pieces;
 use super::{Judge, Judgement};
 
-/// The index of anonymous pages (Linux: `MM_ANONPAGES`).
+/// The index of the counter of anonymous pages (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// The most recorded additions that may follow the log's last one. There are some, because the
-/// program gives its memory back when it exits.
+/// The maximum number of recorded additions after the log's last one. They occur because the
+/// program's memory is freed when it exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
 /// Compares recorded additions to a counter of resident pages with those of the program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 
-/// The CPU that added, and the pages that it added.
+/// The CPU that added, and the number of pages that it added.
 type Addition = (u32, i64);
 
 impl Judge for Additions {
@@ -81,7 +80,7 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions that the probe recorded, by the counter's address.
+/// The additions that the probe recorded, by the address of the counter.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {
@@ -98,7 +97,7 @@ fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     by_counter
 }
 
-/// The additions to anonymous pages that follow from the sums of `rss_stat`, by address space.
+/// The additions to anonymous pages by address space, derived from the sums of `rss_stat`.
 fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
     let page = i64::from(page_bytes.max(1));
     let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();
@@ -133,19 +132,19 @@ fn logged(run: &Run) -> Vec<Addition> {
     run.steps.iter().flat_map(additions).collect()
 }
 
-/// The position of the log among the recorded additions.
+/// The best match of the log's additions among the recorded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     begin: usize,
-    /// The index after the last recorded addition that equals one of the log.
+    /// The index just past the last recorded addition that equals one of the log.
     end: usize,
-    /// The number of the log's additions that were found, from the first on without a gap.
+    /// The number of the log's additions that were found, counted from the first without a gap.
     equal: usize,
-    /// How many of these the kernel made in two parts.
+    /// The number of these additions that the kernel split in two.
     cut: usize,
 }
 
-/// The position from which the most additions of the log are found one after the other.
+/// The match that has the most consecutive additions of the log.
 fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
     let latest = recorded.len().saturating_sub(wanted.len());
     let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();
@@ -206,7 +205,7 @@ mod tests {
         let recorded = [(0, 1), (3, -200), (3, -312), (4, 1)];
         let found = best(&recorded, &[(0, 1), (3, -512), (4, 1)]);
         assert_eq!((found.equal, found.cut), (3, 1));
-        // Two additions on different CPUs are not parts of one.
+        // Two additions on different CPUs are not two parts of one addition.
         let found = best(&[(0, 1), (3, -200), (2, -312)], &[(0, 1), (3, -512)]);
         assert_eq!(found.equal, 1);
     }

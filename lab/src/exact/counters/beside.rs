@@ -1,8 +1,8 @@
-//! The errors of other counters under the additions of a program's log.
+//! The errors that other counters make with the additions of a program's log.
 //!
 //! A tree counter reads differently from Linux's flat one by design, so its readings are not
-//! compared with Linux's; the table has the worst error of each counter. The machine here has one
-//! socket and one cache, as an emulated machine reports of itself.
+//! compared with Linux's; the table lists the worst error of each counter. The host has one socket
+//! and one cache, because that is the topology that an emulated machine reports.
 
 use plimsoll_mm::counter::Counting;
 

@@ -1,4 +1,4 @@
-//! The log of a program that hops over CPUs, with one line for each step:
+//! The log of a program that moves from CPU to CPU, with one line of text for each step:
 //!
 //! ```text
 //! # kind CPUs size seed
@@ -9,14 +9,14 @@
 //! P anon file shown smaps own statm   precise readings
 //! ```
 
-/// The most CPUs and pages that a line may have. No kernel is built for more CPUs and no step has
-/// more pages, so a larger number is an error in the log.
+/// The highest CPU number and page count that a line of the log may have. No kernel is built for
+/// more CPUs and no step has more pages, so a larger number is an error in the log.
 const CPUS_MAX: u32 = 4096;
 const PAGES_MAX: u64 = 1 << 24;
 /// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
-/// One program from its start to its end.
+/// The log of one program run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) kind: String,
@@ -24,25 +24,26 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<Step>,
-    /// The number of lines from the first unreadable one on. The state after an unreadable line is
-    /// not known, so no later line can be judged.
+    /// The number of lines from the first unreadable one to the end of the run. The state after an
+    /// unreadable line is unknown, so no later line can be judged.
     pub(super) set_aside: u64,
-    /// The number of the first unreadable line of this run; lines of the log are numbered from 1.
+    /// The line number of the first unreadable line of this run, counted from 1 in the log.
     bad_line: Option<usize>,
 }
 
 /// The pages that were resident when the log began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warm {
-    /// The CPU that had counted all of `anon`; `None` if every CPU had folded its differential.
+    /// The CPU whose differential held all of `anon`; `None` if every CPU had folded its
+    /// differential.
     pub(super) cpu: Option<u32>,
-    /// Anonymous pages.
+    /// The number of resident anonymous pages.
     pub(super) anon: u64,
-    /// The cheap reading, in pages.
+    /// The approximate reading, in pages.
     pub(super) shown: u64,
 }
 
-/// A line of the log.
+/// A step of the program, from one line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Touch(Pages),
@@ -63,12 +64,12 @@ pub(super) struct Pages {
     pub(super) pages: u64,
     /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
-    /// The cheap reading after the step, in pages.
+    /// The approximate reading after the step, in pages.
     pub(super) shown: i64,
 }
 
 impl Run {
-    /// The name of the program in tables.
+    /// The name of the run in tables: the kind of program, its size and its number of CPUs.
     pub(super) fn name(&self) -> String {
         format!("{} {}, {} CPUs", self.kind, self.size, self.cpus)
     }
@@ -79,7 +80,7 @@ impl Run {
         self.set_aside += 1;
     }
 
-    /// A note that says why lines of this run are set aside, if any are.
+    /// A note that says why lines of this run are set aside; `None` if no line is.
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
@@ -145,8 +146,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
         }
         ["I", on, anon, _file, shown] => {
             let anon = pages(anon)?;
-            // The CPU may already have folded a part of a number that reaches the batch, and the
-            // log does not say how large that part was.
+            // If `anon` reaches the batch, the CPU may already have folded part of it, and the log
+            // does not say how much.
             let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
             run.warm = Some(Warm {
                 cpu: Some(cpu(on)?),
@@ -154,8 +155,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // A step changes the pages that were resident before, so a step without a start is
-        // unreadable.
+        // A step changes the pages that were resident before it, so a step without an initial `I`
+        // line is unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
             anon: anon.parse().ok()?,

@@ -1,12 +1,13 @@
-//! Counters: compares the resident pages that the kernel shows to a process with Plimsoll's `flat`
-//! counter.
+//! Counters: compares the resident pages that the kernel reports to a process with Plimsoll's
+//! `flat` counter.
 //!
-//! A program that hops over all CPUs logs each step and the kernel's reading after it. The judge
+//! A program moves from CPU to CPU and logs each step with the kernel's reading after it. The judge
 //! performs the same additions on the flat counter of `mm`, on the same number of CPUs, and
 //! compares every reading.
 //!
-//! `log` reads the program's log, and `replay` performs it on a counter. `beside` shows the errors
-//! that tree counters would have had. `additions` compares the recorded additions with the log.
+//! `log` reads the program's log, and `replay` performs its steps on a counter. `beside` reports
+//! the errors that tree counters would have had. `additions` compares the recorded additions with
+//! the log.
 
 mod additions;
 mod beside;
@@ -24,7 +25,7 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The names that the log may have among a recording's texts.
+/// The possible names of the log among the texts of a recording.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
 /// Compares readings of resident pages with those of the flat counter.
@@ -50,8 +51,8 @@ impl Judge for Readings {
 }
 
 /// Replays each run of a recording's log on a counter that `make` builds for a host with the run's
-/// CPUs, so that a test can try a rule other than Plimsoll's. Returns `None` if the recording has
-/// no log.
+/// CPUs. A test can thus try a rule other than Plimsoll's. Returns `None` if the recording has no
+/// log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,

@@ -1,11 +1,10 @@
 //! Performs the steps of a log on a counter of `mm`.
 //!
-//! Each page that is touched is an addition of 1. An unmapping is one subtraction for each page
-//! table, or two where the gather of pages to be freed fills up within the table. Linux also stops
-//! within a page table if it has to reschedule, and then subtracts the pages that it has unmapped
-//! so far. The log does not say where this happened. So if the reading after an unmapping differs,
-//! the replay tries one more cut after each of its pages in turn, takes the first one that gives
-//! the reading, and counts it.
+//! Touching a page adds 1. An unmapping subtracts once for each page table, or twice where the
+//! gather of pages to be freed fills up within the table. Linux also stops within a page table if
+//! it has to reschedule, and then subtracts the pages unmapped so far. The log does not say where
+//! this happened. So if the reading after an unmapping differs, the replay tries one more cut after
+//! each page in turn. It keeps the first cut that gives the recorded reading, and counts it.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +18,13 @@ use super::log::{Pages, Run, Step, TABLE_PAGES};
 /// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// The result of a run on one counter.
+/// The result of replaying one run on one counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// The unmappings that needed one more cut: the number of pages before the cut, by step.
+    /// For each step whose unmapping needed one more cut: the number of pages before the cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
@@ -38,25 +37,25 @@ pub(super) struct Replayed {
     pub(super) first_difference: Vec<String>,
 }
 
-/// Where unmappings are cut in addition to page tables and full gathers.
+/// The places at which unmappings are cut in addition to page tables and full gathers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// Where the recorded reading can only be explained by one more cut.
+    /// A cut is added only where nothing else explains the recorded reading.
     AsRead,
-    /// At these steps, after these numbers of pages.
+    /// The cuts are at these steps, after these numbers of pages.
     Given(&'a BTreeMap<usize, u64>),
 }
 
-/// A run that is being performed on one counter.
+/// The state of replaying one run on one counter.
 pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,
     counter: &'a C,
-    /// By CPU: the pages that it has added and the approximate sum does not show yet.
+    /// For each CPU, the pages that it has added and not folded yet.
     kept: Vec<i64>,
-    /// The pages that the reading shows and this counter does not count: those of files.
+    /// The pages that the reading includes and this counter does not: pages of files.
     beside: i64,
-    /// The exact number of anonymous pages.
+    /// The exact number of anonymous pages, which the replay counts separately.
     own: i64,
     seen: Replayed,
 }
@@ -129,7 +128,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         (0..pages).for_each(|_| self.add(cpu, 1));
     }
 
-    /// Begins with `pages` in the shared value, and nothing in any CPU's differential.
+    /// Starts with `pages` in the shared value and nothing in any CPU's differential.
     fn begin_folded(&mut self, pages: u64) {
         self.own = pages.cast_signed();
         self.counter.set(self.host, 0, self.own);
@@ -141,7 +140,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps, with one more cut if the reading differs otherwise and some cut gives it.
+    /// Unmaps pages. If the reading then differs from the recorded one, adds the first cut that
+    /// makes them equal, if there is one.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);
@@ -160,7 +160,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.unmap(pages, None);
     }
 
-    /// Brings the counter back to an earlier state. Adding each CPU's differential again folds
+    /// Restores an earlier state of the counter. Adding each CPU's differential again folds
     /// nothing, because a differential is smaller than the batch.
     fn restore(&mut self, (approximate, kept, own): &(i64, Vec<i64>, i64)) {
         self.counter.set(self.host, 0, *approximate);
@@ -218,9 +218,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 }
 
-/// The sizes of the subtractions of one unmapping, in pages. It is cut at the ends of page tables,
-/// where the gather is full, and after `cut` pages. `offset` is the first page's index in its
-/// table.
+/// The sizes of the subtractions of one unmapping, in pages. The unmapping is cut at the ends of
+/// page tables, where the gather is full, and after `cut` pages. `offset` is the first page's index
+/// in its page table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

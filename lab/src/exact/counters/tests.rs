@@ -1,4 +1,4 @@
-//! Tests the judge of counters on logs that were written by hand.
+//! Tests the judge of counters on hand-written logs.
 
 use super::log::{Pages, Step};
 use super::replay::pieces;
@@ -10,8 +10,8 @@ fn recording(log: &str) -> Recording {
     recording
 }
 
-/// The start of a log of 16 CPUs, so the batch is 32 and a differential at most 31. CPU 0 has
-/// counted 10 anonymous pages and folded none, and the reading shows 5 pages of files.
+/// The start of a log of 16 CPUs, so the batch is 32 and a differential is at most 31. CPU 0 has
+/// counted 10 anonymous pages and folded none of them; the reading shows 5 pages of files.
 const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
 
 fn judge(lines: &str) -> Judgement {
@@ -21,7 +21,7 @@ fn judge(lines: &str) -> Judgement {
 
 #[test]
 fn a_fold_is_where_linux_has_it() {
-    // CPU 1 keeps 31 pages in its differential; the 32nd addition folds them all.
+    // CPU 1 keeps 31 pages in its differential; the 32nd addition folds all 32.
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
@@ -43,7 +43,7 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
-    // CPU 2 already keeps −20. A single −40 would fold all 60; if the unmapping is cut after 12
+    // CPU 2 already keeps −20, so a single −40 would fold all 60. If the unmapping is cut after 12
     // pages, the first part folds 32 and CPU 2 keeps the other 28.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
@@ -52,7 +52,7 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No cut gives this reading, and the attempts do not change the readings after it.
+    // No cut gives this reading, and the failed attempts do not change later readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
@@ -88,7 +88,7 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
         );
         assert!(judgement.notes[2].starts_with("Line 4 of the log cannot be read"));
     }
-    // A log that does not say how many pages were resident at its start cannot be judged.
+    // A log that does not state how many pages were resident at its start cannot be judged.
     let judgement = Readings
         .judge(&recording("# next 16 31 1\n1 +31 0 5\n"))
         .expect("a run");
@@ -97,8 +97,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
 
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
-    // 500 pages are more than a differential can hold, so they are all folded. The reading shows
-    // the pages of CPU 1 once there are 32 of them.
+    // 500 pages exceed what a differential can hold, so all of them are folded. The reading
+    // includes CPU 1's pages only once it has added 32.
     let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
     let judgement = Readings.judge(&recording(log)).expect("a run");
     assert_eq!((judgement.compared, judgement.identical), (3, 3));

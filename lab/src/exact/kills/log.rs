@@ -1,44 +1,44 @@
-//! Reads the kernel's log of each shortage: the table of processes that the kernel chose from,
-//! where memory was short, and the processes that were killed.
+//! Reads the kernel's log of each shortage: the table of candidate processes, where memory was
+//! short, and the processes that were killed.
 //!
-//! The kernel fills the table from the same counters as the points of the selection that it has
-//! just made, and reads them in the same cheap way.
+//! The kernel fills the table just after its selection. It reads the same counters, with the same
+//! approximate reads, as it did for the points.
 
 use plimsoll_recording::Recording;
 
-/// The name of the text of a recording that holds the kernel's log.
+/// The name of the recording's text that holds the kernel's log.
 pub(crate) const TEXT: &str = "kernel log";
 
 /// A shortage of memory, as the kernel's log describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shortage {
-    /// The id of the process whose allocation found the shortage.
+    /// The id of the process whose allocation ran into the shortage.
     pub(super) asked_by: Option<u32>,
-    /// True if an operator asked for the kill and no memory was short (SysRq).
+    /// True if an operator requested the kill through SysRq although no memory was short.
     pub(super) by_operator: bool,
     /// True if the kernel killed the allocating process without a selection
     /// (`vm.oom_kill_allocating_task`).
     pub(super) kills_who_asks: bool,
-    /// The nodes, each with its pages that are present.
+    /// Each node with the number of its present pages.
     pub(super) present: Vec<(u32, u64)>,
-    /// Pages of memory of the machine.
+    /// The machine's memory, in pages.
     pub(super) ram: u64,
-    /// Of these, the pages that the page allocator does not manage.
+    /// The part of `ram` that the page allocator does not manage, in pages.
     pub(super) reserved: u64,
-    /// Pages of swap of the machine.
+    /// The machine's swap, in pages.
     pub(super) swap: u64,
-    /// The limit of the memory cgroup that ran out, in pages of memory.
+    /// The memory limit of the memory cgroup that ran out, in pages.
     pub(super) limit: Option<u64>,
-    /// The limit of that cgroup in pages of swap.
+    /// The swap limit of that cgroup, in pages.
     pub(super) swap_limit: Option<u64>,
     /// The processes that the kernel chose from, in the order of the table.
     pub(super) tasks: Vec<Task>,
-    /// Where memory was short.
+    /// The part of the machine in which memory was short.
     pub(super) place: Place,
-    /// True once the line with the choice was read. Reports between it and the next shortage are
-    /// about something else, such as an allocation that failed.
+    /// True once the line that states the choice was read. Reports between that line and the next
+    /// shortage are about something else, such as a failed allocation.
     chosen: bool,
-    /// The ids of the chosen process and of all that were killed with it, in order.
+    /// The ids of the chosen process and of all processes killed with it, in order.
     pub(super) killed: Vec<u32>,
 }
 
@@ -48,15 +48,16 @@ pub(super) enum Place {
     /// The whole machine.
     #[default]
     Machine,
-    /// These nodes, to which the cpuset of the allocating process is limited.
+    /// The listed nodes, which are those that the allocating process's cpuset allows.
     Nodes(Vec<u32>),
-    /// These nodes, to which the memory policy of the allocating process is limited.
+    /// The listed nodes, which are those that the allocating process's memory policy allows.
     Policy(Vec<u32>),
     /// The memory cgroup at this path.
     Group(String),
 }
 
-/// A row of the kernel's table: a process and its memory, in pages unless it says bytes.
+/// A row of the kernel's table: a process and its memory, in pages unless a field's name says
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: u32,
@@ -66,7 +67,7 @@ pub(super) struct Task {
     pub(super) adj: i32,
 }
 
-/// The shortages of a recording, in order; none if it does not have the kernel's log.
+/// The shortages of a recording, in order; empty if the recording lacks the kernel's log.
 pub(super) fn shortages(recording: &Recording) -> Vec<Shortage> {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }
@@ -93,7 +94,7 @@ fn message(line: &str) -> &str {
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A row of the table begins with a bracket too, but a process id has no decimal point.
+        // A row of the table also begins with a bracket, but a process id has no decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }
@@ -102,11 +103,11 @@ fn message(line: &str) -> &str {
 }
 
 impl Shortage {
-    /// Takes the facts of `line`; most lines have none that are used here.
+    /// Stores the facts that `line` states; most lines have none that are used here.
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // The kernel logs the first victim of a group that dies together twice.
+            // When a group dies together, the kernel logs its first victim twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
             }
@@ -115,7 +116,7 @@ impl Shortage {
         }
     }
 
-    /// Takes the facts of a line that comes before the choice.
+    /// Stores the facts of a line that precedes the choice.
     fn read_report(&mut self, line: &str) {
         if let Some(row) = Task::read(line) {
             self.tasks.push(row);
@@ -171,7 +172,7 @@ impl Task {
     }
 }
 
-/// Reads a choice such as
+/// Reads the line that states a choice, such as
 /// `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`.
 fn place(choice: &str) -> Place {
     let word = |name| after(choice, name).unwrap_or_default();
@@ -189,7 +190,7 @@ fn place(choice: &str) -> Place {
     }
 }
 
-/// The numbers of a list such as `0-2,5,global_oom`, up to the first word that is not a range.
+/// The numbers of a list such as `0-2,5,global_oom`, up to the first entry that is not a range.
 pub(super) fn list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<(u32, u32)> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

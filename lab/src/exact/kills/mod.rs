@@ -1,8 +1,8 @@
-//! Kills for want of memory: compares the order of the victims, and the scores of all processes.
+//! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel writes the table of processes that it chose from to its log (`log.rs`). The load that
-//! made these processes read their facts from `/proc` before memory ran out (`population.rs`). From
-//! both, `perform.rs` makes the selection and the kill again.
+//! The kernel logs the table of processes that it chose from (`log.rs`). The load that started
+//! these processes read their facts from `/proc` before memory ran out (`population.rs`). From
+//! both, `perform.rs` repeats the selection and the kill.
 
 pub(super) mod log;
 mod perform;
@@ -19,10 +19,10 @@ use self::population::Population;
 pub use self::scores::Scores;
 use super::{Judge, Judgement};
 
-/// Compares which processes are killed, and in which order.
+/// Compares the processes that the kernel killed, and their order, with Plimsoll's victims.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
-    /// The rule that selects a victim; `None` takes that of the recorded kernel's version.
+    /// The rule that selects a victim; `None` uses the rule of the recorded kernel's version.
     pub selecting: Option<Selecting>,
 }
 
@@ -61,7 +61,7 @@ impl Judge for Kills {
 
 /// The victims in the order of their `mark_victim` events, and the number of threads that marked
 /// themselves and that the log does not name. A thread marks itself if it is already dying when it
-/// asks for memory.
+/// requests memory.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {
@@ -76,8 +76,8 @@ fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     (marked, by_themselves)
 }
 
-/// The selection rule of the kernel of this release: by approximate sums before 6.18, and by
-/// precise sums from then on or if the release is unknown.
+/// The selection rule of the kernel with this release: approximate sums before 6.18; precise sums
+/// from 6.18 on, or if the release is unknown.
 fn selecting_of(release: &str) -> Selecting {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -92,7 +92,7 @@ fn selecting_of(release: &str) -> Selecting {
 struct Comparison {
     compared: u64,
     identical: u64,
-    /// Kills of shortages whose table of processes is not in the log.
+    /// The number of kills whose shortage has no table of processes in the log.
     set_aside: u64,
     first_difference: Vec<String>,
     notes: Vec<String>,
@@ -121,8 +121,8 @@ impl Comparison {
         }
     }
 
-    /// Notes it if the log and the events name different victims. Without a log, the victims of the
-    /// events are set aside.
+    /// Notes a difference if the log and the events name different victims. Without a log, the
+    /// victims of the events are set aside.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;
@@ -165,7 +165,7 @@ impl Comparison {
     }
 }
 
-/// Lines with the kernel's victims and Plimsoll's, and the five processes with the most points.
+/// Lines that list the kernel's victims, Plimsoll's, and the five processes with the most points.
 fn difference(shortage: &Shortage, recorded: &Recorded<'_>, ours: &[u32]) -> Vec<String> {
     let mut lines = vec![
         format!("the kernel killed {:?}", shortage.killed),

@@ -1,5 +1,5 @@
-//! Performs a recorded shortage again: the selection among the recorded processes, and the kill
-//! with all processes that die with the victim.
+//! Repeats a recorded shortage: the selection among the recorded processes, and the kill of the
+//! victim and all processes that die with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// The memory of the machine on which the kills are performed. No page of it is used.
+/// The memory of the machine on which the kills are performed; none of it is allocated.
 const ARENA: Pages = Pages(4096);
 /// The group that stands for all processes outside the memory cgroup that ran out.
 const OUTSIDE: GroupId = GroupId(0);
@@ -33,8 +33,8 @@ const INSIDE: GroupId = GroupId(1);
 pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
-    /// The processes that earlier shortages killed. If one is still in the table, it was reaped, or
-    /// the reaper gave up on it: the kernel chooses no other process before that.
+    /// The processes that earlier shortages killed. If one is still in the table, it was reaped or
+    /// the reaper gave up on it, because the kernel chooses no other process before that.
     spent: &'r [u32],
 }
 
@@ -89,7 +89,7 @@ impl<'r> Recorded<'r> {
                 present(nodes) + shortage.swap,
             ),
             Place::Group(_) => {
-                // The log of a memory cgroup's shortage does not say how much swap there is.
+                // The log of a memory cgroup's shortage does not state the size of swap.
                 let swap = shortage.swap_limit.unwrap_or(0).min(self.population.swap);
                 (Constraint::Group(INSIDE), shortage.limit? + swap)
             }
@@ -105,7 +105,7 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The row of the allocating process, if it is to be killed without a selection.
+    /// The row of the allocating process, if that process is to be killed without a selection.
     fn asking(&self, scope: &Scope) -> Option<u32> {
         let asked_by = self
             .shortage
@@ -130,7 +130,8 @@ impl<'r> Recorded<'r> {
         }
     }
 
-    /// Kills the process of a row, on a machine where all rows are processes without pages.
+    /// Kills the process in row `row`, on a machine whose processes are the rows of the table,
+    /// without pages.
     fn kill(&self, row: u32) -> Vec<u32> {
         let marked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&marked);
@@ -206,14 +207,14 @@ impl<'r> Recorded<'r> {
             adj: ScoreAdj::new(task.adj).ok()?,
             is_victim: self.spent.contains(&task.pid),
             nodes: member.map_or(NodeSet::ALL, |member| self.nodes_of(member)),
-            // If a memory cgroup ran out, the kernel's table has its members only.
+            // If a memory cgroup ran out, the kernel's table lists only its members.
             group: if inside { INSIDE } else { OUTSIDE },
             ..Facts::PROCESS
         })
     }
 
-    /// The nodes on which `member` may have memory, for the kernel's selection: if the nodes of a
-    /// memory policy ran out, the kernel looks at memory policies and not at cpusets.
+    /// The nodes that `member` counts as using, for the kernel's selection. If the nodes of a
+    /// memory policy ran out, the kernel checks memory policies and not cpusets.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {
             (Place::Policy(_), None) => NodeSet::ALL,
@@ -240,14 +241,14 @@ impl Candidates for Recorded<'_> {
         self.precise(candidate).map(Reading::exactly)
     }
 
-    /// The table has one reading of each counter, by which the kernel chose. It serves as the
-    /// approximate and as the precise sum.
+    /// Returns the table's only reading of each counter, by which the kernel chose. It serves as
+    /// both the approximate and the precise sum.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }
 }
 
-/// The pages that a kill of the process would bring back.
+/// The number of pages that killing the process would free.
 fn pages(task: &Task) -> i64 {
     let usage = Usage {
         resident_pages: task.resident,

@@ -1,4 +1,4 @@
-//! The processes of a recorded machine before its memory ran out. The load that made them read
+//! The processes of a recorded machine before its memory ran out. The load that started them read
 //! their facts from `/proc`.
 //!
 //! ```text
@@ -7,34 +7,35 @@
 //! process pid=171 kind=process adj=0 score=713 rss=5430 swap_kib=0 pte_kib=84 nodes=0 group=/web
 //! ```
 //!
-//! `rss` is field 24 of `/proc/PID/stat`, the cheap reading; `swap_kib` and `pte_kib` are `VmSwap`
-//! and `VmPTE` of `/proc/PID/status`, and `nodes` is its `Mems_allowed_list`. Three words are
-//! optional: `policy=0-1` names the nodes to which a memory policy binds the process (`MPOL_BIND`),
-//! `shares=PID` names the process whose memory it uses, and `vfork` says that it uses its parent's
-//! memory only until it starts a program. Unknown words are ignored, so that later versions can add
-//! some.
+//! `rss` is field 24 of `/proc/PID/stat`, the approximate reading. `swap_kib` and `pte_kib` are
+//! `VmSwap` and `VmPTE` of `/proc/PID/status`, and `nodes` is its `Mems_allowed_list`. Unknown
+//! words are ignored, so that later versions can add words. Three words are optional:
+//!
+//! - `policy=0-1` names the nodes to which a memory policy binds the process (`MPOL_BIND`).
+//! - `shares=PID` names the process whose memory it uses.
+//! - `vfork` says that it uses its parent's memory only until it calls `exec`.
 
 use plimsoll_mm::oom::Kind;
 use plimsoll_recording::Recording;
 
 use super::log::list;
 
-/// The name of the text of a recording that holds the population.
+/// The name of the recording's text that holds the population.
 pub(crate) const TEXT: &str = "oom population";
 
-/// The processes, and the memory that they run in.
+/// The processes, and the size of the machine's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Population {
-    /// Pages of memory and of swap together.
+    /// The machine's memory and swap together, in pages.
     pub(super) total: u64,
-    /// Pages of swap.
+    /// The machine's swap, in pages.
     pub(super) swap: u64,
     /// The paths of the memory cgroups whose members die together (`memory.oom.group`).
     pub(super) together: Vec<String>,
     pub(super) members: Vec<Member>,
 }
 
-/// The facts of one process.
+/// One process, with what `/proc` showed of it before memory ran out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
@@ -47,18 +48,19 @@ pub(super) struct Member {
     pub(super) table_kib: u64,
     /// The nodes that its cpuset allows.
     pub(super) nodes: Vec<u32>,
-    /// The nodes to which a memory policy binds it, if one does.
+    /// The nodes to which a memory policy binds it; `None` without such a policy.
     pub(super) policy: Option<Vec<u32>>,
     /// The path of its memory cgroup.
     pub(super) group: String,
-    /// The process whose memory it uses, if that is not its own.
+    /// The process whose memory it uses; `None` if it has its own.
     pub(super) shares: Option<u32>,
-    /// True if it uses its parent's memory until it starts a program.
+    /// True if it uses its parent's memory until it calls `exec`.
     pub(super) vfork: bool,
 }
 
 impl Population {
-    /// The population of a recording and the number of unreadable lines; `None` if it has none.
+    /// The population of a recording and the number of unreadable lines; `None` if the recording
+    /// has no population.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
     }
@@ -89,7 +91,7 @@ impl Population {
         Some(())
     }
 
-    /// The process with this id.
+    /// The process with the id `pid`; `None` if the population has no such process.
     pub(super) fn member(&self, pid: u32) -> Option<&Member> {
         self.members.iter().find(|member| member.pid == pid)
     }

@@ -1,5 +1,5 @@
-//! The state from which operations are performed: the state of zones and lists when
-//! `/proc/zoneinfo` was read, completed by what later events show of the lists.
+//! The state in which the replay begins: the zones and lists as `/proc/zoneinfo` showed them,
+//! completed by what later events reveal about the lists.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
-/// The texts that hold `/proc/zoneinfo`, best first, each with the mark that the recorder wrote
-/// right after it read the text.
+/// The texts that hold `/proc/zoneinfo`, best first. Each is paired with the mark that the recorder
+/// wrote into the recording right after it read the text.
 const MOMENTS: [(&str, &str); 2] = [
     ("zoneinfo settled", "settled"),
     ("zoneinfo before", "read zoneinfo before"),
@@ -29,13 +29,13 @@ const MOMENTS: [(&str, &str); 2] = [
 /// A moment of the recording at which the state of the zones is known.
 pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
-    /// The event index of the mark that stands for this moment; 0 if the recording lacks the mark.
+    /// The event index of this moment's mark; 0 if the recording lacks the mark.
     pub(super) event: usize,
 }
 
 impl Moment {
-    /// The best moment of a recording: the first of [`MOMENTS`] that has zones and a mark or, if
-    /// none has a mark, the first that has zones. `None` if none has zones.
+    /// The best moment of a recording: the first of [`MOMENTS`] that has both zones and a mark,
+    /// otherwise the first that has zones. `None` if none has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -68,7 +68,7 @@ pub(crate) struct State {
     pub(crate) first: usize,
 }
 
-/// The state of one zone. Sizes are in pages.
+/// The state of one zone when the history begins. Sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
@@ -79,7 +79,7 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone.
+/// The state of one CPU's lists in a zone, and the list that holds the pages no event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// The allocator and the followed lists, ready for the first operation.
+/// The allocator and the derived lists, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -176,15 +176,15 @@ impl Beginning {
     }
 }
 
-/// Adds to the list `home` the pages by which `count`, from `/proc/zoneinfo`, exceeds the pages on
-/// lists of the lengths `lens`.
+/// Adds to the list `home` the pages that `/proc/zoneinfo` counts (`count`) and that the lists of
+/// lengths `lens` lack.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
 }
 
-/// Lists that the kernel refills in operation `first` or later, so that they are empty at some
-/// time.
+/// The lists that the kernel refills in operation `first` or later. A refilled list was empty just
+/// before the refill.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
         let refills = op.moves.iter().filter(|it| it.kind == Kind::Refill);
@@ -199,9 +199,9 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// The list that is assumed to hold the pages that no event shows: the first that is never seen
-/// empty or, if there is none, that of reclaimable single pages. The list of movable single pages
-/// is tried first, because most pages are movable.
+/// The list that is assumed to hold the pages that no event shows: the first list that is never
+/// seen empty. If there is none, it is the list of reclaimable single pages. The list of movable
+/// single pages is tried first, because most pages are movable.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -234,8 +234,8 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
     }
 }
 
-/// The node of `cpu` according to `text`, whose lines have a node and its CPUs, as `1 4-7`; 0 if no
-/// line has the CPU.
+/// The node of `cpu` according to `text`, where each line lists a node and its CPUs, such as
+/// `1 4-7`; 0 if no line lists the CPU.
 fn node_of(cpu: u32, text: &str) -> u32 {
     let has = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -261,9 +261,9 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
     Watermarks { min, low, high }
 }
 
-/// The sizes of a zone's lists as `/proc/zoneinfo` prints them. If it does not print the bounds of
-/// `high`, they are computed from the managed pages and from the printed low watermark, which Linux
-/// may have computed when the zone had fewer pages.
+/// The sizes of a zone's lists as `/proc/zoneinfo` prints them. If it omits the bounds of `high`,
+/// they are computed from the managed pages and the printed low watermark. Linux may have computed
+/// that watermark when the zone had fewer pages.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
     let near = zone.lists.iter().zip(&knobs.nodes);
@@ -299,9 +299,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     }
 }
 
-/// The upper bound of `high` as the lists show it: the highest `high` of all CPUs, if several CPUs
-/// have it and it lies between the computed bounds. Linux may have computed its bound when the zone
-/// had fewer pages.
+/// The upper bound of `high` as the lists show it: the highest `high` of all CPUs. `None` unless
+/// several CPUs have this value and it lies between the computed bounds. Linux may have computed
+/// its bound when the zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|it| it.high);
     let most = highs().max()?;
@@ -338,8 +338,8 @@ mod tests {
         };
         let knobs = |text| knobs_of(text, &zone(0));
         let high_min = |node, text| sizes(&zone(node), &knobs(text)).high_min;
-        // Three CPUs on one node; two nodes with two CPUs and one; and a node without CPUs, whose
-        // memory all CPUs share.
+        // The cases: three CPUs on one node; two nodes with two CPUs and one CPU; and a node
+        // without CPUs, whose memory all CPUs share.
         assert_eq!(high_min(0, ""), Pages(333));
         assert_eq!(high_min(0, "0 0-1\n1 2-3"), Pages(500));
         assert_eq!(high_min(1, "0 0-1\n1 2-3"), Pages(1000));

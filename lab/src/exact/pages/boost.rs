@@ -1,16 +1,16 @@
 //! Boosts of watermarks, derived from the kernel's events.
 //!
-//! Linux raises all watermarks of a zone by the pages of a page block, up to a limit, whenever an
-//! allocation tries to claim a page block of another type of which only a part is free. When kswapd
-//! ends a round, it takes away the boost that the zone had when the round began.
+//! When an allocation tries to claim a partly free page block of another type, Linux raises all
+//! watermarks of the zone by the size of a page block, up to a limit. When kswapd ends a round, it
+//! removes the boost that the zone had when the round began.
 
 use super::zoneinfo::ZoneInfo;
 
-/// The pages of a page block.
+/// The number of pages in a page block.
 const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
 const BLOCK_ORDER: u8 = 9;
-/// The limit of a boost in ten-thousandths of the high watermark, unless the recording says
-/// otherwise.
+/// The limit of a boost in ten-thousandths of the high watermark; used if the recording does not
+/// state it.
 pub(super) const FACTOR: u64 = 15_000;
 
 /// The boosts of all zones, in pages.
@@ -25,16 +25,16 @@ pub(super) struct Boosts {
 struct Boost {
     most: u64,
     now: u64,
-    /// The boost at the beginning of kswapd's round.
+    /// The boost when kswapd's round began.
     of_round: u64,
     /// The boost that `/proc/zoneinfo` shows.
     told: u64,
 }
 
 impl Boosts {
-    /// Begins with no zone boosted. The boosts of `zones` themselves hold from event `read_at` on,
-    /// the first after they were read. `factor` is `watermark_boost_factor`, in ten-thousandths of
-    /// the high watermark; 0 means no boosts.
+    /// Starts with no zone boosted. `zones` were read from `/proc/zoneinfo` just before event
+    /// `read_at`; their boosts apply from that event on. `factor` is `watermark_boost_factor`, in
+    /// ten-thousandths of the high watermark; 0 disables boosts.
     pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
             let large = zone.managed >= BLOCK_PAGES * 4;
@@ -57,8 +57,8 @@ impl Boosts {
         }
     }
 
-    /// If event `index` is the first after `/proc/zoneinfo` was read, takes over the boosts that it
-    /// shows. Returns the zones whose boosts this changes, with their new boosts in pages.
+    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that it
+    /// shows. Returns the zones whose boosts changed, with their new boosts in pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {
@@ -74,7 +74,7 @@ impl Boosts {
     /// Returns the zone's new boost in pages, or `None` if the boost does not change.
     pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
         let boost = self.zones.get_mut(usize::from(zone))?;
-        // Linux changes the type of an entirely free page block without a boost.
+        // If the page block is entirely free, Linux changes its type without a boost.
         if order >= BLOCK_ORDER || boost.now >= boost.most {
             return None;
         }
@@ -82,15 +82,15 @@ impl Boosts {
         Some(boost.now)
     }
 
-    /// Notes each zone's boost at the beginning of a round of kswapd.
+    /// Notes each zone's boost when a round of kswapd begins.
     pub(super) fn round_begins(&mut self) {
         for boost in &mut self.zones {
             boost.of_round = boost.now;
         }
     }
 
-    /// Takes away, at the end of kswapd's round, the boosts that zones had at its beginning.
-    /// Returns the zones whose boosts this changes, with their new boosts in pages.
+    /// Removes, at the end of kswapd's round, the boosts that zones had when it began. Returns the
+    /// zones whose boosts changed, with their new boosts in pages.
     pub(super) fn round_ends(&mut self) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {

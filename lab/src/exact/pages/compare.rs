@@ -1,4 +1,4 @@
-//! Performs the operations of a recording, and pairs what each moved with what the kernel moved.
+//! Performs the operations of a recording, and pairs Plimsoll's moves with the kernel's.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::pair::{Amount, Pair};
 use super::stage::Stage;
 
 /// Performs `ops` and pairs Plimsoll's moves with the kernel's. After a difference, Plimsoll's
-/// lists are made as long as the kernel's, so that one difference does not cause others.
+/// lists are set to the lengths of the kernel's, so that one difference does not cause others.
 pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! The neighbours of each event: the next and the previous event of its page frame, and the next
-//! event of its CPU. Because the whole recording is known, later events show most of what no event
-//! states.
+//! event of its CPU. Because the whole recording is available, later events reveal most of what no
+//! event states.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event, the indices of related events; [`NONE`] if there is none.
+/// For each event, the indices of related events; [`NONE`] if there is no such event.
 pub(super) struct Future {
     /// The next event that touches the first frame of the block.
     frame: Vec<u32>,
@@ -21,8 +21,8 @@ pub(super) struct Future {
 
 const NONE: u32 = u32::MAX;
 
-/// The most frames of a block that count as touched by its events: as many as the largest block of
-/// Linux' buddy allocator has.
+/// The maximum number of frames of a block that count as touched by its events: the number of
+/// frames in the largest block of Linux's buddy allocator.
 const FRAMES_MAX: u64 = 1 << 10;
 
 impl Future {
@@ -75,7 +75,7 @@ fn known(index: u32) -> Option<usize> {
     (index != NONE).then_some(index as usize)
 }
 
-/// The frames of a block, but at most [`FRAMES_MAX`] of them.
+/// The frames of a block, limited to the first [`FRAMES_MAX`].
 fn frames(pfn: u64, order: u8) -> Range<u64> {
     pfn..pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX))
 }
@@ -94,7 +94,8 @@ fn past(events: &[Event]) -> Vec<u32> {
     past
 }
 
-/// The first frame and the order of the block that an event is about, if it is about a block.
+/// The first frame and the order of the block that an event concerns; `None` if it concerns no
+/// block.
 fn block(what: &What) -> Option<(u64, u8)> {
     match *what {
         What::Alloc { pfn, order, .. }

@@ -1,14 +1,14 @@
-//! The page lists of the recorded kernel, frame by frame, as its events show them.
+//! The page lists of the recorded kernel, tracked frame by frame from its events.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The number of migrate types that have lists of their own (Linux: `MIGRATE_PCPTYPES`).
+/// The number of migrate types that have their own lists (Linux: `MIGRATE_PCPTYPES`).
 pub(crate) const TYPES: u8 = 3;
 /// The number of lists that one CPU has in one zone: one for each of three types and orders 0 to 3,
 /// and two for huge pages.
 pub(crate) const LISTS: usize = 14;
 
-/// Identifies one of a CPU's lists in a zone by Linux' number for it (`order_to_pindex`).
+/// Identifies one of a CPU's lists in a zone by its number in Linux (`order_to_pindex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListId(pub(crate) u8);
 
@@ -29,7 +29,8 @@ impl ListId {
         if self.0 >= 12 { 9 } else { self.0 / TYPES }
     }
 
-    /// The migrate type of the list's blocks; unmovable for huge pages that are not movable.
+    /// The migrate type of the list's blocks; unmovable for the list of huge pages that are not
+    /// movable.
     pub(crate) fn mobility(self) -> u8 {
         match self.0 {
             13 => MOVABLE,
@@ -54,7 +55,7 @@ pub(crate) const MOVABLE: u8 = 1;
 /// `MIGRATE_RECLAIMABLE`.
 pub(crate) const RECLAIMABLE: u8 = 2;
 
-/// A list, identified by its CPU, its zone and its number.
+/// A list, identified by its CPU, its zone and its number in the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) cpu: u32,
@@ -71,7 +72,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Puts a block on the hot end of a list, so that it is handed out first.
+    /// Puts a block on the hot end of a list, so that it is allocated first.
     pub(crate) fn push(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
@@ -80,7 +81,7 @@ impl Lists {
         self.places.insert(pfn, (place, at));
     }
 
-    /// Puts a block on the cold end of a list, so that it is handed out last.
+    /// Puts a block on the cold end of a list, so that it is allocated last.
     pub(crate) fn push_cold(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
@@ -94,14 +95,14 @@ impl Lists {
         self.places.get(&pfn).map(|(place, _)| *place)
     }
 
-    /// Takes a block off its list, at whatever position, and returns the list.
+    /// Removes a block from its list, whatever its position, and returns the list.
     pub(crate) fn remove(&mut self, pfn: u64) -> Option<Place> {
         let (place, at) = self.places.remove(&pfn)?;
         self.frames.get_mut(&place)?.remove(&at);
         Some(place)
     }
 
-    /// The blocks of a list that are handed out before `pfn`, next one first. All blocks of the
+    /// The blocks of a list that will be allocated before `pfn`, next one first; all blocks of the
     /// list if `pfn` is `None` or not on it.
     pub(crate) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
         let Some(list) = self.frames.get(&place) else {
@@ -117,8 +118,8 @@ impl Lists {
             .collect()
     }
 
-    /// The blocks of a list that are given back to the zone before `pfn`; none if `pfn` is not on
-    /// it.
+    /// The blocks of a list that will be returned to the zone before `pfn`; none if `pfn` is not on
+    /// the list.
     pub(crate) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
         let at = self.places.get(&pfn).filter(|(found, _)| *found == place);
         let list = at.and_then(|(_, at)| Some((self.frames.get(&place)?, *at)));
@@ -126,7 +127,7 @@ impl Lists {
         colder.unwrap_or_default()
     }
 
-    /// Returns whether `pfn` is the next block to be given back from its list.
+    /// Returns whether `pfn` is the next block of its list to be returned to the zone.
     pub(crate) fn is_coldest(&self, pfn: u64) -> bool {
         self.places.get(&pfn).is_some_and(|(place, at)| {
             let coldest = self.frames[place].first_key_value();

@@ -1,5 +1,5 @@
-//! A machine that runs one operation at a time, on the CPU that the recording names: no time
-//! passes, no CPU waits for a lock, and no job is deferred.
+//! A machine that runs one operation at a time, on the CPU that the recording names. Time does not
+//! pass, no CPU waits for a lock, and no job is deferred.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -18,12 +18,12 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 pub(super) struct Stepwise {
     topology: Topology,
     cpu: Cell<CpuId>,
-    /// True while an operation runs as an interrupt of a CPU that holds the lock of its page lists.
+    /// True while an operation runs as an interrupt on a CPU that holds the lock of its page lists.
     interrupting: Cell<bool>,
     holds: RefCell<Vec<Hold>>,
 }
 
-/// The pages that one hold of a zone lock moved.
+/// The pages moved during one hold of a zone lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) zone: u32,
@@ -55,7 +55,7 @@ impl Stepwise {
         result
     }
 
-    /// Returns the holds since the last call, and forgets them.
+    /// Returns the holds recorded since the last call, and clears the record.
     pub(super) fn take_holds(&self) -> Vec<Hold> {
         self.holds.take()
     }

@@ -1,4 +1,4 @@
-//! Zones laid out like the kernel's, and the memory in them that has been in use since before the
+//! Zones laid out like the kernel's, and blocks in them that have been in use since before the
 //! recording.
 
 use plimsoll_mm::machine::Machine;
@@ -7,10 +7,10 @@ use plimsoll_mm::units::{NodeId, Order, Pages, Pfn};
 
 use super::lists::MOVABLE;
 
-/// The pages of a block of the largest order.
+/// The number of pages in a block of the largest order.
 const BLOCK: u64 = 1 << 10;
 
-/// A zone to lay out, with the pages that the kernel manages in it.
+/// A zone to lay out and the number of pages that the kernel manages in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) kind: ZoneKind,
@@ -18,8 +18,8 @@ pub(crate) struct Area {
     pub(crate) managed: u64,
 }
 
-/// Lays out the zones side by side. Each has as many pages as the kernel manages in it, and a hole
-/// from there to the end of its last block of the largest order.
+/// Lays out the zones one after another. Each has as many pages as the kernel manages in it; a hole
+/// fills the rest of its last block of the largest order.
 pub(crate) fn layout(areas: &[Area]) -> Layout {
     let block = Order::MAX.pages().0;
     let mut start = 0;
@@ -53,8 +53,8 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Leaves `free` pages of the fresh zone `zone` free, or fewer if the zone would be nearly all
-    /// free, and returns all other pages as blocks in use.
+    /// Leaves `free` pages of the fresh zone `zone` free, or fewer if that would leave nearly the
+    /// whole zone free. Returns all other pages as blocks in use.
     pub(crate) fn beside<M: Machine>(
         pages: &PageAllocator<M>,
         machine: &M,
@@ -62,7 +62,7 @@ impl Stock {
         free: u64,
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
-            // Each free block must have pages in use beside it, so a zone that is nearly all free
+            // Each free block needs pages in use beside it, so a zone that would be nearly all free
             // gets fewer free blocks of the largest order.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
@@ -99,7 +99,7 @@ impl Stock {
     }
 }
 
-/// Cuts `free` pages into movable blocks that are as large as possible.
+/// Divides `free` pages into movable blocks that are as large as possible.
 fn free_blocks(free: u64) -> FreeBlocks {
     let mut blocks: FreeBlocks = [[0; Order::COUNT]; Mobility::COUNT];
     let movable = &mut blocks[usize::from(MOVABLE)];
@@ -111,13 +111,13 @@ fn free_blocks(free: u64) -> FreeBlocks {
     blocks
 }
 
-/// The order with the number `order`, or the largest order if the number is larger.
+/// The order with the number `order`; the largest order if the number is too large.
 pub(crate) fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-/// The migrate type that has the number `mobility` in Linux; movable for a number that Plimsoll
-/// does not know (CMA, ISOLATE).
+/// The migrate type with the number `mobility` in Linux; movable for a type that Plimsoll does not
+/// have (CMA, ISOLATE).
 pub(crate) fn mobility_of(mobility: u8) -> Mobility {
     Mobility::new(mobility).unwrap_or(Mobility::Movable)
 }
@@ -136,8 +136,8 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Makes a stock beside `free` free pages in a fresh zone of `managed` pages, and returns how
-    /// many pages are then free and how many are in the stock.
+    /// Makes a stock beside `free` free pages in a fresh zone of `managed` pages. Returns the
+    /// resulting numbers of free pages and of pages in the stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_nearly_all_free_has_a_little_less() {
-        // The zone's last block of the largest order has a hole, so the wanted free pages do not
-        // fit.
+        // The hole in the zone's last block of the largest order leaves too little room for the
+        // wanted free pages.
         assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
         assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
     }

@@ -1,4 +1,4 @@
-//! Page lists: each refill, spill, decay and drain is compared with the kernel's.
+//! Page lists: compares each refill, spill, decay and drain with the kernel's.
 //!
 //! ```text
 //! events ──infer──> operations, and what the kernel moved for each
@@ -7,10 +7,14 @@
 //!              what Plimsoll moves for each ──compare──> identical or not
 //! ```
 //!
-//! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its
-//! reclaim. `zoneinfo`, `begin`: the state at the start. `machine`, `memory`, `stage`: performing
-//! operations. `pair`, `compare`, `follow`: comparing moves. `report`: tables and notes. `marks`:
-//! the recorder's notes. `version`: the design for a kernel.
+//! - `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its
+//!   reclaim.
+//! - `zoneinfo`, `begin`: the initial state.
+//! - `machine`, `memory`, `stage`: performing operations.
+//! - `pair`, `compare`, `follow`: comparing moves.
+//! - `report`: tables and notes.
+//! - `marks`: the recorder's notes.
+//! - `version`: the design for a kernel.
 
 mod begin;
 mod boost;
@@ -45,7 +49,7 @@ use super::{Judge, Judgement};
 /// The judge of page lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageLists {
-    /// The design to judge; `None` for that of the recorded kernel's version.
+    /// The design to judge; `None` uses the design of the recorded kernel's version.
     pub design: Option<Design>,
 }
 
@@ -77,22 +81,22 @@ impl Judge for PageLists {
     }
 }
 
-/// The moment from which a recording shows the contents of the lists; `None` if it has no
-/// `/proc/zoneinfo` or no refills.
+/// The moment from which a recording shows the contents of the lists; `None` if it lacks
+/// `/proc/zoneinfo` or has no refills.
 fn moment(recording: &Recording) -> Option<Moment> {
     let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
     let shows_refills = recording.events.iter().any(|event| refills(&event.what));
     Moment::of(recording).filter(|_| shows_refills)
 }
 
-/// The state of zones and lists when `/proc/zoneinfo` was read, and the operations from then on.
+/// The state of zones and lists when `/proc/zoneinfo` was read, and the operations after it.
 pub(crate) struct History {
     pub(crate) state: State,
     pub(crate) ops: Vec<Op>,
 }
 
 impl History {
-    /// Derives the history of a recording; `None` if it does not tell the state of the lists.
+    /// Derives the history of a recording; `None` if it does not show the state of the lists.
     pub(crate) fn of(recording: &Recording) -> Option<Self> {
         let moment = moment(recording)?;
         let mut inferred = Inferred::of(recording, &moment.zones, moment.event);
@@ -142,8 +146,8 @@ fn fill(
         .extend(report::notes(&inferred.tally, &pairs, stage.refused));
 }
 
-/// Sets aside the moves of CPUs that lost events, because their lists are not known. Returns a note
-/// about it, or `None` if no CPU lost events.
+/// Sets aside the moves of CPUs that lost events, because the contents of their lists are unknown.
+/// Returns a note about this, or `None` if no CPU lost events.
 fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
     let lost = recording
         .header

@@ -7,19 +7,20 @@ use super::lists::ListId;
 pub(crate) struct Op {
     /// The index of the event that shows the operation.
     pub(crate) event: u32,
-    /// The CPU on whose lists the operation works.
+    /// The CPU that owns the lists of the operation.
     pub(crate) cpu: u32,
     pub(crate) action: Action,
     /// The kernel's moves between lists and zones for this operation.
     pub(crate) moves: Vec<Move>,
 }
 
-/// What an operation did. A `zone` is an index into the zones of `/proc/zoneinfo` that have memory.
+/// The effect of an operation. A `zone` is an index into the zones of `/proc/zoneinfo` that have
+/// memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// An allocation took a block from a list.
     Alloc { zone: u8, list: ListId, pfn: u64 },
-    /// An allocation took a block from the zone itself, bypassing the lists.
+    /// An allocation took a block directly from the zone, bypassing the lists.
     AllocDirect {
         zone: u8,
         order: u8,
@@ -35,7 +36,7 @@ pub(crate) enum Action {
     },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
-    /// A free gave a block to the zone itself, bypassing the lists.
+    /// A free returned a block directly to the zone, bypassing the lists.
     FreeDirect { zone: u8, order: u8, pfn: u64 },
     /// The periodic work of the CPU ran (Linux: `vmstat_update`).
     Refresh,
@@ -43,19 +44,19 @@ pub(crate) enum Action {
     Drain { zone: u8, by: u32 },
     /// The CPU came online (`true`) or went offline (`false`).
     Online(bool),
-    /// kswapd began (`active`) or ended a round of reclaim in the zones up to `highest`, counted as
-    /// the kernel does: 0 is DMA.
+    /// kswapd began (`active`) or ended a round of reclaim in the zones up to `highest`, in the
+    /// kernel's numbering: 0 is DMA.
     Reclaim { highest: u8, active: bool },
     /// kswapd went to sleep until an allocation wakes it.
     Sleep,
-    /// From now on the watermarks of a zone are `pages` pages higher than without a boost.
+    /// From now on the watermarks of a zone are `pages` pages above their values without a boost.
     Boost { zone: u8, pages: u64 },
-    /// An allocation found all zones up to `highest`, counted as in [`Action::Reclaim`], below
+    /// An allocation found all zones up to `highest`, numbered as in [`Action::Reclaim`], below
     /// their high watermarks or without a block that is large enough.
     Shortage { highest: u8 },
 }
 
-/// The blocks that one operation moved between the lists of a CPU and a zone.
+/// The blocks that one operation moved between a zone and the lists of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) kind: Kind,
@@ -64,7 +65,7 @@ pub(crate) struct Move {
     pub(crate) lists: Vec<(ListId, u32)>,
 }
 
-/// The direction and the cause of a move.
+/// The direction and the cause of a move, for example a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Refill,

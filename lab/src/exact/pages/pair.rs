@@ -2,18 +2,18 @@
 
 use super::op::Kind;
 
-/// The size of a move.
+/// The size of a move, in pages and in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,
     pub(super) blocks: u32,
 }
 
-/// The kernel's move of one kind for one operation in one zone, and Plimsoll's. If one of them made
-/// none, its amount is zero.
+/// The moves of one kind that the kernel and Plimsoll made in one zone for the same operation. The
+/// amount is zero for a side that made none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// The index of the operation among those performed.
+    /// The index of the operation in the list of those performed.
     pub(super) op: usize,
     pub(super) cpu: u32,
     pub(super) zone: u8,
@@ -21,12 +21,13 @@ pub(super) struct Pair {
     pub(super) kernel: Amount,
     pub(super) ours: Amount,
     /// True if the move is set aside, because it depends on what the CPU did before the recording
-    /// or the CPU lost events.
+    /// or because the CPU lost events.
     pub(super) unknown: bool,
 }
 
 impl Pair {
-    /// Returns whether both moved as many pages in as many blocks.
+    /// Returns whether the kernel and Plimsoll moved the same number of pages in the same number of
+    /// blocks.
     pub(super) fn is_same(&self) -> bool {
         self.kernel == self.ours
     }

@@ -1,4 +1,4 @@
-//! The result of comparing page lists, as tables and lines of text.
+//! The result of comparing page lists, rendered as tables and lines of text.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn number(value: u64) -> String {
     human(value as f64, Unit::Count)
 }
 
-/// Returns tables of the moves, by kind and by CPU. `left` has the pages that are on each CPU's
+/// Returns tables of the moves, by kind and by CPU. `left` has the number of pages on each CPU's
 /// lists at the end: the kernel's, if known, and Plimsoll's.
 pub(super) fn tables(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Vec<Table> {
     vec![by_kind(pairs), by_cpu(pairs, left)]
@@ -83,8 +83,8 @@ fn by_cpu(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Table {
     }
 }
 
-/// The pages on each CPU's lists at the end, as read from `/proc/zoneinfo`; empty if the recording
-/// does not have that text.
+/// The number of pages on each CPU's lists at the end, from `/proc/zoneinfo`; empty if the
+/// recording lacks that text.
 pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     let zones = recording.header.text("zoneinfo after").map(zoneinfo::parse);
     let mut left = BTreeMap::new();
@@ -127,7 +127,7 @@ pub(super) fn first_difference(
     lines
 }
 
-/// The number of events of the CPU that are shown before the difference, and again after it.
+/// The number of the CPU's events to show before the difference, and also after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {
@@ -221,7 +221,7 @@ fn describe(action: &Action) -> String {
     }
 }
 
-/// Returns notes on how operations were derived, which a reader needs to judge the figures.
+/// Returns notes on how operations were derived, so that a reader can judge the figures.
 pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> {
     let mut notes = vec![format!(
         "Of {} blocks handed out that an event had put on a list, {} lay on top of the list that \

@@ -1,14 +1,14 @@
-//! The ends of kswapd's rounds of reclaim, where no event shows them.
+//! Finds the ends of kswapd's rounds of reclaim where no event shows them.
 //!
-//! An event shows where a round begins. An event shows its end only if the recorder could set a
-//! probe. The event of kswapd's sleep comes too late: before kswapd goes to sleep, it waits a tenth
-//! of a second for more work.
+//! An event always shows where a round begins, but only a probe, if the recorder could set one,
+//! shows where it ends. kswapd's sleep event comes too late: before kswapd goes to sleep, it waits
+//! a tenth of a second for more work.
 
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_recording::event::{Event, What};
 
-/// The rounds whose end has no event of its own, by the last event that belongs to each.
+/// The rounds that have no event for their end, by the last event that belongs to each.
 pub(super) struct Rounds {
     last: HashSet<usize>,
 }
@@ -16,8 +16,8 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut last = HashSet::new();
-        // For each kswapd in a round, by thread: its last event of a page, or the beginning of the
-        // round.
+        // For each kswapd thread in a round, by thread id: its last event about a page, or the
+        // beginning of the round.
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             match event.what {
@@ -37,7 +37,7 @@ impl Rounds {
         Self { last }
     }
 
-    /// Returns whether event `index` is the last of such a round.
+    /// Returns whether event `index` is the last event of such a round.
     pub(super) fn ends_after(&self, index: usize) -> bool {
         self.last.contains(&index)
     }

@@ -1,25 +1,25 @@
-//! The design that stands for the recorded kernel.
+//! Chooses the design that stands for the recorded kernel.
 
 use plimsoll_mm::design::Design;
 
-/// The kernel versions whose page lists are known, oldest first, each with its design.
+/// The kernel versions whose page lists Plimsoll reproduces, oldest first, each with its design.
 const KNOWN: [(u32, u32, &str); 3] = [
     (6, 12, "linux-6.12"),
     (6, 18, "linux-6.18"),
     (6, 19, "linux-6.19"),
 ];
 
-/// The design that was chosen for a kernel.
+/// The design that was chosen for a kernel, with a warning if its version is not known.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
-    /// The warning that the design of another version was chosen; `None` if the version is known.
+    /// A warning that the design of another version was chosen; `None` if the version is known.
     pub(super) warning: Option<String>,
 }
 
-/// The design for a release as `uname -r` prints it: that of its version or, with a warning, of the
-/// nearest known version before it. A kernel older than all known ones gets the oldest design, and
-/// a release without a version gets the newest.
+/// Chooses the design for a release as `uname -r` prints it: the design of its version or, with a
+/// warning, of the nearest known version before it. A kernel older than all known ones gets the
+/// oldest design; a release without a version gets the newest.
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);
     let known = version.and_then(|version| KNOWN.iter().find(|it| (it.0, it.1) == version));

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ZoneInfo {
     pub(super) node: u32,
-    /// The name: `DMA`, `DMA32`, `Normal` or `Movable`.
+    /// The zone's name: `DMA`, `DMA32`, `Normal` or `Movable`.
     pub(super) name: String,
     pub(super) start: u64,
     pub(super) spanned: u64,
@@ -12,8 +12,8 @@ pub(super) struct ZoneInfo {
     pub(super) free: u64,
     /// The min, low and high watermarks, without a boost.
     pub(super) marks: [u64; 3],
-    /// The pages by which the watermarks are raised for a while (`boost`). The watermarks in the
-    /// text include them.
+    /// The number of pages by which the watermarks are temporarily raised (`boost`). The watermarks
+    /// in the text include it.
     pub(super) boost: u64,
     /// The lists of each CPU; `None` if the CPU is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
@@ -25,7 +25,7 @@ pub(super) struct ListInfo {
     pub(super) count: u64,
     pub(super) high: u64,
     pub(super) batch: u64,
-    /// The bounds of `high`, which kernels print from 6.13 on.
+    /// The bounds of `high`, which kernels from 6.13 on print.
     pub(super) bounds: Option<(u64, u64)>,
 }
 
@@ -34,14 +34,14 @@ impl ZoneInfo {
         (self.start..self.start + self.spanned).contains(&pfn)
     }
 
-    /// The number of CPUs that have lists, which are the CPUs online.
+    /// The number of CPUs that have lists, which equals the number of online CPUs.
     pub(super) fn cpus(&self) -> u32 {
         u32::try_from(self.lists.iter().flatten().count()).unwrap_or(u32::MAX)
     }
 }
 
 /// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text;
-/// none if it is another text.
+/// empty if it is some other text.
 pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     let mut zones: Vec<ZoneInfo> = Vec::new();
     let mut cpu = 0;
@@ -82,8 +82,8 @@ pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     zones
 }
 
-/// The highest CPU number; a higher one in the text counts as this one. Linux can be built for 8192
-/// CPUs at most.
+/// The highest CPU number; higher numbers in the text are treated as this one. Linux can be built
+/// for at most 8192 CPUs.
 const CPUS_MAX: usize = 8191;
 
 fn head(line: &str) -> Option<(u32, String)> {

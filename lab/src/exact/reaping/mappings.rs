@@ -1,24 +1,24 @@
-//! The mappings of a recorded victim, which its load read from `/proc/PID/smaps` before the kill.
+//! The mappings of a recorded victim, which the load read from `/proc/PID/smaps` before the kill.
 //!
 //! ```text
 //! victim 169
 //! mapping 10000000000-10000080000 inode=0 flags=rd,wr,mr,mw,me,ac,sd
 //! ```
 //!
-//! Addresses are in hexadecimal and in bytes; `flags` has the words of the line `VmFlags`, joined
-//! by commas.
+//! Addresses are hexadecimal byte addresses; `flags` has the words of the `VmFlags` line, joined by
+//! commas.
 
 use std::ops::Range;
 
 use plimsoll_mm::space::MappingKind;
 use plimsoll_recording::Recording;
 
-/// The name of the text of a recording that holds the mappings.
+/// The name of the recording's text that holds the mappings.
 pub(crate) const TEXT: &str = "oom mappings";
 
 const PAGE_SHIFT: u32 = 12;
 
-/// A mapping: its pages and the kind of its backing.
+/// A mapping: its pages and its kind of backing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) pages: Range<u64>,
@@ -75,7 +75,7 @@ impl Mapping {
     }
 }
 
-/// Joins each range to the one before it if it begins where that one ends, because two neighbouring
+/// Merges each range with the one before it if the two are adjacent, because two neighbouring
 /// mappings that differ only in their permissions are one mapping in Plimsoll.
 pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
@@ -88,7 +88,7 @@ pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<
     all
 }
 
-/// The page numbers of a range of bytes, both ends rounded down.
+/// The page numbers of a range of byte addresses, with both ends rounded down.
 pub(super) const fn pages(start: u64, end: u64) -> Range<u64> {
     start >> PAGE_SHIFT..end >> PAGE_SHIFT
 }

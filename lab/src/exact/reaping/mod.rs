@@ -13,25 +13,25 @@ use plimsoll_recording::event::{Event, What};
 use self::mappings::{Mapping, joined, pages};
 use super::{Judge, Judgement};
 
-/// The name of the text that holds the results of `process_mrelease`, in lines
-/// `release CASE flags=N ERRNO`.
+/// The name of the recording's text that holds the results of `process_mrelease`, in lines of the
+/// form `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
 /// Compares how the kernel's OOM reaper empties address spaces with how Plimsoll's does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    /// The order in which ranges are emptied; `None` takes that of the recorded kernel's version.
+    /// The order in which ranges are emptied; `None` uses that of the recorded kernel's version.
     pub reaping: Option<How>,
 }
 
-/// A recorded or performed step: an event about the victim, or a range that is emptied.
+/// A recorded or performed step: an event about the victim, or the emptying of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Mark,
     Wake,
     Skip,
     Start,
-    /// The pages of a range that is emptied.
+    /// A range of pages that is emptied.
     Range(Range<u64>),
     Finish,
 }
@@ -83,8 +83,8 @@ impl Judge for Reaping {
     }
 }
 
-/// The order in which the kernel of this release reaps: ascending before 6.18, and descending
-/// mapping by mapping from then on or if the release is unknown.
+/// The order in which the kernel of this release reaps: ascending before 6.18; descending, mapping
+/// by mapping, from 6.18 on or if the release is unknown.
 fn how_of(release: &str) -> How {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -95,7 +95,7 @@ fn how_of(release: &str) -> How {
     }
 }
 
-/// The victims for which the reaper was woken, in the order of these events.
+/// The victims for which the reaper was woken, in the order of the wake-up events.
 fn reaped(recording: &Recording) -> Vec<u32> {
     let events = recording.events.iter();
     let woken = events.filter_map(|event| match event.what {
@@ -105,7 +105,7 @@ fn reaped(recording: &Recording) -> Vec<u32> {
     woken.collect()
 }
 
-/// The recorded steps of `victim`. Its ranges are those that the reaper's thread empties between
+/// The recorded steps of `victim`. The ranges are those that the reaper's thread empties between
 /// the start and the finish of an attempt.
 fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     let (mut steps, mut reaper) = (Vec::new(), None);
@@ -131,7 +131,8 @@ fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     steps
 }
 
-/// Separates `steps` into all steps that are not ranges, in their order, and the ranges, joined.
+/// Separates `steps` into the steps that are not ranges, in order, and the ranges, with adjacent
+/// ones merged.
 fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
     let ranges = steps.iter().filter_map(|step| match step {
         Step::Range(range) => Some(range.clone()),
@@ -151,7 +152,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Reaps a victim again and compares the steps. Ranges are compared if its mappings are known.
+    /// Reaps a victim again and compares the steps. Ranges are compared only if its mappings are
+    /// known.
     fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
         let before_start = real.iter().take_while(|step| **step != Step::Start);
         let busy = before_start.filter(|step| **step == Step::Skip).count();
@@ -164,7 +166,7 @@ impl Comparison {
         }
     }
 
-    /// Performs a release of a victim again and compares the ranges, if the recording has the marks
+    /// Releases a victim again and compares the ranges, if the recording has the marks
     /// `plimsoll: release PID` and `plimsoll: released PID`.
     fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
         let Some(real) = between_marks(&recording.events, victim) else {
@@ -211,8 +213,8 @@ impl Comparison {
     }
 }
 
-/// The ranges that were emptied between the marks `plimsoll: release PID` and `plimsoll: released
-/// PID`, by the thread that wrote the first one; `None` without the first mark.
+/// The ranges emptied between the marks `plimsoll: release PID` and `plimsoll: released PID`, by
+/// the thread that wrote the first mark; `None` without that mark.
 fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     let is =
         |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);
@@ -229,8 +231,8 @@ fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     Some(ranges.collect())
 }
 
-/// A note with the reaper's times, in milliseconds: from the kill to the wake-up of the reaper, and
-/// from each attempt to the next. `None` if no recorded wake-up follows a kill of its victim.
+/// A note with the recorded times in milliseconds: from the kill to the reaper's wake-up, and from
+/// each attempt to the next. `None` if no recorded wake-up follows a kill of its victim.
 fn times(recording: &Recording) -> Option<String> {
     let (mut delays, mut pauses) = (Vec::new(), Vec::new());
     for victim in reaped(recording) {

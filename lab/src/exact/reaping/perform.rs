@@ -1,5 +1,5 @@
-//! Builds an address space with the mappings of a recorded victim, and lets Plimsoll's reaper empty
-//! it or releases it.
+//! Builds an address space with the mappings of a recorded victim, and either lets Plimsoll's
+//! reaper empty it or releases it.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -25,13 +25,13 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
 use super::Step;
 use super::mappings::Mapping;
 
-/// The memory of the machine. Only page tables use pages of it.
+/// The memory of the machine, of which only page tables use pages.
 const ARENA: Pages = Pages(4096);
-/// A page above every mapping of a program. A thread replaces the mapping there while the reaper
-/// tries to take the lock of the mappings.
+/// A page above every mapping of a program. While the reaper tries to take the lock of the
+/// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// Linux's reaper without its delay and pauses, which do not change what it does; a note gives the
+/// Linux's reaper without its delay and pauses. They do not affect what it does; a note gives the
 /// recorded ones.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
@@ -39,8 +39,8 @@ const PATIENCE: Patience = Patience {
     ..Patience::LINUX
 };
 
-/// Returns the steps of Plimsoll's reaper on a victim. Another thread is changing the victim's
-/// mappings during the first `busy` attempts.
+/// Returns the steps of Plimsoll's reaper on a victim whose mappings another thread is changing
+/// during the first `busy` attempts.
 pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: usize) -> Vec<Step> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, victim);
@@ -68,8 +68,8 @@ pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: us
     witness.steps().clone()
 }
 
-/// Releases the memory of a process that was told to die. Returns the ranges that were emptied, in
-/// order, and whether the release succeeded.
+/// Releases the memory of a process that has been told to exit. Returns the ranges that were
+/// emptied, in order, and whether the release succeeded.
 pub(super) fn released(
     mappings: &[Mapping],
     victim: u32,
@@ -96,7 +96,7 @@ pub(super) fn released(
 }
 
 /// Performs one of the cases of `process_mrelease` that a load tries. Returns the name of the
-/// errno, or `0` for success; `None` if the case is not known.
+/// errno, or `0` for success; `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);
@@ -264,14 +264,14 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// The steps that were seen, and the barriers at which the thread that changes mappings waits.
+/// The observed steps, and the barriers at which the thread that changes mappings waits.
 struct Witness {
     steps: Mutex<Vec<Step>>,
-    /// True once the victim's mappings are complete. Ranges emptied before that are not recorded.
+    /// True once the victim's mappings are complete. Ranges emptied before then are not recorded.
     armed: AtomicBool,
-    /// Passed once the thread that changes mappings holds the lock.
+    /// Reached by both threads when the thread that changes mappings holds the lock.
     entered: Barrier,
-    /// Passed once that thread may release the lock.
+    /// Reached by both threads when that thread may release the lock.
     opened: Barrier,
 }
 
@@ -292,13 +292,13 @@ impl Witness {
     }
 }
 
-/// A notifier that records every range that is about to be emptied.
+/// A notifier that records every range just before it is emptied.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {
     fn start(&self, _host: &Host, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         let witness = &self.0;
-        // Relaxed: the thread that sets `armed` reads it, and so does the thread that changes
+        // Relaxed: `armed` is read only by the thread that sets it and by the thread that changes
         // mappings, which is started after `armed` was set.
         if !witness.armed.load(Relaxed) {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Finds the firings of a recording: which timer belongs to which vmstat work.
+//! Finds the firings in a recording, and which timer belongs to which vmstat work.
 //!
-//! The vmstat work arms its own timer again before it ends. So a timer is the work's next firing if
-//! the thread that runs the work arms it on the work's CPU, and if it lies inside the work's
-//! `struct delayed_work`.
+//! The vmstat work rearms its own timer before it ends. So a timer is taken to be the work's next
+//! firing if the thread that runs the work arms it on the work's CPU, and if the timer lies inside
+//! the work's `struct delayed_work`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,39 +10,39 @@ use plimsoll_mm::units::Nanos;
 use plimsoll_recording::event::{Event, Symbol, What};
 use plimsoll_recording::{Header, Recording};
 
-/// The timer of a `struct delayed_work` lies less than this many bytes after its start. It follows
-/// the work, which takes 32 bytes in a kernel without lock debugging.
+/// The timer of a `struct delayed_work` starts within this many bytes of the start of the struct.
+/// It follows the work, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
-/// The two works whose timers are judged.
+/// The two kinds of work whose timers are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Update,
     Shepherd,
 }
 
-/// A timer that a work armed, and the jiffy at which it fired.
+/// A timer that the vmstat work or the shepherd armed, and the jiffy at which it fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Armed {
     pub(super) kind: Kind,
     pub(super) cpu: u32,
-    /// The time at which it was armed.
+    /// The time at which the timer was armed, in nanoseconds.
     pub(super) time_ns: u64,
-    /// The jiffy at which it was armed.
+    /// The jiffy at which the timer was armed.
     pub(super) now: u64,
-    /// The jiffy for which it was armed.
+    /// The jiffy for which the timer was armed.
     pub(super) expires: u64,
-    /// The jiffy at which the wheel is to fire it, if the kernel prints it.
+    /// The jiffy at which the wheel is to fire the timer; `None` if the kernel does not print it.
     pub(super) bucket: Option<u64>,
-    /// The jiffy at which it fired, if it did during the recording.
+    /// The jiffy at which the timer fired; `None` if it did not fire during the recording.
     pub(super) fired: Option<u64>,
 }
 
-/// The firings of a recording.
+/// All firings in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) armed: Vec<Armed>,
-    /// The times at which a vmstat work started because its timer had fired, in order.
+    /// The times at which vmstat work was started by its timer, on any CPU, in order.
     pub(super) starts: Vec<Nanos>,
     /// The time of the first event.
     pub(super) began: Nanos,
@@ -62,7 +62,7 @@ impl Kind {
 }
 
 impl Armed {
-    /// The number of jiffies from the one of the wheel to the one at which the timer fired.
+    /// The number of jiffies from the one that the wheel chose to the one at which the timer fired.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -89,8 +89,8 @@ impl Chain {
         chain
     }
 
-    /// The percentage of the vmstat work's timers that fired a jiffy or more after the jiffy of the
-    /// wheel.
+    /// The percentage of the vmstat work's timers that fired at least one jiffy after the one that
+    /// the wheel chose.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|it| it.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
@@ -102,7 +102,7 @@ impl Chain {
     }
 }
 
-/// The works, by the symbols that the header gives to their functions.
+/// The kinds of work, by the symbols of their functions in the header.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);
@@ -114,13 +114,13 @@ fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
 struct Reader {
     kinds: HashMap<Symbol, Kind>,
     chain: Chain,
-    /// By CPU: the kind of the work that runs there, its address, and its thread's id.
+    /// For each CPU, the kind of the work that runs there, the work's address, and its thread's id.
     running: HashMap<u32, (Kind, u64, u32)>,
-    /// The timers that have not fired: indices into `chain.armed`, by the timer's address.
+    /// The timers that have not fired: their indices into `chain.armed`, by the timer's address.
     pending: HashMap<u64, usize>,
     /// The address of the work that a timer belongs to, by the timer's address.
     timers: HashMap<u64, u64>,
-    /// The addresses of works whose timers have fired and that have not started yet.
+    /// The addresses of work items whose timers have fired but that have not started yet.
     fired: HashSet<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! Compares the number of CPUs that start their vmstat work together in a recording with that on a
-//! simulated machine.
+//! Compares how many CPUs start their vmstat work together in a recording and on a simulated
+//! machine.
 //!
-//! The simulated CPUs are always busy and always have differentials to fold, like those of a
+//! The simulated CPUs are always busy and always have differentials to fold, like those in a
 //! recording with `nohz=off` and a load on every CPU. The simulation runs as long as the recording,
-//! but for 30 seconds at most. It runs twice: without late ticks, and with the recording's share of
+//! but for at most 30 seconds. It runs twice: without late ticks, and with the recording's share of
 //! late ticks.
 
 use plimsoll_mm::design::Design;
@@ -19,25 +19,25 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The profile whose costs the simulated CPUs have. They do not affect the times at which timers
-/// fire.
+/// The profile that sets the costs of the simulated CPUs. These costs do not affect the times at
+/// which timers fire.
 const PRICES: &str = "laptop-2";
 
-/// Firings before this time are left out, because the shepherd queues the first ones. For a
-/// recording of less than twice this length, the first half is left out.
+/// Firings before this time are ignored, because the shepherd queues the first ones. In a recording
+/// shorter than twice this time, those in the first half are ignored.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// The longest simulation. A longer recording is evaluated in full, but a simulated machine shows
+/// The longest simulation. All of a longer recording is evaluated, but a simulated machine shows
 /// nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// The most CPUs that are simulated; more would take too long.
+/// The maximum number of CPUs to simulate; more would take too long.
 const CPUS_MAX: u32 = 512;
 
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
 /// A table of the largest crowds within one tick and within each window, recorded and simulated;
-/// `None` if no work was started by its timer after the first [`SETTLED`].
+/// `None` if no timer started vmstat work after the first [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));
@@ -92,7 +92,7 @@ fn row(name: String, starts: &[Nanos], hz: Hz) -> Vec<String> {
     row
 }
 
-/// The times at which works start by their timers on a simulated machine of `cpus` busy CPUs.
+/// The times at which timers start vmstat work on a simulated machine of `cpus` busy CPUs.
 pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32) -> Vec<Nanos> {
     let profile = Profile::load(PRICES, Card::Mid).expect("built in");
     let profile = Profile {
@@ -108,7 +108,7 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
     };
     let testbed = Testbed::with_options(&profile, Design::LINUX, options);
     // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from
-    // that at the last one, so the work finds differentials to fold and arms its timer again.
+    // that at the last refresh, so the work finds differentials to fold and rearms its timer.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 1_500_000,

@@ -2,8 +2,8 @@
 //! timers, and the jiffies at which the kernel's wheel fires them, with `round-jiffies` and the
 //! wheel of `mm`.
 //!
-//! `chain` takes the firings from a recording. `crowding` compares the number of CPUs that start
-//! together with that on a simulated machine of the same number of CPUs.
+//! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
+//! together in the recording and on a simulated machine with as many CPUs.
 
 mod chain;
 mod crowding;
@@ -19,14 +19,14 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// Compares timers with a schedule and a wheel; [`Timers::OURS`] are those of Plimsoll.
+/// Compares timers with a schedule and a wheel; [`Timers::OURS`] has Plimsoll's.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
     /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
     /// in Linux.
     pub schedule: &'a dyn Schedule,
-    /// A function of a wheel, the jiffy at which a timer is armed, and the jiffy for which it is
-    /// armed. It returns the jiffy at which the wheel fires the timer.
+    /// The function that returns the jiffy at which a wheel fires a timer. Its arguments are the
+    /// wheel, the jiffy at which the timer is armed, and the jiffy for which it is armed.
     pub fires_at: fn(Wheel, Jiffies, Jiffies) -> Jiffies,
 }
 
@@ -56,7 +56,7 @@ impl Judge for Timers<'_> {
 
 impl Timers<'_> {
     /// Compares the firings only, without the tables of lateness and of crowds. `None` if the
-    /// recording has no firings or does not have the kernel's HZ.
+    /// recording has no firings or does not state the kernel's HZ.
     #[must_use]
     pub fn firings(&self, recording: &Recording) -> Option<Judgement> {
         let (clock, chain) = taken(recording)?;
@@ -64,7 +64,7 @@ impl Timers<'_> {
     }
 }
 
-/// The clock and the firings of a recording; `None` if it has no firings or does not have the
+/// The clock and the firings of a recording; `None` if it has no firings or does not state the
 /// kernel's HZ.
 fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     let clock = Clock::of(&recording.header)?;
@@ -80,7 +80,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The clock of a recording; `None` if its header does not have the kernel's HZ.
+    /// The clock of a recording; `None` if its header does not state the kernel's HZ.
     fn of(header: &Header) -> Option<Self> {
         const DEFAULT_INTERVAL_S: u64 = 1;
         let asked = header.text("stat_interval");
@@ -93,8 +93,8 @@ impl Clock {
         })
     }
 
-    /// The moment at which a timer was armed, as a schedule takes it; `None` for a jiffy that no
-    /// kernel reaches.
+    /// The moment at which a timer was armed, in the form that a schedule accepts; `None` for a
+    /// jiffy too large for any kernel to reach.
     fn moment(&self, armed: &Armed) -> Option<Moment> {
         const YEARS_MAX: u64 = 200;
         let ticks_max = YEARS_MAX * 365 * 24 * 3600 * u64::from(self.hz.get());
@@ -112,11 +112,12 @@ impl Clock {
     }
 }
 
-/// Plimsoll's result for one firing.
+/// Plimsoll's jiffies for one recorded firing.
 struct Verdict {
-    /// The jiffy for which the schedule arms the timer; `None` if it does not use the wheel.
+    /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
+    /// wheel.
     expires: Option<u64>,
-    /// The jiffy at which the wheel fires a timer that is armed for the kernel's jiffy.
+    /// The jiffy at which Plimsoll's wheel fires a timer armed for the kernel's jiffy.
     bucket: u64,
 }
 
@@ -195,7 +196,7 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// A table of how many timers fired on the jiffy of the wheel, one jiffy later, and even later.
+/// A table of how many timers fired at the wheel's jiffy, one jiffy later, and even later.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

@@ -1,4 +1,4 @@
-//! Tests the judge of timers on recordings that were written by hand.
+//! Tests the judge of timers on hand-written recordings.
 
 use plimsoll_recording::event::{Event, Symbol, What};
 

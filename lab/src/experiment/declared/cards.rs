@@ -1,4 +1,4 @@
-//! The table of verdicts at each card of costs: a verdict that changes between cards is fragile.
+//! The table of verdicts at each cost card. A verdict that changes between cards is fragile.
 
 use std::fmt::{Debug, Display};
 
@@ -11,28 +11,29 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::run::options::Effort;
 
-/// The declaration of a table with a line for each card, pair of designs and metric.
+/// The declaration of a table that has a row for each card, pair of designs, and metric.
 pub(in crate::experiment) struct Cards<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) title: &'static str,
     pub(in crate::experiment) note: &'static str,
-    /// The amount that runs at the low and the high card measure.
+    /// The effort of the runs at the low and the high card.
     pub(in crate::experiment) effort: Effort,
-    /// Whether the table has the results at the middle card, too, which the report is about.
+    /// Whether the table also has the results at the middle card, which the rest of the report
+    /// shows.
     pub(in crate::experiment) with_mid: bool,
     /// Designs A and B, and the metrics on which they are compared.
     pub(in crate::experiment) pairs: &'static [CardPair<S>],
-    /// The head of each column, and what writes its cells.
+    /// The head of each column, and the function that formats its cells.
     pub(in crate::experiment) columns: &'static [CardColumn<K>],
 }
 
 type CardPair<S> = (&'static str, &'static str, fn(&S) -> Vec<Metric>);
 pub(in crate::experiment) type CardColumn<K> = (&'static str, fn(&CardRow<'_, K>) -> String);
 
-/// One line of the table.
+/// One row of the table.
 pub(in crate::experiment) struct CardRow<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// What the run of B on the first seed left.
+    /// What B's run on the first seed kept besides its sample.
     pub(in crate::experiment) kept: &'a K,
 }
 
@@ -55,7 +56,7 @@ where
         Ok((scene, results, kept))
     }
 
-    /// The declared table, if the report [has one](Run::has_cards).
+    /// The declared table, or `None` if the report [has none](Run::has_cards).
     pub(in crate::experiment) fn cards(&self) -> Result<Option<Table>, Error> {
         let Some(cards) = self.declared.cards.filter(|_| self.has_cards()) else {
             return Ok(None);
@@ -80,7 +81,7 @@ where
     }
 }
 
-/// The lines of one card, in the order of the pairs.
+/// The rows of one card, in the order of the pairs.
 fn lines<'a, S, K>(
     cards: &Cards<S, K>,
     card: Card,
@@ -98,7 +99,7 @@ fn lines<'a, S, K>(
     cards.pairs.iter().flat_map(of_pair).collect()
 }
 
-// Cells of a line, for the declaration of its columns.
+// The functions that format the cells of a row, for use in [`Cards::columns`].
 
 pub(in crate::experiment) fn card<K>(row: &CardRow<'_, K>) -> String {
     row.card.name().to_owned()

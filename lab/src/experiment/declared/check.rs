@@ -1,4 +1,4 @@
-//! The check of a declaration: every name in it belongs to something.
+//! The check of a declaration: every name that it uses must exist.
 
 use std::fmt::Display;
 
@@ -59,7 +59,7 @@ impl<S, K, D: Display> Declaration<S, K, D> {
     }
 }
 
-/// An error with the nearest of `names` if `name` is none of them.
+/// Returns an error with the nearest of `names` if `name` is not one of them.
 fn known(kind: &'static str, name: &str, names: &[impl AsRef<str>]) -> Result<(), Error> {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     if names.contains(&name) {

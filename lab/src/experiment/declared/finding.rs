@@ -1,4 +1,4 @@
-//! The conclusion of a report: the answer first, then the few numbers that it follows from.
+//! The conclusion of a report: the answer first, then the few numbers that support it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// `answer` is a sentence; before each of `numbers` stands what it is of.
+    /// `answer` is a sentence. Each number is preceded by a label that says what it measures.
     pub(in crate::experiment) fn new<const N: usize>(
         answer: impl Into<String>,
         numbers: [(&str, String); N],
@@ -37,7 +37,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verb for what B does to a metric, compared with A.
+/// The verb for the effect of design B on a metric, compared with design A.
 pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lowers",
@@ -47,7 +47,7 @@ pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The adjective for a metric of B, compared with that of A.
+/// The adjective for a metric under design B, compared with design A.
 pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",

@@ -1,11 +1,12 @@
-//! What an experiment declares, and the one driver that runs all declarations.
+//! The declaration of an experiment, and the one driver that runs all declarations.
 //!
-//! A declaration is data as far as it can be: names, pairs, published values. Functions stand only
-//! for what is really code: the workload, the metrics, the tables and the finding. Every name is
-//! checked before the first run, so a wrong one is an error that offers the nearest names.
+//! A declaration is data where possible: names, pairs, published values. Functions appear only for
+//! the workload, the metrics, the tables and the finding. The driver checks every name before the
+//! first run; a wrong one is an error that offers the nearest names.
 //!
 //! `results`: samples, looked up by design and metric. `cards`: the table of verdicts at each cost
-//! card. `finding`: the conclusion. `targets`: what ours must reach. `check`: the check of names.
+//! card. `finding`: the conclusion. `targets`: the targets for our designs. `check`: the check of
+//! names.
 
 pub(super) mod cards;
 mod check;
@@ -35,19 +36,19 @@ use crate::run::progress::Progress;
 /// Two designs that are compared: A and B.
 pub(super) type Pair = (&'static str, &'static str);
 
-/// As B in a [`Pair`]: every design but A.
+/// As B in a [`Pair`], this stands for every design except A.
 pub(super) const OTHERS: &str = "*";
 
-/// The declaration of an experiment. `S` is its workload on one machine, `K` what a run leaves
-/// besides its sample, `D` a design.
+/// The declaration of an experiment. `S` is its workload on one machine, `K` is what a run keeps
+/// besides its sample, and `D` is a design.
 pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     /// The name that `plimsoll reproduce` accepts.
     pub(super) name: &'static str,
     /// The question in one line.
     pub(super) question: &'static str,
-    /// The machines; a quick run looks only at the first.
+    /// The machines to run on. A quick run uses only the first.
     pub(super) machines: &'static [&'static str],
-    /// The clock that times come from.
+    /// The clock that measures all times.
     pub(super) clock: Clock,
     /// The designs, under the names that all other fields use.
     pub(super) designs: fn() -> Result<Vec<D>, Error>,
@@ -55,36 +56,37 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) verdicts: &'static [Pair],
     /// The published values.
     pub(super) published: &'static [Published],
-    /// Makes the workload for a machine.
+    /// Builds the workload for a machine.
     pub(super) setup: fn(&str, Card, Effort) -> Result<S, Error>,
     /// Every metric that a run measures.
     pub(super) metrics: Metrics<S>,
-    /// The metrics that have rows in the report; all if `None`.
+    /// The metrics that have rows in the report; all metrics if `None`.
     pub(super) shown: Option<Metrics<S>>,
-    /// The metrics that get verdicts; all if `None`.
+    /// The metrics that get verdicts; all metrics if `None`.
     pub(super) compared: Option<Metrics<S>>,
     /// Runs one design on one seed.
     pub(super) measure: fn(&S, &Case<D>) -> (Sample, K),
-    /// The table of verdicts at each cost card; `None` if `conclude` draws one of another shape.
+    /// The table of verdicts at each cost card; `None` if `conclude` builds its own such table or
+    /// none.
     pub(super) cards: Option<&'static Cards<S, K>>,
-    /// Draws the tables and the finding from all runs on one machine.
+    /// Builds the tables and the finding from all runs on one machine.
     pub(super) conclude: Conclude<S, K, D>,
 }
 
 type Metrics<S> = fn(&S) -> Vec<Metric>;
 type Conclude<S, K, D> = fn(&Run<'_, S, K, D>) -> Result<(Vec<Table>, Finding), Error>;
 
-/// Values that were published of one machine.
+/// Values that others published for one machine.
 pub(super) struct Published {
-    /// The simulated machine that stands for it.
+    /// The simulated machine that stands for the published one.
     pub(super) machine: &'static str,
-    /// The source of the values, and what was measured there.
+    /// Where the values were published, and what was measured there.
     pub(super) source: &'static str,
     /// Each value with its design and metric, in the metric's unit.
     pub(super) values: &'static [(&'static str, &'static str, f64)],
 }
 
-/// A metric, and the function that reads its value off a run.
+/// A metric, and the function that reads its value from a run.
 pub(super) type Reading<T> = (Metric, fn(&T) -> f64);
 
 /// A list of [`Reading`]s: `readings!(|run| { metric => value })`.
@@ -100,19 +102,19 @@ pub(super) fn metrics_of<T>(readings: &[Reading<T>]) -> Vec<Metric> {
     readings.iter().map(|(metric, _)| metric.clone()).collect()
 }
 
-/// The metrics of `readings` with their values of `run`.
+/// The metrics of `readings` with their values in `run`.
 pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
     let value = |(metric, value): &Reading<T>| (metric.clone(), value(run));
     readings.iter().map(value).collect()
 }
 
-/// The clock that the times of an experiment come from.
+/// The clock that measures an experiment's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
     /// The clock of the simulated machine. Two runs of a case are equal.
     Virtual,
-    /// The clock of this computer. Cases run one at a time, because two would slow each other down,
-    /// and no two runs of a case are equal.
+    /// The clock of this computer. Cases run one at a time, because two would slow each other down.
+    /// No two runs of a case are equal.
     Real,
 }
 
@@ -128,11 +130,11 @@ pub(super) struct Run<'a, S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) designs: Vec<D>,
     /// The samples of every design on every seed.
     pub(super) results: Results,
-    /// What the run of each design on the first seed left besides its sample.
+    /// What each design's run on the first seed kept besides its sample.
     pub(super) kept: Vec<K>,
 }
 
-/// The designs that have each of `names` in place of a variant of `base`, under these names.
+/// The designs that replace a variant of `base` with each of `names`, under these names.
 pub(super) fn variants_of<N: Into<String>>(
     base: &str,
     names: impl IntoIterator<Item = N>,
@@ -260,24 +262,24 @@ where
     K: Send,
     D: Clone + Debug + Display + Sync,
 {
-    /// Each design with what its run on the first seed left.
+    /// Each design with what its run on the first seed kept.
     pub(super) fn each(&self) -> impl Iterator<Item = (&D, &K)> {
         self.designs.iter().zip(&self.kept)
     }
 
-    /// The published value of a design and metric on this machine.
+    /// The published value for a design and a metric on this machine.
     pub(super) fn published(&self, design: &str, metric: &Metric) -> Option<f64> {
         self.declared.published(self.machine, design, metric)
     }
 
-    /// The designs with these names, in the order in which they are declared.
+    /// The designs with these names, in the order of their declaration.
     pub(super) fn named(&self, names: &[&str]) -> Vec<D> {
         let designs = self.designs.iter();
         let wanted = designs.filter(|design| names.contains(&&*design.to_string()));
         wanted.cloned().collect()
     }
 
-    /// Runs `designs` on a further workload, which the progress bar calls `about`.
+    /// Runs `designs` on another workload, which the progress bar calls `about`.
     pub(super) fn further(
         &self,
         about: &str,
@@ -290,8 +292,8 @@ where
             .compare(scene, designs, self.options, self.progress)
     }
 
-    /// Returns whether the report says what other cost cards change: a full one does, unless the
-    /// user has chosen a card.
+    /// Returns whether the report shows the effect of other cost cards. A full report does, unless
+    /// the user has chosen a card.
     pub(super) fn has_cards(&self) -> bool {
         self.options.effort == Effort::Full && self.options.card.is_none()
     }

@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
-//! A lookup of a design that did not run, or of a metric that it did not measure, is a bug of the
-//! experiment and panics: no number stands in for one that is missing.
+//! It is a bug of the experiment to look up a design that did not run, or a metric that was not
+//! measured. Such a lookup panics, because no other number may take the place of a missing one.
 
 use super::{OTHERS, Pair};
 use crate::measure::comparison::Comparison;
@@ -71,7 +71,7 @@ impl Results {
         values.iter().sum::<f64>() / values.len() as f64
     }
 
-    /// The largest value of any seed.
+    /// The largest value on any seed.
     pub(in crate::experiment) fn max(&self, design: &str, metric: &Metric) -> f64 {
         let values = self.values(design, metric).into_iter();
         values
@@ -79,7 +79,7 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// The comparison of B with A, paired by seed.
+    /// The comparison of design B with design A, paired by seed.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),
@@ -89,12 +89,12 @@ impl Results {
         compared.expect("every design runs on a seed")
     }
 
-    /// The median ratio of B to A, paired by seed.
+    /// The median ratio of design B to design A, paired by seed.
     pub(in crate::experiment) fn ratio(&self, pair: (&str, &str), metric: &Metric) -> f64 {
         self.compare(pair, metric).ratio.median
     }
 
-    /// The comparisons of a pair on those of `metrics` that were measured.
+    /// The comparisons of a pair, on those of `metrics` that the runs have measured.
     pub(super) fn verdicts(&self, (a, b): Pair, metrics: &[Metric]) -> Vec<VerdictRow> {
         let mut rows = if b == OTHERS {
             self.0.verdicts(self.position(a))
@@ -105,17 +105,17 @@ impl Results {
         rows
     }
 
-    /// The median, as people read it.
+    /// The median, formatted for people.
     pub(in crate::experiment) fn show(&self, design: &str, metric: &Metric) -> String {
         human(self.median(design, metric), metric.unit)
     }
 
-    /// The median with its interval, as people read them.
+    /// The median with its interval, formatted for people.
     pub(in crate::experiment) fn show_interval(&self, design: &str, metric: &Metric) -> String {
         human_estimate(&self.estimate(design, metric), metric.unit)
     }
 
-    /// The ratio of B to A with its interval, as people read them.
+    /// The ratio of design B to design A with its interval, formatted for people.
     pub(in crate::experiment) fn show_ratio(&self, pair: (&str, &str), metric: &Metric) -> String {
         human_ratio(&self.compare(pair, metric).ratio)
     }

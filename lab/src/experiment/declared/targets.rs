@@ -1,14 +1,14 @@
-//! The targets that ours must reach, and the table of them.
+//! The targets for our designs, and the table of them.
 
 use crate::report::{Table, tabulate};
 
-/// One target that ours must reach.
+/// One target that our design must reach.
 #[derive(Clone, Debug)]
 pub(in crate::experiment) struct Target {
     pub(in crate::experiment) what: &'static str,
     pub(in crate::experiment) wanted: &'static str,
     pub(in crate::experiment) measured: String,
-    /// Whether it is reached; `None` if these runs have not measured it.
+    /// Whether the design reaches the target; `None` if these runs have not measured it.
     pub(in crate::experiment) met: Option<bool>,
 }
 

@@ -1,5 +1,5 @@
-//! A declaration with a wrong name is refused before the first run, and no number stands in for one
-//! that is missing.
+//! A declaration with a wrong name is refused before the first run, and a missing number is never
+//! replaced by another.
 
 use super::*;
 use crate::measure::metric::Unit;

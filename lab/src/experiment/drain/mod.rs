@@ -1,8 +1,9 @@
-//! `reproduce drain`: how long may one CPU hold the zone lock, and what do the others pay?
+//! `reproduce drain`: how long may one CPU hold the zone lock, and how long do the others wait?
 //!
-//! The batching thread counted calls of `free_pcppages_bulk` above 1000 pages on two large machines
-//! and showed that batching costs no throughput. It could not show waits; here these are measured
-//! too: the longest one, the lock's holder when it began, and how many CPUs waited long.
+//! The mailing-list thread on batching counted the calls of `free_pcppages_bulk` that freed more
+//! than 1000 pages, on two large machines. It showed that batching does not reduce throughput, but
+//! it could not show waits. This experiment also measures the longest wait, the lock's holder when
+//! that wait began, and the number of CPUs that waited long.
 //!
 //! `scene`: the workload and its metrics.
 
@@ -61,7 +62,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
 };
 
 const UNBATCHED: &str = "unbatched";
-/// The patch as merged.
+/// The patch as merged into Linux.
 const MERGED: &str = "batched";
 const BOUNDED: &str = "bounded";
 const TWELVE_MINUTES_S: f64 = 720.0;
@@ -128,8 +129,8 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The thread's columns: how much runs of one design vary, and how far a design is from unbatched
-/// Linux.
+/// The columns of the mailing-list thread's table: how much runs of one design vary, and how far a
+/// design is from unbatched Linux.
 fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));
@@ -156,7 +157,7 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The headline metrics at the low and at the high end of the costs' ranges.
+/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
 const CARDS: Cards<Scene, Kept> = Cards {
     title: "Bounded (B) against unbatched, at each cost card",
     note: "Shorter runs than above. A verdict that changes between cards is fragile.",
@@ -171,7 +172,7 @@ const CARDS: Cards<Scene, Kept> = Cards {
     ],
 };
 
-/// Every word follows from the medians and intervals of the runs.
+/// Builds every statement from the medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let shorter = |design: &str, metric: &Metric| {
         results.median(UNBATCHED, metric) / results.median(design, metric).max(1.0)

@@ -1,10 +1,10 @@
 //! The workload of the drain experiment and its metrics.
 //!
-//! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs; one per CPU on 316. The thread's
-//! workers of 5 GB each fill that machine's memory. Here a worker maps 128 or 32 MiB, so that
-//! rounds end within a run, and the scene takes other memory beforehand, so that the workers fill
-//! the rest just as well. Nothing is reclaimed, so the scene leaves the zone where kswapd would
-//! keep it: mostly between its low and its high watermark.
+//! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers on 176 CPUs, or one
+//! worker per CPU on 316. The thread's workers of 5 GB each fill that machine's memory. Here a
+//! worker maps only 128 or 32 MiB, so that rounds end within a run. The scene allocates other
+//! memory beforehand, so that the workers still fill the rest. Nothing is reclaimed, so the scene
+//! leaves the zone where kswapd would keep it: mostly between its low and its high watermark.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -26,7 +26,7 @@ use crate::workload::stress_vm::{Pause, StressVm};
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
 /// The longest wait of any CPU for a zone lock.
 pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
-/// The pages that workers touched each second.
+/// The number of pages that all workers touch per second.
 pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 
 /// The metrics of each run.
@@ -58,18 +58,18 @@ pub(super) struct Scene {
     length: Nanos,
 }
 
-/// On average, workers have mapped 59 % of what they want: a page takes about 1.6 µs to fill, 0.4
-/// to use and 0.15 to unmap.
+/// The share of its memory that a worker has mapped on average, in percent. It follows from the
+/// time per page: about 1.6 µs to fill, 0.4 µs to use and 0.15 µs to unmap.
 const MAPPED_PERCENT: u64 = 59;
 
-/// What one run leaves besides its sample.
+/// What one run keeps besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) holds: HoldLog,
     pub(super) longest: Option<LongestWait>,
 }
 
-/// What one run showed.
+/// The observations of one run.
 pub(super) struct Seen {
     stats: Stats,
     kept: Kept,
@@ -83,12 +83,12 @@ impl Seen {
         self.stats.class(LockClass::Zone)
     }
 
-    /// Holds of more than 1000 pages at one call site, each second.
+    /// The number of holds of more than 1000 pages at one call site, per second.
     fn over_1000_per_s(&self, site: Site) -> f64 {
         self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
     }
 
-    /// The CPUs that waited at least once for longer than this.
+    /// The percentage of CPUs that waited at least once for longer than `ms`.
     fn percent_waiting(&self, ms: u64) -> f64 {
         let waited = self
             .stats
@@ -107,18 +107,18 @@ impl Scene {
         let cpus = profile.topology.cpus();
         let large = cpus >= 300;
         let ms = match (effort, large) {
-            // The run goes beyond the first second, so that vmstat work takes part.
+            // The run is longer than a second, so that it includes vmstat work.
             (Effort::Full, false) => 1200,
             (Effort::Full, true) => 400,
             (Effort::Quick, _) => 150,
         };
         Ok(Self {
-            // The thread's command has 50 workers on 176 CPUs; on the larger machine every CPU has
-            // one.
+            // The command in the mailing-list thread has 50 workers on 176 CPUs, and one per CPU on
+            // the larger machine.
             workers: if large { cpus } else { 50 },
             worker: StressVm {
-                // On a saturated machine a round takes ten times as long, and it must end within
-                // the run.
+                // On a saturated machine a round takes ten times as long, and it must still end
+                // within the run.
                 bytes: if large { 32 << 20 } else { 128 << 20 },
                 use_ns_per_page: 400,
                 pause: Pause::No,
@@ -153,21 +153,21 @@ impl Scene {
         )
     }
 
-    /// The memory that is left above the middle between the low and the high watermark: as much as
-    /// the workers have mapped on average, so that the zone is mostly between the two.
+    /// The free memory to leave above the midpoint of the low and high watermarks: as much as the
+    /// workers map on average. The zone is then mostly between these two watermarks.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.workers) * self.worker.bytes;
         Pages::from_bytes(wanted * MAPPED_PERCENT / 100)
     }
 
-    /// Runs the workload once. Panics, with the seed, when a design breaks its own bound.
+    /// Runs the workload once. Panics, with the seed, if a design exceeds its own bound.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();
         testbed.fill(self.room_for_workers());
         let places = worker_cpus(cpus, self.workers);
         let done = self.worker.start(&testbed, places, self.length);
-        // By then the workers are at different points of a round, no longer all at its start.
+        // By then the workers are at different points of their rounds, no longer all at the start.
         let settled = Nanos(self.length.0 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();
@@ -191,7 +191,7 @@ impl Scene {
     }
 }
 
-/// The CPUs of workers that are spread evenly over the machine, as a scheduler would spread them.
+/// The CPUs of workers that are spread evenly over the machine, as a scheduler would do.
 fn worker_cpus(cpus: u32, workers: u32) -> impl Iterator<Item = CpuId> {
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))
 }

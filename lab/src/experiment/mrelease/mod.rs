@@ -1,9 +1,9 @@
-//! `reproduce mrelease`: how much sooner is a dead 64 GiB process gone if others help?
+//! `reproduce mrelease`: how much sooner is a dead 64 GiB process's memory free if others help?
 //!
-//! Any number of threads may call `process_mrelease` on one dying process, to have its memory back
-//! sooner. Linux lets all of them walk the same page tables. The experiment measures, for each way
-//! to share the work and by number of helpers, the time from the kill until all is free, and which
-//! lock limits it.
+//! Any number of threads may call `process_mrelease` on one dying process to free its memory
+//! sooner. Linux lets all of them walk the same page tables. The experiment measures the time from
+//! the kill until all memory is free, and which lock limits it. It does so for each way to share
+//! the work and for several numbers of helpers.
 
 mod scene;
 
@@ -51,7 +51,7 @@ static DECLARATION: Declaration<Scene, Raced, Emptier> = Declaration {
     conclude,
 };
 
-// The names of designs, with each of [`HEADLINE`].
+// The names of designs, one for each entry of [`HEADLINE`].
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",
@@ -98,7 +98,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
     Ok((tables, finding(headline, huge)))
 }
 
-/// Ways to empty one victim that ran.
+/// The runs of several ways to empty one victim.
 #[derive(Clone, Copy)]
 struct Ran<'a> {
     emptiers: &'a [Emptier],
@@ -111,7 +111,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// The limit of a design's race, in words.
+    /// Says what limits a design's race.
     fn limit(&self, design: &str) -> String {
         let mut races = self.emptiers.iter().zip(self.raced);
         let found = races.find(|(emptier, _)| emptier.name == design);
@@ -147,11 +147,12 @@ fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
     )
 }
 
-/// A table of the time until all is free, the speed as a multiple of exit alone, and the limit.
+/// A table of the time until all memory is free, the speed as a multiple of exit alone, and the
+/// limit.
 fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     let mut rows: Vec<(&Ran<'_>, &Emptier)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Exit alone runs again with every set, but one row is enough.
+        // Exit alone runs again with every set of emptiers, but one row is enough.
         let new = ran
             .emptiers
             .iter()
@@ -176,9 +177,9 @@ fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     )
 }
 
-/// The least speed with one helper and with eight, as a multiple of that of exit alone.
+/// The least speed with one helper and with eight, as a multiple of the speed of exit alone.
 const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
-/// The most work with one helper beyond that of exit alone, in percent.
+/// The most work, with one helper, beyond that of exit alone, in percent.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {
@@ -235,7 +236,8 @@ fn targets(ran: Ran<'_>) -> Vec<Target> {
     all
 }
 
-/// Time until all is free at the low and at the high end of the costs' ranges.
+/// The time until all memory is free, with all costs at the low and at the high end of their
+/// ranges.
 const CARDS: Cards<Scene, Raced> = Cards {
     title: "From kill to free (B) against exit alone, at each cost card",
     note: "A victim of 4 GiB. A verdict that changes between cards is fragile.",
@@ -264,7 +266,7 @@ fn wall(_: &Scene) -> Vec<Metric> {
     vec![WALL]
 }
 
-/// Every word follows from the medians of the runs.
+/// Builds every statement from the medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
         "With 8 helpers all memory is free {:.2} times as fast as with exit alone if they meet in \

@@ -15,10 +15,10 @@ use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
 /// The numbers of helpers that have rows and verdicts in the report.
 pub(super) const HEADLINE: [usize; 2] = [1, 8];
-/// Further numbers of helpers, which only the table by number of helpers shows.
+/// Further numbers of helpers. Only the table by number of helpers shows them.
 pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 
-/// The last user's CPU.
+/// The CPU on which the last user exits.
 pub(super) const EXIT: CpuId = CpuId(0);
 
 /// The machine, and the victim of the race.
@@ -28,9 +28,9 @@ pub(super) struct Scene {
     pub(super) victim: Victim,
 }
 
-/// The victim's pages: 64 GiB.
+/// The number of pages of the victim: 64 GiB.
 const PAGES: u64 = 64 << 18;
-/// The victim's pages in a quick run: 4 GiB.
+/// The number of pages of the victim in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;
 
 impl Scene {
@@ -72,7 +72,7 @@ impl Scene {
     }
 }
 
-/// Exit alone, then each way of reaping with each of `numbers` of helpers.
+/// Exit alone, then each way of reaping with each of `numbers` as its number of helpers.
 pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     let with = |helpers: usize| {
         Reaping::ALL
@@ -83,7 +83,7 @@ pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     [Emptier::alone()].into_iter().chain(helped).collect()
 }
 
-/// The CPUs of `number` helpers, each under a last-level cache of its own. They alternate between
+/// The CPUs of `number` helpers, each under a separate last-level cache. They alternate between
 /// other sockets and the last user's socket, as a scheduler would spread them.
 pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);

@@ -1,7 +1,7 @@
-//! `reproduce oom-accuracy`: is the victim the largest, when no hog stands out?
+//! `reproduce oom-accuracy`: does a selector choose the largest process if no hog stands out?
 //!
-//! The published benchmark has one hog, which every selector finds. These populations have none:
-//! here the errors of the counters decide, and how a selector deals with them.
+//! The published benchmark has one hog, which every selector finds. The populations here have no
+//! hog, so the result depends on the errors of the counters and on how a selector handles them.
 
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
@@ -43,12 +43,12 @@ static DECLARATION: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// Our selector over the patch's counters, which tells what is due to the selector and what to the
+/// Our selector over the patch's counters. It separates the effect of the selector from that of the
 /// counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
 const DESIGNS: [&str; 5] = [PRECISE, APPROXIMATE, PATCH, OURS, OURS_ON_TREE];
 
-/// A population, and the number of such populations that are drawn from each seed.
+/// A population, and the number of such populations to draw from each seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PopulationSpec {
     kind: Kind,
@@ -56,11 +56,13 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// From this number of processes on, 16 precise sums are few.
+/// The least number of processes that counts as many. The patch's 16 precise sums then cover only a
+/// small part of them.
 const MANY: u32 = 200;
-/// The number of processes in the populations that the rows of the report show.
+/// The number of processes in the populations that have rows in the report.
 const HEADLINE: u32 = 1000;
-/// The number of processes in one more population, in the band; other kinds would tell nothing new.
+/// The number of processes in one further population, which is in the band. Other kinds of
+/// population would add nothing at this size.
 const CROWDED: u32 = 10_000;
 
 fn specs(effort: Effort) -> Vec<PopulationSpec> {
@@ -87,7 +89,7 @@ fn specs(effort: Effort) -> Vec<PopulationSpec> {
 }
 
 impl PopulationSpec {
-    /// `metric` as measured of this population.
+    /// `metric` under a name that says it was measured on this population.
     fn metric(self, metric: &Metric) -> Metric {
         let name = format!("{}_{}_{}", self.kind.name(), self.count, metric.name);
         metric.clone().named(name)
@@ -95,14 +97,14 @@ impl PopulationSpec {
 }
 
 const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
-/// The memory that another process has more, on average.
+/// How much more memory the largest process has than the victim, on average.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
-/// The mean loss if the victim were drawn.
+/// The mean regret if the victim were drawn at random.
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// The precise sums beyond the least possible, at most.
+/// The number of precise sums beyond the least possible, as the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
@@ -118,7 +120,7 @@ const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     TIME => mean(choices, |chosen| chosen.ns as f64),
 });
 
-/// The metrics of all populations together.
+/// Returns whether `metric` is also measured over all populations together.
 fn together(metric: &Metric) -> bool {
     [WRONG, REGRET_MAX, EXCESS].contains(metric)
 }
@@ -133,11 +135,11 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
     choices.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The machine and its populations.
+/// The machine and the populations on it.
 struct Scene {
     profile: Profile,
     specs: Vec<PopulationSpec>,
-    /// The number of processes in the populations that have rows.
+    /// The number of processes in the populations that have rows in the report.
     headline: u32,
 }
 
@@ -168,7 +170,7 @@ impl Scene {
         [WRONG, REGRET_MAX].into_iter().chain(each).collect()
     }
 
-    /// Selects in every population of one seed.
+    /// Makes a selection in every population of one seed.
     fn measure(&self, case: &Case<Named>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
@@ -295,8 +297,8 @@ fn times(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// The errors at each card. Costs do not change what is counted on which CPU, but they change which
-/// CPU comes first.
+/// The errors at each cost card. Costs do not change which pages are counted on which CPU, but they
+/// change the order of the CPUs.
 fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -347,7 +349,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Every word follows from the numbers of the runs.
+/// Builds every statement from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
@@ -376,17 +378,17 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// A design that loses this share of what a choice by lot loses, or more, is as good as drawing
-/// lots.
+/// A design that loses at least this share of what a random choice loses counts as no better than
+/// drawing lots.
 const NEAR_LOT: f64 = 0.75;
 
-/// Says whether the patch chooses as if by lot among many processes that are alike.
+/// Says whether the patch's choice among many similar processes is as good as random.
 fn drift(run: &Run<'_, Scene>) -> String {
     let alike = run.scene.specs.iter().filter(|spec| {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
         spec.count >= MANY && is_alike
     });
-    // The mean loss, as a multiple of what a choice by lot would lose.
+    // The mean loss, as a multiple of the loss of a random choice.
     let share = |design: &str, spec: &PopulationSpec| {
         let [lost, by_lot] =
             [REGRET, BY_LOT].map(|metric| run.results.mean(design, &spec.metric(&metric)));

@@ -1,8 +1,8 @@
 //! `reproduce oom-latency`: how long does it take to choose the victim?
 //!
-//! One population is that of the published benchmark: N processes, one of which takes all memory.
-//! The other is the worst case of every selector that reads approximate sums first: these cannot
-//! tell any two processes apart.
+//! One population is that of the published benchmark: N processes, one of which has almost all
+//! memory. The other is the worst case for every selector that reads approximate sums first: they
+//! cannot distinguish any two processes.
 
 use std::num::NonZeroUsize;
 
@@ -65,14 +65,14 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
 
 const MS: f64 = 1e6;
 
-/// Numbers of processes, of which one is the hog.
+/// The numbers of processes. One process of each population is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];
-/// A number of processes that runs once, on the first seed: the counters take 3 GB of this
-/// computer.
+/// A further number of processes, measured only on the first seed, because the counters take 3 GB
+/// of this computer's memory.
 const MOST: u32 = 100_000;
-/// The larger of the two published numbers of processes; the first of [`COUNTS`] is the other.
+/// The larger of the two published numbers of processes. The first of [`COUNTS`] is the smaller.
 const HEADLINE: u32 = 10_000;
-/// The number of processes in tables that show what else matters.
+/// The number of processes in the tables of other influences.
 const FEW: u32 = 1000;
 
 fn hog(count: u32) -> Metric {
@@ -94,13 +94,14 @@ fn band_sums(count: u32) -> Metric {
 /// The machine, and the sizes of its populations.
 struct Scene {
     profile: Profile,
-    /// The numbers of processes that run with one hog.
+    /// The numbers of processes in the populations with one hog.
     counts: &'static [u32],
-    /// The size of the population whose processes are all in the band.
+    /// The number of processes in the population that is entirely in the band.
     in_band: u32,
 }
 
-/// Two selections of one run, each with its number of processes: one with the hog, then the band's.
+/// Two selections of one run, each with its number of processes: first with one hog, then in the
+/// band.
 type Kept = [(u32, Chosen); 2];
 
 impl Scene {
@@ -232,7 +233,8 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The first `cores` cores of each socket of the two-socket machine, all its prices kept.
+/// The profile of the two-socket machine with only the first `cores` cores of each socket. All
+/// prices stay the same.
 fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
     let mut profile = Profile::load("epyc-9654-2s", card)?;
     let per_socket = profile.topology.cpus() / 4;
@@ -245,7 +247,7 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Selection times with [`FEW`] processes on more and more CPUs of the same kind.
+/// Selection times with [`FEW`] processes on growing numbers of CPUs of the same kind.
 fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
@@ -279,7 +281,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The headline at each cost card.
+/// The headline metrics at each cost card.
 fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -312,13 +314,14 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The most time that ours may take, as a multiple of one approximate sum of every process.
+/// The most time that ours may take, as a multiple of the time for one approximate sum of every
+/// process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// The least speed of ours, as a multiple of that of precise sums of every process, all in the
-/// band.
+/// The least speed of ours if all processes are in the band, as a multiple of the speed of one
+/// precise sum for every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The targets, of which a quick run has measured neither.
+/// The targets. A quick run measures neither of them.
 fn goals(results: &Results) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -352,7 +355,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Every word follows from the numbers of the runs.
+/// Builds every statement from the numbers of the runs.
 fn finding(run: &Run<'_, Scene, Kept>) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(

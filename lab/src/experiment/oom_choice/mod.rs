@@ -1,11 +1,11 @@
-//! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory is out, how long does it take
-//! to choose the victim, and is it the right one?
+//! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
+//! take to choose the victim, and is it the right one?
 //!
-//! Every process has real counters of the simulated machine, to which its pages were added on the
-//! CPUs it ran on. A selector then runs on one CPU and pays for each process it looks at, for each
-//! cache line it fetches, and for each CPU it sums.
+//! Every process has real counters of the simulated machine. Its pages were added to them on the
+//! CPUs that it ran on. A selector then runs on one CPU, and pays for each process it looks at,
+//! each cache line it fetches, and each CPU it sums.
 //!
-//! `population`: the processes, and where their pages were touched. `set`: a population on a
+//! `population`: the processes, and where they touched their pages. `processes`: a population on a
 //! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.
 
 mod accuracy;
@@ -18,17 +18,17 @@ pub(super) use self::accuracy::EXPERIMENT as ACCURACY;
 pub(super) use self::latency::EXPERIMENT as LATENCY;
 use crate::catalog::designs::Named;
 
-/// The machine of the published times.
+/// The machine for which selection times were published.
 const MACHINE: &str = "epyc-9654-256";
 
-/// Linux from 6.18 on.
+/// The selection of Linux from 6.18 on.
 const PRECISE: &str = "select-precise+flat";
-/// Linux before 6.18.
+/// The selection of Linux before 6.18.
 const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// The designs with their column heads.
+/// The designs with the heads of their columns.
 fn heads(designs: &[Named]) -> impl Iterator<Item = (String, &Named)> {
     designs.iter().map(|design| (short(design), design))
 }

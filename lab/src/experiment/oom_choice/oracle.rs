@@ -1,28 +1,29 @@
-//! The candidate that should have been chosen, and the least work that proves it.
+//! The candidate that should have been chosen, and the fewest precise sums that prove it.
 //!
-//! Of candidates with equal points, the later one is chosen, so no two keys are equal.
+//! Among candidates with equal points, the later one is chosen, so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 
 /// The points of a candidate, and its number. The candidate with the largest key should be chosen.
 type Key = (i64, u32);
 
-/// The truth about a candidate: its points, and the range in which its approximate sum puts them.
+/// The truth about a candidate: its points, and the range of points that follows from its
+/// approximate sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
     pub(super) points: i64,
     pub(super) range: Range,
 }
 
-/// A judgement on a choice.
+/// The judgement of one choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
-    /// The points, in pages, that the largest candidate has more than the chosen one.
+    /// The number of points, in pages, by which the largest candidate exceeds the chosen one.
     pub(super) regret: u64,
-    /// The points, in pages, that a choice by lot would lose on average.
+    /// The number of points, in pages, that a random choice would lose on average.
     pub(super) by_lot: f64,
-    /// The fewest precise sums that prove which candidate has the most, if a selector guesses it
-    /// right.
+    /// The fewest precise sums that prove which candidate has the most points, for a selector that
+    /// guesses that candidate right.
     pub(super) least_sums: u64,
 }
 
@@ -39,10 +40,10 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     }
 }
 
-/// One proof takes the sums of all other candidates whose range reaches above the largest
-/// candidate, and of the largest candidate itself unless its range is a single number. Another
-/// proof spares the largest candidate: it takes the sums of all others whose range reaches above
-/// the low end of the largest one's range, and holds if all others are below that end.
+/// Two proofs are possible. One sums every other candidate whose range reaches above the largest
+/// candidate's points; it also sums the largest candidate, unless its range is a single number. The
+/// other does not sum the largest candidate. It sums all others whose range reaches above the low
+/// end of the largest candidate's range, and holds if the points of all others are below that end.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {
     let others = || {
         let all = truths.iter().zip(0..);
@@ -80,12 +81,12 @@ mod tests {
         assert_eq!((judged.regret, judged.least_sums), (75, 0));
         assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
         let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
-        // Both others may have more than 18, and the third surely has more than either has.
+        // Both others may have more than 18, and the third certainly has more than either.
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
-        // The first one must be summed, and the largest itself. The second has 18 at most, and
-        // loses a tie.
+        // The first candidate must be summed, and the largest itself. The second has 18 at most,
+        // and loses a tie.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

@@ -1,7 +1,7 @@
 //! The processes on a machine that is out of memory, and the CPUs on which each touched its pages.
 //!
-//! A population is a function of its kind, its size and a seed: every design gets the same pages
-//! added on the same CPUs.
+//! A population is a function of its kind, its size and a seed: every design adds the same pages on
+//! the same CPUs.
 
 use plimsoll_mm::oom::ScoreAdj;
 use plimsoll_mm::space::rss::RssKind;
@@ -10,31 +10,32 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// The pages of a mebibyte.
+/// The number of pages in a mebibyte.
 pub(super) const MB: i64 = 256;
-/// The most pages that a thread touches before it hops to another CPU.
+/// The most pages that a thread touches before it moves to another CPU.
 const RUN_MAX: i64 = 2048;
-/// The pages of a hog.
+/// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages that every tree here carries up to its root whole.
+/// A number of pages that every tree in this experiment carries up to its root without a remainder.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: what its processes have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One has 64 GiB and grows; all others are small daemons that ran on 1 to 4 CPUs.
+    /// One process has 64 GiB and grows; all others are small daemons that have run on 1 to 4 CPUs.
     OneHog,
-    /// Each has 400 MiB, to the page.
+    /// Each process has exactly 400 MiB.
     Equal,
-    /// Each has 360 to 440 MiB.
+    /// Each process has 360 to 440 MiB.
     Alike,
-    /// Each has 0 to 800 MiB.
+    /// Each process has 0 to 800 MiB.
     Random,
-    /// Two have 4 GiB, one of them a page more; the others up to 200 MiB.
+    /// Two processes have 4 GiB, one of them a page more; each of the others has up to 200 MiB.
     TwoGiants,
-    /// Each has 0 to 800 MiB, and an adjustment of −999 to 1000.
+    /// Each process has 0 to 800 MiB, and an adjustment of −999 to 1000.
     LargeAdj,
-    /// Each has 384 MiB, and up to 60 MiB more that no shared part of any counter knows of yet.
+    /// Each process has 384 MiB. It also has up to 60 MiB more, none of which has reached the
+    /// shared part of any counter yet.
     InTheBand,
 }
 
@@ -49,7 +50,7 @@ impl Kind {
         Self::InTheBand,
     ];
 
-    /// The name in metrics.
+    /// The name of the kind in metrics.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::OneHog => "one_hog",
@@ -63,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Pages that were added in a row to the counters of one process, or taken away.
+/// Pages that are added to, or subtracted from, the counters of one process in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) process: u32,
@@ -71,12 +72,12 @@ pub(super) struct Run {
     pub(super) pages: i64,
 }
 
-/// The processes, and where each of them touched its pages.
+/// The processes, and the CPUs on which each of them touched its pages.
 #[derive(Debug)]
 pub(super) struct Population {
     /// The adjustments, by process.
     pub(super) adjs: Vec<ScoreAdj>,
-    /// The processes that start on each CPU.
+    /// The processes that start on each CPU, by CPU.
     pub(super) born: Vec<Vec<u32>>,
     /// The runs of pages, by CPU.
     pub(super) runs: Vec<Vec<Run>>,
@@ -106,7 +107,7 @@ impl Population {
         population
     }
 
-    /// Draws the life of a process, which has place `rank` in a random order.
+    /// Draws where a process touches its pages. `rank` is its position in a random order.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -144,8 +145,8 @@ impl Population {
         ScoreAdj::new(adj).expect("an adjustment in range")
     }
 
-    /// Touches `pages` on 1 to 4 CPUs: three quarters of them of files, except for the hog, which
-    /// has only anonymous ones.
+    /// Touches `pages` on 1 to 4 CPUs. Three quarters of them are file pages, except for the hog,
+    /// which has only anonymous pages.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {
@@ -160,8 +161,8 @@ impl Population {
         }
     }
 
-    /// Ends up with `pages`, a third of them of files, while it hops over all CPUs. It has touched
-    /// a quarter more and unmapped those on other CPUs.
+    /// Moves over all CPUs and ends with `pages`, a third of them file pages. On the way, the
+    /// process touches a quarter more anonymous pages and unmaps as many on other CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -171,7 +172,7 @@ impl Population {
 
     fn scatter(&mut self, process: u32, kind: RssKind, pages: i64) {
         let mut left = pages.abs();
-        // The loop ends because each run has a page or more.
+        // The loop ends because each run has at least one page.
         while left > 0 {
             let run = self.rng.random_range(1..=RUN_MAX).min(left);
             let cpu = self.any_cpu();
@@ -180,8 +181,9 @@ impl Population {
         }
     }
 
-    /// Gets as many pages as all others where shared parts show them, and on each CPU up to 31
-    /// pages of two kinds where they do not. A higher rank has more of the latter.
+    /// Adds the same number of pages to the shared parts as every other process, and up to 31 pages
+    /// of two kinds on each CPU that do not reach the shared parts. A higher rank has more of the
+    /// latter.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

@@ -24,8 +24,8 @@ use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 
-/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
-/// first look takes 180 to 190 ns, with 1000 processes.
+/// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
+/// with 1000 processes, where the first look takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -46,22 +46,22 @@ pub(super) struct Chosen {
     pub(super) parts: Parts,
     pub(super) sums: u64,
     pub(super) judged: Judged,
-    /// The hash of everything that happened.
+    /// The hash of everything that happened in the run.
     pub(super) hash: u64,
 }
 
-/// Parts of the time of a selection; the rest goes to fetching lines and to locks.
+/// The parts of a selection's time. The rest is spent fetching cache lines and taking locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
-    /// Time for looking at processes.
+    /// The time to look at processes.
     pub(super) looks_ns: u64,
-    /// Time for summing the counters of one process at a time.
+    /// The time to sum the counters of one process at a time.
     pub(super) scans_ns: u64,
-    /// Time for summing the counters of many processes together.
+    /// The time to sum the counters of many processes together.
     pub(super) streams_ns: u64,
 }
 
-/// The processes of a set.
+/// The processes of a set, with their counters.
 struct People {
     counting: Counting,
     members: Vec<Process>,
@@ -70,15 +70,14 @@ struct People {
 struct Process {
     rss: Rss<Sim>,
     adj: ScoreAdj,
-    /// The cache line of flat counters' shared values: the simulator prices their lock, but not
-    /// this line. In Linux the four values are 160 bytes in a row, which are three lines; here they
-    /// are charged as one.
+    /// The cache line of the shared values of flat counters. The simulator prices the lock of these
+    /// values, but not this line. In Linux the four values are 160 contiguous bytes on three cache
+    /// lines; here they are charged as one.
     values: <Sim as Machine>::Line,
 }
 
 impl ProcessSet {
-    /// The machine of `profile` with `population` on it, whose pages are counted as `counting`
-    /// says.
+    /// Puts `population` on the machine of `profile` and counts its pages as `counting` says.
     ///
     /// # Panics
     /// When the host has no memory for the counters.
@@ -124,11 +123,12 @@ impl ProcessSet {
         }
     }
 
-    /// Runs a selector on one CPU. Meanwhile the hog, if there is one, goes on touching pages on
-    /// another.
+    /// Runs a selector on one CPU. If there is a hog, it keeps touching pages on another CPU
+    /// meanwhile.
     ///
     /// # Panics
-    /// When the selector chooses no victim, or the victim is further behind than the selector says.
+    /// When the selector chooses no victim, or another process exceeds the victim by more than the
+    /// selector says.
     pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
         let scope = Scope::machine(self.total);
         let over = Rc::new(Cell::new(false));
@@ -171,8 +171,8 @@ impl ProcessSet {
         }
     }
 
-    /// The CPU that selects and the CPU of the hog. Neither is CPU 0: it owns all lines that were
-    /// never written, so it would not have to fetch them.
+    /// The CPU of the selector and the CPU of the hog. Neither is CPU 0: CPU 0 owns all cache lines
+    /// that were never written, so it would not have to fetch them.
     fn two_cpus(&self) -> [CpuId; 2] {
         let cpus = self.sim.topology().cpus();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -208,8 +208,7 @@ impl ProcessSet {
         }
     }
 
-    /// The truth about each candidate. The machine stands still, so reading it takes no virtual
-    /// time.
+    /// The truth about each candidate. The machine is stopped, so reading it takes no virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
@@ -232,7 +231,7 @@ impl ProcessSet {
 }
 
 impl Parts {
-    /// The parts of the work of all CPUs since the machine began.
+    /// The parts of the work of all CPUs since the machine started.
     fn so_far(sim: &Sim) -> Self {
         let of = |work: Work| sim.stats().work_ns[work as usize];
         Self {
@@ -261,8 +260,8 @@ impl Process {
 }
 
 impl People {
-    /// Starts each of `born` on this CPU: the process gets a copy of its parent's pages, and soon a
-    /// program of its own instead. So this CPU has the lines of its counters.
+    /// Starts each process of `born` on this CPU. It gets a copy of its parent's pages, and soon
+    /// runs its own program instead. Therefore this CPU has the cache lines of its counters.
     fn start(&self, sim: &Sim, born: &[u32]) {
         for &process in born {
             let process = self.member(process);
@@ -284,9 +283,9 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the CPU they belong to. The multiple of the batch, which a flat part passes
-    /// on, and the rest, which it keeps, are added apart; adding page by page would have the same
-    /// result.
+    /// Counts `runs` on the calling CPU. Each run is added in two steps: the multiple of the batch,
+    /// which a flat counter's per-CPU part passes on, and the rest, which it keeps. Adding page by
+    /// page would give the same result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {
@@ -303,7 +302,7 @@ impl People {
         }
     }
 
-    /// An approximate sum of resident and swapped pages.
+    /// The approximate sum of resident and swapped pages of a candidate.
     fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
         let process = self.member(candidate);
         if self.counting == Counting::Flat {
@@ -313,7 +312,7 @@ impl People {
     }
 }
 
-/// The processes as a selector on a CPU sees them.
+/// The processes as a selector sees them on its CPU.
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
@@ -354,7 +353,7 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// One selection by `design` from `population` on a machine of its own.
+/// Makes one selection by `design` from `population`, on a fresh machine.
 pub(super) fn select(
     profile: &Profile,
     design: &Design,

@@ -1,8 +1,8 @@
-//! `reproduce oom-storm`: from an allocation that failed to one that succeeded, how long is it?
+//! `reproduce oom-storm`: how long is it from a failed allocation to one that succeeds?
 //!
-//! Other experiments measure the parts of an OOM kill: how long a selection takes, whether it is
-//! right, how soon a dead process is gone. Here the whole of it happens on one machine, with real
-//! zones, lists, page tables and counters, while allocators wait: lists are drained, a victim is
+//! Other experiments measure parts of an OOM kill: how long a selection takes, whether it is right,
+//! how soon a dead process's memory is free. Here the whole sequence runs on one machine with real
+//! zones, lists, page tables and counters, while allocators wait. Lists are drained, a victim is
 //! selected and killed, it exits or the reaper empties it, and ticks pass in between.
 //!
 //! `scene`: the storms and the metrics. `tables`: the parts of each stall.
@@ -54,22 +54,23 @@ static DECLARATION: Declaration<Scenes> = Declaration {
     conclude,
 };
 
-// Linux, the patches together, and ours: each selector with the way of reaping that came with it.
+// Linux, the patches together, and ours: each selector with the reaping of the same origin.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
 
-/// The selectors of Linux, the patch and ours, each over the counters it belongs to.
+/// The selectors of Linux, the patch and ours, each with the counters of the same origin.
 const SELECTORS: [&str; 3] = [
     "select-precise+flat",
     "select-two-pass+tree",
     "select-bounded+one-sided",
 ];
 
-/// The ways of reaping: Linux before 6.18, Linux since, ours.
+/// The ways of reaping: Linux before 6.18, Linux since 6.18, and ours.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
-/// Selectors over counters of another, which tell what is due to selectors and what to counters.
+/// Selectors over counters of another origin. They separate the effect of selectors from that of
+/// counters.
 const SWAPPED: [&str; 4] = [
     "select-precise+tree",
     "select-precise+one-sided",
@@ -77,7 +78,7 @@ const SWAPPED: [&str; 4] = [
     "select-bounded+tree",
 ];
 
-/// Each selector with each way of reaping, selector by selector.
+/// Each selector with each way of reaping, grouped by selector.
 fn designs() -> Result<Vec<Named>, Error> {
     let with = |selector| REAPINGS.map(|reaping| with_reaping(selector, reaping));
     variants_of("unpatched", SELECTORS.into_iter().flat_map(with))
@@ -87,13 +88,13 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// The metrics that have a row of their own for each design; tables have the rest.
+/// The metrics that have a separate row for each design. Tables show the rest.
 fn shown(scenes: &Scenes) -> Vec<Metric> {
     scenes.of_each(&[WAITED, WORST, KILLS, FREE])
 }
 
 fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
-    // Selectors over their own counters, then over those of others; all reap as Linux did.
+    // Selectors over counters of the same origin, then over others; all of them reap as Linux did.
     let selectors = SELECTORS.into_iter().chain(SWAPPED);
     let reaping = selectors.map(|selector| with_reaping(selector, REAPINGS[0]));
     let swapped = variants_of("unpatched", reaping)?;
@@ -112,7 +113,7 @@ fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results, &run.scene)))
 }
 
-/// Every word follows from the medians and intervals of the runs.
+/// Builds every statement from the medians and intervals of the runs.
 fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let waited = scenes.scene(EXITS).metric(&WAITED);
     let kills = scenes.scene(CROWD).metric(&KILLS);

@@ -12,24 +12,24 @@ use crate::measure::stats;
 use crate::run::options::Effort;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
-/// The time of all stalls of an allocator together, as the mean over allocators. Stalls in which
-/// the allocator is killed are left out.
+/// The total time of an allocator's stalls, as the mean over all allocators. Stalls in which the
+/// allocator is killed are left out.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
 /// The median length of a stall.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
 pub(super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
 pub(super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
 pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
-/// The kills whose victim was not the process with the most memory.
+/// The number of kills whose victim was not the process with the most memory.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-/// The memory that the largest process had beyond the victim's, on average.
+/// How much more memory the largest process had than the victim, on average.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
-/// The memory of all victims together.
+/// The memory of all victims of a storm together.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
-/// The time from a kill until all the victim's memory is free, on average.
+/// The time from a kill until all of the victim's memory is free, on average.
 pub(super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 
-/// The metrics of each storm; [`Scene::part`] has the parts of the first one.
+/// The metrics of each storm. [`Scene::part`] names the parts of the first one.
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAITED => seen.per_allocator(seen.result.stalls.iter().map(|stall| stall.ns()).sum()),
     MEDIAN => stats::median(&seen.stalls()).unwrap_or(0.0),
@@ -49,10 +49,10 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 });
 
 /// A choice is not wrong if the largest process has less than 1 MiB more, because processes grow
-/// while it is made.
+/// during the selection.
 const AS_LARGE: u64 = 256;
 
-/// What one storm showed.
+/// The observations of one storm.
 struct Seen {
     result: StormResult,
     allocators: u32,
@@ -69,7 +69,7 @@ impl Seen {
         stalls.map(|stall| stall.ns() as f64).collect()
     }
 
-    /// The pages that the largest process had beyond the victim's, at each kill.
+    /// The number of pages by which the largest process exceeded the victim, for each kill.
     fn regrets(&self) -> impl Iterator<Item = u64> {
         self.result.kills.iter().map(|kill| kill.most - kill.pages)
     }
@@ -79,7 +79,7 @@ fn bytes(pages: u64) -> f64 {
     (pages << 12) as f64
 }
 
-/// The mean, or 0 of no values.
+/// The mean of `values`, or 0 if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
     values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -88,18 +88,18 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// A storm with a name.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
-    /// The prefix of its metrics' names.
+    /// The prefix of the names of this scene's metrics.
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) storm: Storm,
 }
 
-/// The time from the start of the storm until the device of a stuck thread answers.
+/// The time from the start of the storm until the device that a thread waits for responds.
 const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
-// The names of scenes.
+// The names of the scenes.
 
-/// The victim exits by itself, without helpers.
+/// The victim exits without helpers.
 pub(super) const EXITS: &str = "exits";
 /// A daemon calls `process_mrelease`.
 pub(super) const HELPED: &str = "helped";
@@ -108,7 +108,7 @@ pub(super) const STUCK: &str = "stuck";
 /// No hog stands out.
 pub(super) const CROWD: &str = "crowd";
 
-/// A machine and the storms that come over it.
+/// A machine and the storms that run on it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
@@ -123,7 +123,7 @@ impl Scenes {
         })
     }
 
-    /// This machine with those of its scenes alone that have these names.
+    /// This machine with only the scenes that have these names.
     pub(super) fn only(mut self, names: &[&str]) -> Self {
         self.all.retain(|scene| names.contains(&scene.name));
         self
@@ -135,7 +135,7 @@ impl Scenes {
         found.unwrap_or_else(|| panic!("no scene is called `{name}`"))
     }
 
-    /// Every metric, scene by scene.
+    /// Every metric of every scene, in the order of the scenes.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let of = |scene: &Scene| {
             let metrics = metrics_of(METRICS).into_iter();
@@ -147,7 +147,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// `metrics` as measured in each scene.
+    /// `metrics` under the names that they have in each scene.
     pub(super) fn of_each(&self, metrics: &[Metric]) -> Vec<Metric> {
         let of = |scene: &Scene| -> Vec<Metric> {
             metrics.iter().map(|metric| scene.metric(metric)).collect()
@@ -155,7 +155,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// Runs every scene with one design on one seed.
+    /// Runs every scene with one design on one seed, and collects the metrics of all.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
@@ -221,7 +221,7 @@ impl Scene {
         ]
     }
 
-    /// `metric` as measured in this scene.
+    /// `metric` under the name that it has in this scene.
     pub(super) fn metric(&self, metric: &Metric) -> Metric {
         let name = format!("{}_{}", self.name, metric.name);
         metric.clone().named(name)

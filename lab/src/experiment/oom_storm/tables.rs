@@ -17,7 +17,8 @@ use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 use crate::workload::storm::Part;
 
-/// The name of a design's selector, for tables in which each selector has its own counters.
+/// The name of a design's selector, for tables in which each selector has counters of its own
+/// origin.
 fn short(design: &Named) -> &'static str {
     let name = design.design.selecting.name();
     name.strip_prefix("select-").unwrap_or(name)
@@ -32,7 +33,7 @@ fn reaping_of(design: &Named) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the processes in each scene, and of what is scaled down.
+/// A table of the processes in each scene, and of the sizes that are scaled down.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
@@ -69,7 +70,7 @@ pub(super) fn scenes(scenes: &Scenes) -> Table {
     )
 }
 
-/// A table of what an allocator waited for in one scene.
+/// A table of the parts of the time that an allocator waited, in one scene.
 pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     let stuck = if scene.name == STUCK {
         until_reaping(&run.results, scene)
@@ -100,7 +101,7 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     )
 }
 
-/// The sentence on the scene in which only the reaper can empty the victim.
+/// The sentence about the scene in which only the reaper can empty the victim.
 fn until_reaping(results: &Results, scene: &Scene) -> String {
     let share = |selector| {
         share(
@@ -117,13 +118,13 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The share of one part in the time that allocators wait, in percent.
+/// The share of one part in the total wait of allocators, in percent.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole
 }
 
-/// A table of single stalls and of victims.
+/// A table of the lengths of single stalls, and of the victims.
 pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let designs = || {
         let designs = run.designs.iter();
@@ -158,7 +159,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of B to A, with a word if its interval is on one side of 1.
+/// The ratio of B to A, followed by a word if its interval excludes 1.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
@@ -169,14 +170,14 @@ fn with_word(compared: Comparison) -> String {
     format!("{}{word}", human_ratio(&compared.ratio))
 }
 
-/// The meaning of a ratio without a word.
+/// The note that explains a ratio without a word.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
-/// A table of whether the way of reaping matters.
+/// A table that shows whether the way of reaping matters.
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.scene.all {
-        // The designs are listed selector by selector, each with every way of reaping.
+        // The designs are grouped by selector, each with every way of reaping.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));
@@ -216,7 +217,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors over counters they do not belong to.
+/// A table of selectors over counters of another origin.
 pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
@@ -240,7 +241,7 @@ pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> 
     })
 }
 
-/// A table of Linux, the patches and ours at each cost card.
+/// A table of Linux, the patches and ours, at each cost card.
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

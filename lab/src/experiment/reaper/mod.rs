@@ -1,13 +1,13 @@
-//! `reproduce reaper`: does it help a dying process if the OOM reaper goes the other way?
+//! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks the other way?
 //!
-//! The reaper thread profiled a phone on which a killed app is reaped at once: exit and reaper go
-//! through the same page tables in the same direction, and wait for each other's locks. If the
-//! reaper goes the other way, they meet once. Here both directions run again, with the variant
-//! proposed later and with ours, and the report shows what reviewers asked for: how long it takes
-//! until all memory is free, other machines, one large mapping, and which locks are waited for
-//! instead.
+//! The mailing-list thread on the reaper profiled a phone on which a killed app is reaped at once.
+//! Exit and reaper walk the same page tables in the same direction, and wait for each other's
+//! locks. If the reaper walks the other way, the two meet only once. This experiment runs both
+//! directions, the variant that was proposed later, and ours. The report also shows what reviewers
+//! asked for: the time until all memory is free, other machines, one large mapping, and the locks
+//! that tasks wait for instead.
 //!
-//! `scene`: the races. `targets`: what ours must reach.
+//! `scene`: the races. `targets`: the targets for ours.
 
 mod scene;
 mod targets;
@@ -73,7 +73,7 @@ static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
     conclude,
 };
 
-/// The machine of the thread.
+/// The machine of the mailing-list thread's measurements.
 const PHONE: &str = "phone-8";
 const MS: f64 = 1e6;
 
@@ -81,7 +81,7 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// Exit alone, then every way to help it.
+/// Exit alone, then exit with one helper in every way of reaping.
 fn emptiers() -> Vec<Emptier> {
     let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
         name: reaping.name().to_owned(),
@@ -100,14 +100,14 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
         emptier::targets(&targets),
         emptier::waits(run.each()),
     ];
-    // Exit alone is the profile of one task.
+    // The profile of exit alone would show a single task, so it is skipped.
     let helped = run.each().skip(1);
     tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
     tables.extend(run.cards()?);
     Ok((tables, finding(run)))
 }
 
-/// The rows of the thread's table, and the metric of each.
+/// The rows of the table in the mailing-list thread, and the metric of each row.
 const THREAD: [(&str, &str); 10] = [
     ("total running time", "ran_ns"),
     ("· exit", "exit_ran_ns"),
@@ -121,8 +121,8 @@ const THREAD: [(&str, &str); 10] = [
     ("from the kill until all is free", "wall_ns"),
 ];
 
-/// A table in the thread's shape, with shares of the running time, because the thread gives no
-/// sizes.
+/// A table in the shape of the mailing-list thread's. It shows shares of the running time, because
+/// the thread does not give the victim's size.
 fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let metrics = run.scene.metrics();
     let find = |(what, name): (&'static str, &str)| {
@@ -130,7 +130,8 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The totals of parts are compared between victims of different sizes, so they get a share.
+    // The totals of parts are compared between victims of different sizes, so they also get a
+    // share.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);
@@ -206,7 +207,7 @@ fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
     raced.tree.table(title, &note)
 }
 
-/// The headline at the low and at the high end of the costs' ranges.
+/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
 const CARDS: Cards<Scenes, Raced> = Cards {
     title: "At each cost card, with a fifth of the mappings",
     note: "Cards change the share of a page's work that is done under the page table's lock. A \
@@ -220,7 +221,7 @@ const CARDS: Cards<Scenes, Raced> = Cards {
         (ASCENDING, OURS, |scenes| {
             on_equal(scenes, &[WALL, RAN, TABLE_WAIT])
         }),
-        // Exit alone waits for no other task, so its waits say nothing.
+        // Exit alone never waits for another task, so its waits are not compared.
         (ALONE, OURS, |scenes| on_equal(scenes, &[WALL, RAN])),
     ],
     columns: &[
@@ -240,7 +241,7 @@ fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
         .collect()
 }
 
-/// Every word follows from the medians and intervals of the runs.
+/// Builds every statement from the medians and intervals of the runs.
 fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);

@@ -13,13 +13,13 @@ use crate::run::cases::Case;
 use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Party, Race, Raced, Victim};
 
-/// Getting the locks of page tables, which takes time also when they are free.
+/// The time to acquire page-table locks, including the acquisitions that do not wait.
 pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
-/// Taking away reverse mappings.
+/// The time to remove reverse mappings.
 pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
-/// The metrics of the first scene beyond those that every race has: the thread's columns, which are
-/// each part for the last user and for the reaper.
+/// The metrics of the first scene beyond those of every race. They are the columns of the
+/// mailing-list thread's table: each part, for the last user and for the reaper.
 const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
     Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,
@@ -31,19 +31,20 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// The first so many of [`METRICS`] are measured in every scene, all of them in the first scene.
+/// The number of leading [`METRICS`] that every scene measures. The first scene measures all of
+/// them.
 const IN_EVERY_SCENE: usize = 6;
 
 /// A victim, and the CPUs on which it is emptied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
-    /// The prefix of its metrics' names; empty for the first scene.
+    /// The prefix of the names of this scene's metrics; empty for the first scene.
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) victim: Victim,
     pub(super) exit: CpuId,
     pub(super) reaper: CpuId,
-    /// The memory that the machine has left.
+    /// How much memory the machine has left.
     pub(super) left: MemoryLeft,
 }
 
@@ -51,19 +52,20 @@ pub(super) struct Scene {
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
     profile: Profile,
-    /// All scenes; the first is the published test.
+    /// All scenes. The first reproduces the published test.
     pub(super) all: Vec<Scene>,
-    /// The position of the scene on equal cores.
+    /// The position in `all` of the scene on equal cores.
     equal: usize,
 }
 
 /// The number of small mappings of the app.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
-/// The pages of the app for each of its small mappings, about; the scene `one` has as many pages.
+/// About how many pages the app has for each of its small mappings. The scene `one` has the same
+/// number of pages in total.
 const PAGES_PER_MAPPING: u64 = 50;
 
-/// Names of scenes that every machine has.
+/// The names of the scenes that every machine has.
 const ONE: &str = "one";
 const SHORT: &str = "short";
 
@@ -132,12 +134,12 @@ impl Scenes {
         })
     }
 
-    /// The scene in which both cores are of the same kind.
+    /// The scene in which exit and reaper run on cores of the same kind.
     pub(super) fn equal(&self) -> &Scene {
         &self.all[self.equal]
     }
 
-    /// The scene on equal cores of a machine that has no memory left.
+    /// The scene on equal cores when the machine has no memory left.
     pub(super) fn short(&self) -> &Scene {
         let found = self.all.iter().find(|scene| scene.name == SHORT);
         found.expect("every machine has it")
@@ -148,7 +150,7 @@ impl Scenes {
         self.all.last().expect("it was put there")
     }
 
-    /// Every metric, scene by scene.
+    /// Every metric of every scene, in the order of the scenes.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let (first, others) = self.all.split_first().expect("there is a first scene");
         let of_first = metrics_of(METRICS).into_iter().chain(metrics_of(BY_PARTY));
@@ -160,7 +162,7 @@ impl Scenes {
         of_first.chain(of_others).collect()
     }
 
-    /// Runs every scene with one emptier on one seed; returns the race of the first scene as well.
+    /// Runs every scene with one emptier on one seed. Also returns the race of the first scene.
     pub(super) fn measure(&self, case: &Case<Emptier>) -> (Sample, Raced) {
         let races = self.all.iter();
         let races = races.map(|scene| scene.race(&self.profile, &case.design, case.seed));
@@ -188,7 +190,7 @@ impl Scene {
         race.run(profile, &emptier.design(), seed)
     }
 
-    /// `metric` as measured in this scene.
+    /// `metric` under the name that it has in this scene.
     pub(super) fn metric(&self, metric: Metric) -> Metric {
         if self.name.is_empty() {
             return metric;

@@ -1,23 +1,23 @@
-//! The targets of meet-in-the-middle with one reaper, and whether it reaches them.
+//! The targets of meet-in-the-middle with one reaper, and whether the runs reach them.
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::declared::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The most work beyond that of exit alone, in percent.
+/// The most work beyond that of exit alone, in percent of it.
 const WORK_PERCENT_MAX: f64 = 3.0;
-/// The least speed, as a multiple of that of exit alone.
+/// The least speed, as a multiple of the speed of exit alone.
 const FASTER_MIN: f64 = 1.8;
-/// The least speed with one large mapping, as a multiple of that with many small ones.
+/// The least speed-up with one large mapping, as a multiple of that with many small ones.
 const ONE_MIN: f64 = 0.97;
 
-/// All targets, judged on `runs`.
+/// All targets, judged by the results of the runs.
 ///
-/// Work and speed have two targets each: one for a machine without memory left, which is when a
-/// process is killed for it, and one for a machine with memory left. The two cases differ in what
-/// page lists keep: exit alone, on the CPU that touched all pages, may leave most of them on its
-/// lists, and has not yet done the work of returning them to the zone.
+/// Work and speed have two targets each: one for a machine that has no memory left, as when the OOM
+/// killer acts, and one for a machine that has some. The two differ in what page lists keep. Exit
+/// alone runs on the CPU that touched all pages, so it may leave most pages on that CPU's lists. It
+/// has then not yet done the work of returning them to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));
@@ -55,7 +55,7 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The work beyond that of exit alone, including what lists owe their zones when all is free.
+/// The work beyond that of exit alone, including the later return of listed pages to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -67,7 +67,7 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The speed of ours, and the pages that lists keep when all is free, with ours and after exit
+/// The speed of ours. Also shows the pages on page lists at the end, with ours and after exit
 /// alone.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
@@ -84,8 +84,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The number of cases, which are seeds and scenes, in which ours waits longer for page tables than
-/// the patch; and the number of all cases.
+/// The number of cases in which ours waits longer for page tables than the patch, and the number of
+/// all cases. A case is a seed and a scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

@@ -13,17 +13,18 @@ use crate::run::cases::run_cases;
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 
-/// The bytes by which the thread saw the flat counter off, "about 1 GB".
+/// The error of the flat counter that the mailing-list thread reported, in bytes: "about 1 GB".
 pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
 
-/// The most pages that a CPU's part of the flat counter holds on 384 CPUs, one less than the batch.
+/// The most pages that one CPU's part of the flat counter holds on 384 CPUs: one less than the
+/// batch.
 const PART_MAX: u64 = 767;
 
-/// The pages of a mapping: 64 KiB, 1 MiB, just below what a CPU's part of the flat counter holds,
-/// and 16 MiB.
+/// The sizes of a mapping, in pages: 64 KiB, 1 MiB, just below what a CPU's part of the flat
+/// counter holds, and 16 MiB.
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
-/// The paths of a program: where it maps and unmaps, and how many mappings it keeps.
+/// Where a program maps and unmaps, and the number of mappings that it keeps.
 const PATHS: [(Hops, usize); 6] = [
     (Hops::Random, 64),
     (Hops::Next, 64),
@@ -34,7 +35,7 @@ const PATHS: [(Hops, usize); 6] = [
 ];
 
 /// Programs that bring the flat counter to its bound, as recordings of a kernel on 64 and on 128
-/// CPUs show: their mappings have one page less than the batch, and they keep as many mappings as
+/// CPUs show. Their mappings are one page smaller than the batch, and they keep as many mappings as
 /// there are CPUs.
 fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     let cpus = profile.topology.cpus();
@@ -42,7 +43,7 @@ fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), effort))
 }
 
-/// One program, and what each counter showed while it ran.
+/// One program, and the observations of each counter while it ran.
 #[derive(Debug)]
 pub(super) struct Cell {
     program: Program,
@@ -51,7 +52,7 @@ pub(super) struct Cell {
     ours: Seen,
 }
 
-/// Runs every program with the first seed.
+/// Runs every program on the first seed.
 pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress) -> Vec<Cell> {
     let seed = options.seeds.first().copied().unwrap_or(1);
     let programs: Vec<Program> = SIZES
@@ -83,7 +84,7 @@ fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
         sizes: Sizes::Fixed(pages),
         hops,
         kept,
-        // With so many pages, even the largest mappings come to every CPU.
+        // With this many pages, even programs with the largest mappings run on every CPU.
         pages: match effort {
             Effort::Full => 4_000_000,
             Effort::Quick => 2_000_000,
@@ -91,7 +92,7 @@ fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
     }
 }
 
-/// A table of the worst error of each counter, by program.
+/// A table of the worst error of each counter, with a row for each program.
 pub(super) fn table(cells: &[Cell]) -> Table {
     tabulate!(
         "Worst error by size of mappings and hops, first seed",
@@ -119,9 +120,9 @@ fn path(program: &Program) -> String {
     format!("{}, {} kept", program.hops, program.kept)
 }
 
-/// The sentence on what it takes for the flat counter to be off by about what was published.
+/// The sentence that says what it takes for the flat counter to be about as wrong as published.
 fn what_it_takes(cells: &[Cell]) -> String {
-    // "About 1 GB" covers everything that rounds to it.
+    // "About 1 GB" covers every error that rounds to it.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached = cells.iter().filter(|cell| cell.flat.worst >= enough);
     let shown = cells.iter().filter(|cell| cell.flat.worst_shown >= enough);
@@ -135,7 +136,7 @@ fn what_it_takes(cells: &[Cell]) -> String {
     )
 }
 
-/// The sentence on the programs in which ours is further off than the published tree.
+/// The sentence about the programs with which ours has a larger error than the published tree.
 fn where_ours_is_worse(cells: &[Cell]) -> String {
     let worse = cells
         .iter()

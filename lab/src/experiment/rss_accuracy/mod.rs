@@ -1,11 +1,12 @@
-//! `reproduce rss-accuracy`: how far from the truth is the cheap number of resident pages?
+//! `reproduce rss-accuracy`: how wrong is the cheap number of resident pages?
 //!
-//! In the tree's thread, a program hops across 384 CPUs, maps and unmaps, and two kinds of counter
-//! count its pages side by side. Here four kinds do. Every run checks that precise sums are exact
-//! and that no approximate sum is further off than its bound.
+//! In the mailing-list thread on counter trees, a program moves across 384 CPUs, maps and unmaps
+//! memory, and two kinds of counter count its pages side by side. This experiment uses four kinds
+//! of counter. Every run checks that precise sums are exact, and that no approximate sum exceeds
+//! its error bound.
 //!
-//! `program`: the program that hops. `scene`: one run and its metrics. `influence`: what sizes and
-//! hops do to the errors, and what it takes to be off by what was published.
+//! `program`: the program that moves across CPUs. `scene`: one run and its metrics. `influence`:
+//! how mapping sizes and moves affect the errors, and what it takes to reach the published error.
 
 mod influence;
 mod program;
@@ -79,7 +80,7 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program that the rows of the report are about.
+/// The machine, and the program that the rows of the report describe.
 struct Scene {
     profile: Profile,
     program: Program,
@@ -94,14 +95,14 @@ impl Scene {
     }
 }
 
-/// The program that the rows of the report are about.
+/// The program that the rows of the report describe.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),
         hops: Hops::Random,
         kept: 64,
         pages: match effort {
-            // These take a minute of virtual time.
+            // This many pages take a minute of virtual time.
             Effort::Full => 40_000_000,
             Effort::Quick => 2_000_000,
         },
@@ -111,7 +112,7 @@ fn headline(effort: Effort) -> Program {
 fn conclude(run: &Run<'_, Scene, Seen>) -> Result<(Vec<Table>, Finding), Error> {
     let cells = influence::measure(&run.scene.profile, run.options, run.progress);
     let mut tables = vec![workload(run), courses(run), influence::table(&cells)];
-    // Another card is another time, but should be no other error, so one seed is enough.
+    // Another card changes times but should not change errors, so one seed is enough.
     if run.options.effort == Effort::Full {
         tables.push(cards(run)?);
     }
@@ -139,7 +140,7 @@ fn workload(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// A table of the course of each design's error, in the runs of the first seed.
+/// A table of each design's error over time, on the first seed.
 fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     let cpus = run.scene.profile.topology.cpus();
     let tree = Shape::published(cpus, scene::BATCH);
@@ -171,7 +172,8 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// The first seed at every card: costs should not change what is counted on which CPU.
+/// A table of the first seed at every cost card. Costs should not change what is counted on which
+/// CPU.
 fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -208,7 +210,7 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     ))
 }
 
-/// Every word follows from the numbers of the runs.
+/// Builds every statement from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let worst = |design| {
         let pages = results.estimate(design, &WORST);
@@ -244,7 +246,7 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// Pages as MiB.
+/// Formats pages as MiB.
 fn mib(pages: f64) -> String {
     let tenths = (pages * PAGE / MIB * 10.0).round();
     // Adding zero removes the sign of a negative zero.

@@ -1,8 +1,9 @@
-//! The program: it hops across CPUs, maps and touches memory on one, and unmaps it on another.
+//! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps it on another.
 //!
-//! The thread names such a program and gives neither sizes nor hops, so both are choices here, and
-//! `influence` shows what they do. The program draws its decisions from a random stream of its own,
-//! so every design counts the same pages on the same CPUs in the same order.
+//! The mailing-list thread names such a program but gives neither the sizes nor the order of CPUs,
+//! so both are choices here; `influence` shows their effect. The program draws its decisions from a
+//! separate random stream, so every design counts the same pages on the same CPUs in the same
+//! order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,18 +19,18 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::workload::spend_unmapping;
 
-/// The pages of one page table; pages that are unmapped in one table go to the counter at once.
+/// The number of pages of one page table. Pages unmapped in one table are counted in one addition.
 const TABLE: u64 = 512;
 
-/// A program that over and over maps, touches, and unmaps its oldest mapping if it has more than
-/// `kept`.
+/// A program that repeatedly maps and touches memory. It unmaps its oldest mapping whenever it has
+/// more than `kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) sizes: Sizes,
     pub(super) hops: Hops,
-    /// The number of mappings that it keeps.
+    /// The number of mappings that the program keeps.
     pub(super) kept: usize,
-    /// The pages that it touches before it ends.
+    /// The number of pages that the program touches before it ends.
     pub(super) pages: u64,
 }
 
@@ -38,40 +39,43 @@ pub(super) struct Program {
 pub(super) enum Sizes {
     /// Every mapping has this size.
     Fixed(u64),
-    /// Sizes are evenly distributed from one page to this many.
+    /// Sizes are uniformly distributed from one page to this many.
     UpTo(u64),
 }
 
 /// The CPUs on which the program maps and unmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hops {
-    /// It maps and unmaps on any CPU, each time anew.
+    /// The program maps and unmaps on random CPUs, drawn each time.
     Random,
-    /// It goes from CPU to CPU in order, and unmaps where it has just mapped something else.
+    /// The program visits the CPUs in order, and unmaps an old mapping where it has just made a new
+    /// one.
     Next,
-    /// It maps on the first half of the CPUs and unmaps on the second.
+    /// The program maps on the first half of the CPUs and unmaps on the second half.
     Halves,
-    /// It maps on each CPU in order and unmaps on the first, as a main thread would.
+    /// The program maps on each CPU in order and unmaps on the first, as a main thread would.
     OneUnmaps,
-    /// Every CPU's part goes up as far as it can, then down as far as it can: each CPU maps; each
-    /// unmaps what it mapped and as much again, which CPU 0 has mapped meanwhile; each maps again.
+    /// Every CPU's part of the counter rises as far as it can, then falls as far as it can. In the
+    /// first round each CPU maps. In the next two rounds each CPU unmaps as much as it mapped, and
+    /// then as much again, which CPU 0 has mapped meanwhile. In the fourth round each CPU maps
+    /// again.
     Edge,
-    /// It stays on one CPU.
+    /// The program stays on one CPU.
     Stay,
 }
 
 /// An observer of the counter while the program runs.
 pub(super) trait Watch {
-    /// Looks at the counter. No addition is under way.
+    /// Reads the counter. No addition is under way.
     fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
 }
 
 /// The progress of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
-    /// The pages touched since it began.
+    /// The number of pages touched since the program began.
     pub(super) touched: u64,
-    /// The pages that are resident now.
+    /// The number of pages that are resident now.
     pub(super) resident: u64,
 }
 
@@ -83,13 +87,13 @@ struct Mapping {
 }
 
 impl Program {
-    /// Runs on the calling task, and unmaps everything at the end.
+    /// Runs the program on the calling task, and unmaps everything at the end.
     pub(super) fn run(&self, sim: &Sim, rss: &Rss<Sim>, seed: u64, watch: &mut impl Watch) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let cpus = sim.topology().cpus();
         let mut kept = VecDeque::new();
         let mut now = Moment::default();
-        // The loop ends because each mapping has a page or more.
+        // The loop ends because each mapping has at least one page.
         for nth in 0.. {
             if now.touched >= self.pages {
                 break;
@@ -118,7 +122,7 @@ impl Program {
 }
 
 impl Mapping {
-    /// Writes to each page, with one fault each.
+    /// Writes to each page, which takes one fault per page.
     fn touch(self, sim: &Sim, rss: &Rss<Sim>) {
         sim.spend(Work::Fault, u32::try_from(self.pages).unwrap_or(u32::MAX));
         for _ in 0..self.pages {
@@ -126,8 +130,8 @@ impl Mapping {
         }
     }
 
-    /// Unmaps table by table. Mappings follow one another in the address space, so neighbours share
-    /// tables.
+    /// Unmaps one page table at a time. Mappings are adjacent in the address space, so neighbours
+    /// may share a table.
     fn unmap(self, sim: &Sim, rss: &Rss<Sim>) {
         spend_unmapping(sim, u32::try_from(self.pages).unwrap_or(u32::MAX));
         let (mut at, end) = (self.first, self.first + self.pages);
@@ -172,7 +176,8 @@ impl Hops {
 }
 
 impl Hops {
-    /// Returns whether the parts go down: they do in the second and third of every four rounds.
+    /// Returns whether the parts fall in round `nth / cpus`: the second and third of every four
+    /// rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }
@@ -240,7 +245,7 @@ mod tests {
         let mut ends = Vec::new();
         for nth in 0..32 {
             parts[Hops::Edge.to_map(nth, 8, &mut rng).index()] += 1;
-            // The first round keeps all it maps.
+            // The first round unmaps nothing.
             if nth >= 8 {
                 parts[Hops::Edge.to_unmap(nth, 8, &mut rng).index()] -= 1;
             }

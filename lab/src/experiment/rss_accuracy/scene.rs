@@ -1,4 +1,4 @@
-//! One run: the program on a machine with one kind of counter, and how far off the counter was.
+//! One run of the program on a machine with one kind of counter, and the errors of that counter.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 
-/// The largest error at any look.
+/// The largest error at any observation.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
 /// The error at the last sample.
 pub(super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
@@ -31,36 +31,35 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("bound_width_pages", Unit::Pages) => (seen.bound.under + seen.bound.over) as f64,
 });
 
-/// The number of precise sums of a run, evenly spaced: the points of its sparkline.
+/// The number of precise sums in a run, evenly spaced. Each is a point of the run's sparkline.
 pub(super) const SAMPLES: u64 = 40;
 
-/// The published batch for resident pages.
+/// The published batch of counters of resident pages.
 pub(super) const BATCH: Batch = Batch::RSS;
 
 /// The observations of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
-    /// The approximate sum less the true one, at each of [`SAMPLES`] moments.
+    /// The approximate sum minus the true one, at each of [`SAMPLES`] moments.
     pub(super) errors: Vec<i64>,
-    /// The largest error at any look, in pages.
+    /// The largest error at any observation, in pages.
     pub(super) worst: u64,
-    /// The largest error of the number that a process is shown, which is never below 0 (Linux:
-    /// `get_mm_counter`). In 6.12 that is field 24 of `/proc/PID/stat` and what the OOM killer
-    /// compares; `statm` and `status` take precise sums.
+    /// The largest error of the value that users are shown, which is never below 0 (Linux:
+    /// `get_mm_counter`). In 6.12, that value is field 24 of `/proc/PID/stat`, and the OOM killer
+    /// compares it; `statm` and `status` use precise sums.
     pub(super) worst_shown: u64,
-    /// The bound that the counter promised at the last look.
+    /// The bound on the error that the counter gave at the last observation.
     pub(super) bound: Accuracy,
-    /// The virtual time at which the program ended.
+    /// The virtual time when the program ended.
     pub(super) length: Nanos,
-    /// The hash of all that the watcher looked at, and of what the machine did.
+    /// The hash of everything that the watcher observed and that the machine did.
     pub(super) hash: u64,
 }
 
 /// Runs `program` once, with counters of the kind `counting`.
 ///
 /// # Panics
-/// With the seed, when a precise sum is not exact, or an approximate one is further off than its
-/// bound.
+/// With the seed, when a precise sum is not exact, or an approximate sum exceeds its error bound.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let options = SimOptions {
         seed,
@@ -100,7 +99,7 @@ impl Seen {
     }
 }
 
-/// Looks at the counter after each mapping and unmapping.
+/// An observer that reads the counter after each mapping and unmapping.
 struct Watcher {
     program: Program,
     seed: u64,

@@ -1,10 +1,10 @@
-//! Nothing but counting: every CPU adds to one counter, and does nothing else.
+//! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! It shows which cache lines a variant moves when nothing hides them. All additions go in one
-//! direction, as those of resident pages do while memory is being filled. At full speed, most CPUs
-//! wait for the busiest line, and a CPU that does not wait has the other lines to itself meanwhile;
-//! so a variant may move fewer lines than it would if additions came as they do in a workload.
-//! Therefore the same is also measured at the pace of page faults.
+//! This shows which cache lines a variant moves when no other work hides them. All additions go in
+//! one direction, as those of resident pages do while memory is being filled. At full speed, most
+//! CPUs wait for the busiest line. A CPU that does not wait meanwhile has the other lines to
+//! itself, so a variant may move fewer lines than under a workload. A second run therefore adds at
+//! the pace of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,11 +21,12 @@ use rand::RngExt;
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
 
-/// Lines that go to another socket, at full pace.
+/// The number of cache lines moved to another socket per 1000 additions, at full pace.
 pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
-/// Additions of all CPUs together each second, at full pace.
+/// The number of additions per second by all CPUs together, at full pace.
 pub(super) const RATE: Metric = Metric::higher("adds_per_s", Unit::PerSecond);
-/// Lines that go to another socket, at the pace of page faults.
+/// The number of cache lines moved to another socket per 1000 additions, at the pace of page
+/// faults.
 pub(super) const PACED_REMOTE: Metric =
     Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
 
@@ -45,24 +46,26 @@ const AT_PACE_OF_FAULTS: &[Reading<Counted>] = readings!(|counted| {
 /// The pace at which CPUs add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// One addition directly after the other.
+    /// Each addition directly follows the one before it.
     Full,
-    /// The work of a page fault before each addition.
+    /// A CPU does the work of a page fault before each addition.
     Faults,
 }
 
 /// Both paces, in the order of the results.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
-/// The additions per CPU before anything is measured: several batches of every variant. By then, a
-/// tree that keeps account of the CPUs that add knows every CPU.
+/// The number of additions per CPU before the measurement: several batches of every variant. By
+/// then, a tree that tracks which CPUs add has seen every CPU.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// The additions per CPU that are measured: on 384 CPUs, the flat counter folds ten times.
+/// The number of additions per CPU that are measured. On 384 CPUs, the flat counter folds ten
+/// times.
 const ADDS: u64 = 8 << 10;
 
-/// The end of a random range. Each CPU draws a number below it, thinks for as many nanoseconds, and
-/// makes as many additions without the work of a fault, so that batches do not end together.
+/// The end of a random range, so that the CPUs' batches do not end together. Each CPU draws a
+/// number below it. It thinks for that many nanoseconds, and makes that many additions without the
+/// work of a fault.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.
@@ -71,15 +74,15 @@ pub(super) struct Counted {
     pub(super) pace: Pace,
     /// The number of additions that were measured.
     adds: u64,
-    /// The virtual time that they took.
+    /// The virtual time that these additions took.
     span: Nanos,
-    /// The cache lines that moved in that time, indexed by `Distance as usize`.
+    /// The number of cache lines moved in that time, indexed by `Distance as usize`.
     lines: [u64; 5],
     /// The hash of everything that the run did.
     pub(super) hash: u64,
 }
 
-/// The counts at one moment of the run.
+/// The counts at one moment of a run.
 #[derive(Clone, Copy)]
 struct Mark {
     adds: u64,
@@ -88,7 +91,7 @@ struct Mark {
 }
 
 impl Counted {
-    /// Runs once on all CPUs. Panics, with the seed, when an addition is lost.
+    /// Runs once on all CPUs. Panics, with the seed, if an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let options = SimOptions {
             seed,
@@ -114,12 +117,12 @@ impl Counted {
         }
     }
 
-    /// The lines that moved over `distance`, per 1000 additions.
+    /// The number of cache lines moved over `distance`, per 1000 additions.
     pub(super) fn per_1000(&self, distance: Distance) -> f64 {
         1000.0 * self.lines[distance as usize] as f64 / self.adds as f64
     }
 
-    /// The lines that moved between CPUs, per 1000 additions.
+    /// The number of cache lines moved between CPUs, per 1000 additions.
     pub(super) fn all_per_1000(&self) -> f64 {
         FAR.iter().map(|distance| self.per_1000(*distance)).sum()
     }
@@ -142,7 +145,7 @@ impl Pace {
     }
 }
 
-/// The distances between two different CPUs.
+/// The distances between two different CPUs, without that of a CPU to itself.
 pub(super) const FAR: [Distance; 4] = [
     Distance::Core,
     Distance::Llc,
@@ -150,8 +153,8 @@ pub(super) const FAR: [Distance; 4] = [
     Distance::Remote,
 ];
 
-/// Adds on all CPUs until there are enough additions for every CPU to have made its share. Returns
-/// the marks at both ends of the measured part.
+/// Adds on all CPUs until the total suffices for every CPU's share. Returns the counts at the
+/// beginning and at the end of the measurement.
 fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [Mark; 2] {
     let cpus = u64::from(sim.topology().cpus());
     let ends = [WARM_UP_ADDS, WARM_UP_ADDS + ADDS].map(|adds| adds * cpus);

@@ -1,8 +1,9 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
-//! The counter-tree thread ran will-it-scale's `page_fault1` to show that its counters cost no
-//! speed. Here every variant runs it, with one task and with many, and a second scene does nothing
-//! but count, on all CPUs, to show which cache lines move when nothing hides them.
+//! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
+//! counters do not reduce its speed. Here every variant runs it, with one task and with many. A
+//! second scene only counts, on all CPUs, to show which cache lines move when no other work hides
+//! them.
 //!
 //! `scene`: the benchmark. `counting`: the second scene.
 
@@ -55,16 +56,16 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     conclude,
 };
 
-/// The machine of the thread.
+/// The machine of the mailing-list thread's measurements.
 const MACHINE: &str = "epyc-9654-2s";
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
 
-/// The numbers of tasks for which a table shows where time goes.
+/// The numbers of tasks for which a table shows where their time goes.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
-/// Every way to count, that of Linux first; all else is unpatched Linux.
+/// Every kind of counter, that of Linux first; everything else is unpatched Linux.
 fn designs() -> Result<Vec<Named>, Error> {
     let names = Counting::ALL.map(Counting::name);
     let others = names.into_iter().filter(|name| *name != FLAT);
@@ -109,7 +110,7 @@ fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     )
 }
 
-/// Two decimals, or `0` for a value that rounds to none.
+/// Formats a value with two decimals, or as `0` if it rounds to zero.
 fn percent(value: f64) -> String {
     if value.abs() < 0.005 {
         "0".to_owned()
@@ -118,7 +119,7 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// The note on how far each variant gets from flat, with any number of tasks.
+/// The note on the largest difference of each variant from flat, with any number of tasks.
 fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     let rates = run.scene.rates();
     let said = |design: &str| {
@@ -142,7 +143,7 @@ fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     )
 }
 
-/// The note on what threads of one process wait for.
+/// The note on how threads of one process wait for the mmap_lock.
 fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
     let tasks = run.scene.most_tasks();
     let flat = run.kept[0].times(Mode::Threads, tasks);
@@ -186,7 +187,7 @@ fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     })
 }
 
-/// The headline at the low and at the high end of the costs' ranges.
+/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
 const CARDS: Cards<Scene, Kept> = Cards {
     title: "Trees (B) against flat, at each cost card",
     note: "A verdict that changes between cards is fragile.",
@@ -213,7 +214,7 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Every word follows from the medians and intervals of the runs.
+/// Builds every statement from the medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);
@@ -242,7 +243,7 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// A ratio as a change in percent.
+/// Formats a ratio as a change in percent.
 fn change(ratio: f64) -> String {
     format!("{:+.2} %", 100.0 * (ratio - 1.0))
 }

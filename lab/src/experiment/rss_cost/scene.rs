@@ -22,7 +22,7 @@ use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 /// Both ways to run the benchmark.
 const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
-/// The name in metrics.
+/// The name of the mode in metrics.
 pub(super) const fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Processes => "processes",
@@ -35,29 +35,30 @@ pub(super) const fn name(mode: Mode) -> &'static str {
 pub(super) struct Scene {
     profile: Profile,
     tasks: &'static [u32],
-    /// The bytes that each task touches in a round.
+    /// The number of bytes that each task touches in a round.
     bytes: fn(tasks: u32) -> u64,
 }
 
-/// The benchmark's 128 MiB. Many tasks get a quarter of that, so that their rounds end within the
-/// run; page lists then hold more of a round, so CPUs take zone locks even less often.
+/// The bytes per task: the benchmark's 128 MiB. Many tasks get a quarter of that, so that their
+/// rounds end within the run. Page lists then hold a larger part of a round, so CPUs take zone
+/// locks even less often.
 const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
 
-/// What one run leaves besides its sample.
+/// What one run keeps besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// The percents of the tasks' time, by mode and number of tasks.
+    /// The parts of the tasks' time, in percent, by mode and number of tasks.
     times: Vec<(Mode, u32, Percents)>,
-    /// The results of nothing but counting, at each pace.
+    /// The results of counting alone, at each pace.
     pub(super) counting: [Counted; PACES.len()],
 }
 
 /// The parts of the tasks' time, in percent, in the order of [`PARTS`].
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// The names of the parts: work first, then waiting for locks, then what is left.
+/// The names of the parts: work first, then waits for locks, then the rest.
 pub(super) const PARTS: [&str; 10] = [
     "fault",
     "unmap",
@@ -70,11 +71,11 @@ pub(super) const PARTS: [&str; 10] = [
     "counter lock",
     "rest",
 ];
-/// The position of the waits for the mmap_lock among [`PARTS`].
+/// The index in [`PARTS`] of the waits for the mmap_lock.
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// The parts of the time of so many tasks, if that number ran.
+    /// The parts of the time of `tasks` tasks, if that number ran.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
@@ -101,7 +102,7 @@ impl Scene {
         self.rates().into_iter().chain(counting).collect()
     }
 
-    /// The faults per second of every number of tasks in both modes.
+    /// The faults per second for every number of tasks, in both modes.
     pub(super) fn rates(&self) -> Vec<Metric> {
         let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
         MODES.into_iter().flat_map(of_mode).collect()
@@ -111,7 +112,7 @@ impl Scene {
         self.tasks.iter().copied().max().unwrap_or(1)
     }
 
-    /// Runs every number of tasks in both modes, then nothing but counting.
+    /// Runs every number of tasks in both modes, then counting alone.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
@@ -156,7 +157,7 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-/// The parts of the time of `tasks` while they were measured.
+/// The parts of the time of `tasks` tasks during the measurement, in percent.
 fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
     let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
     let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);
@@ -200,7 +201,7 @@ mod tests {
     fn parts_are_all_of_the_time() {
         for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
-            // Other CPUs have run ahead of a mark by up to 0.1 ms, of the 3 ms of these rounds.
+            // Other CPUs have run ahead of a mark by up to 0.1 ms, in rounds of 3 ms.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
             assert!(percents.iter().all(all), "{mode:?} {tasks}: {percents:?}");
         }

@@ -1,11 +1,12 @@
-//! `reproduce rss-memory`: what do a process's four counters cost before they have counted?
+//! `reproduce rss-memory`: what do a process's four counters cost before they are used?
 //!
-//! The experiment measures the bytes of one owner, and the time to make and end one, on machines of
-//! 2 to 4096 CPUs with two sockets and last-level caches of 16 CPUs. Times are real ones of this
-//! computer; a seed is a repetition. *Warm*, an owner gets the memory of the one before, as a
-//! process does from a slab cache. *Cold*, 64 owners are made and none has been given back.
+//! The experiment measures the bytes of one owner of counters, and the time to create and destroy
+//! one. Machines have 2 to 4096 CPUs, two sockets, and last-level caches of 16 CPUs. Times are real
+//! times of this computer; a seed is a repetition. When *warm*, an owner reuses the memory of the
+//! previous one, as a process does from a slab cache. When *cold*, 64 owners are created and none
+//! is destroyed before the last is created.
 //!
-//! `owners`: makes owners and measures them.
+//! `owners`: creates owners and measures them.
 
 mod owners;
 
@@ -25,7 +26,7 @@ use crate::run::options::{Determinism, Effort};
 /// The experiment's entry in the catalog.
 pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
-/// Its workload is the time to measure for.
+/// The workload of this declaration is only the effort: how long to measure.
 static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     name: "rss-memory",
     question: "what do a process's counters cost in bytes, and to make and end?",
@@ -59,7 +60,7 @@ static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     conclude,
 };
 
-/// The CPUs of each machine, and the items that the published tree has there for one counter.
+/// The CPUs of each machine, and the number of items per counter of the published tree on it.
 const MACHINES: [(u32, u32); 10] = [
     (2, 1),
     (8, 7),
@@ -73,13 +74,13 @@ const MACHINES: [(u32, u32); 10] = [
     (4096, 585),
 ];
 
-/// The CPUs of the thread's machine.
+/// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of counters; prints as its design.
+/// An owner of counters; formats as the name of its design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// An owner as it is made.
+    /// An owner in its state after creation.
     New(Counting),
     /// An owner of our counters whose process has run on many CPUs.
     Grown,
@@ -111,7 +112,7 @@ fn cold(cpus: u32) -> Metric {
     Metric::lower("", Unit::Nanos).named(format!("create_cold_at_{cpus}_cpus_ns"))
 }
 
-/// The bytes of four counters of the published tree on the machine `nth`.
+/// The bytes of four counters of the published tree on machine number `nth`.
 const fn tree_bytes(nth: usize) -> f64 {
     let (cpus, items) = MACHINES[nth];
     (4 * 64 * items + 4 * 8 * cpus) as f64
@@ -126,7 +127,8 @@ fn all_metrics() -> Vec<Metric> {
         .collect()
 }
 
-/// All metrics but most cold times: thirty columns would hide what matters, so a table has those.
+/// All metrics except most cold times, which a table shows instead. Thirty columns would hide what
+/// matters.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
     let headline = cold(HEADLINE);
@@ -136,7 +138,7 @@ fn shown(_: &Effort) -> Vec<Metric> {
 
 fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), Error> {
     if run.options.determinism == Determinism::Check {
-        // Only bytes are checked, because no two times are equal.
+        // Only bytes are checked, because times are never equal.
         let bytes = |case: &Case<Owner>| bytes_of(case.design);
         Comparison::run(&OWNERS, run.options, run.progress, bytes)?;
     }
@@ -144,7 +146,7 @@ fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), E
     Ok((tables, finding(&run.results)))
 }
 
-/// The bytes of an owner on every machine.
+/// The bytes of an owner on every machine, as a sample.
 fn bytes_of(owner: Owner) -> Sample {
     let sizes = MACHINES.map(|(cpus, _)| (cpus, owners::bytes(owner, cpus).expect(HAS_MEMORY)));
     Sample {
@@ -155,7 +157,7 @@ fn bytes_of(owner: Owner) -> Sample {
     }
 }
 
-/// The bytes and times of an owner on every machine. The hash covers the bytes alone.
+/// The bytes and times of an owner on every machine. The hash covers only the bytes.
 fn costs_of(owner: Owner, effort: Effort) -> Sample {
     let mut sample = bytes_of(owner);
     for (cpus, _) in MACHINES {
@@ -210,7 +212,7 @@ fn cold_times(results: &Results) -> Table {
     )
 }
 
-/// Every word follows from the numbers of the runs.
+/// Builds every statement from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let size = |owner| results.show(owner, &bytes(HEADLINE));
     let time = |owner| results.show_interval(owner, &warm(HEADLINE));
@@ -237,7 +239,7 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// The machines on which an owner costs more than one of the published tree, in words.
+/// The machines on which an owner costs more than an owner of the published tree, in words.
 fn dearer(results: &Results, owner: &str) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let machines = MACHINES.map(|(cpus, _)| cpus).into_iter();
@@ -288,7 +290,8 @@ mod tests {
             assert_eq!(bytes(cpus).name, metric);
             assert_eq!(value, tree_bytes(nth), "{cpus} CPUs");
         }
-        // The thread says: 9.5 KB of items on 256 CPUs, 18.7 on 512, and 32 bytes for each CPU.
+        // The mailing-list thread gives 9.5 KB of items on 256 CPUs, 18.7 KB on 512, and 32 bytes
+        // for each CPU.
         assert_eq!(tree_bytes(5), 9472.0 + 8192.0);
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }

@@ -1,4 +1,4 @@
-//! Owners of four counters on a machine of any size: their bytes, and the time to make one.
+//! Owners of four counters on a machine of any size: their bytes, and the time to create one.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use plimsoll_mm::units::{CpuId, NodeId};
 use super::Owner;
 use crate::run::options::Effort;
 
-/// The number of counters of an owner: resident pages of a process, by kind.
+/// The number of counters of an owner: those of a process's resident pages, by kind.
 const WIDTH: usize = 4;
 
-/// The CPUs that share a last-level cache.
+/// The number of CPUs that share a last-level cache.
 const LLC: u32 = 16;
 
-/// The number of owners that are made one after the other without giving one back.
+/// The number of owners that are created before any of them is destroyed.
 const COLD: usize = 64;
 
 /// The four counters of an owner.
@@ -32,7 +32,7 @@ enum Made {
     OneSided(OneSidedTree<Host>),
 }
 
-/// A machine on which owners are made.
+/// A machine on which owners are created.
 struct Nursery {
     host: Host,
     owner: Owner,
@@ -43,7 +43,7 @@ struct Nursery {
 /// The bytes of one owner on a machine of `cpus` CPUs.
 ///
 /// # Errors
-/// When this computer has no memory for it.
+/// When this computer does not have enough memory.
 pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     let nursery = Nursery::new(owner, cpus)?;
     let _on = nursery.host.enter(CpuId(0));
@@ -51,18 +51,19 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     Ok(made.bytes())
 }
 
-/// The time of one owner on a machine of `cpus` CPUs, in ns of this computer: to make and end one
-/// in the memory of the one before, and to make one where none has been given back.
+/// The times of one owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The first
+/// is to create and destroy an owner that reuses the memory of the previous one. The second is to
+/// create one when none has been destroyed.
 ///
 /// # Errors
-/// When this computer has no memory for it.
+/// When this computer does not have enough memory.
 pub(super) fn times(owner: Owner, cpus: u32, effort: Effort) -> Result<(f64, f64), InitError> {
     let rounds = match effort {
         Effort::Full => 4,
         Effort::Quick => 1,
     };
     let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
-    // The quickest round counts, because any other load of the computer only adds time.
+    // The fastest round counts, because other load on the computer only adds time.
     for _ in 0..rounds {
         let nursery = Nursery::new(owner, cpus)?;
         let _on = nursery.host.enter(CpuId(0));
@@ -89,7 +90,7 @@ impl Nursery {
         })
     }
 
-    /// Fresh memory for the items of a tree, if owners of this kind need it.
+    /// Allocates memory for the items of a tree, if this kind of owner needs it.
     fn items(&self) -> Result<Option<Items<Host>>, InitError> {
         let lines = match self.owner {
             Owner::New(Counting::Tree) => Tree::<Host>::items_lines(&self.shape, WIDTH),
@@ -124,7 +125,7 @@ impl Nursery {
         })
     }
 
-    /// Ends an owner, and returns its items, if any, for the next owner.
+    /// Destroys an owner, and returns its items, if any, for the next owner.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,
@@ -137,8 +138,8 @@ impl Nursery {
         }
     }
 
-    /// Makes owners one after the other, then ends them all. Returns the items of one, and the mean
-    /// time to make one, in ns.
+    /// Creates [`COLD`] owners, then destroys them all. Returns the items of one, and the mean time
+    /// to create one, in nanoseconds.
     fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
         let mut made = Vec::with_capacity(COLD);
         let start = Instant::now();
@@ -150,8 +151,8 @@ impl Nursery {
         Ok((items.flatten(), cold_ns))
     }
 
-    /// Makes and ends owners for a while, a few times. Returns the mean time per owner of the
-    /// quickest while, in ns.
+    /// Creates and destroys owners for a fixed time, and repeats this. Returns the mean time per
+    /// owner in the fastest repetition, in nanoseconds.
     fn turn_over(&self, mut items: Option<Items<Host>>) -> Result<f64, InitError> {
         const BATCHES: u32 = 4;
         const WHILE: Duration = Duration::from_micros(300);
@@ -185,7 +186,7 @@ impl Made {
     }
 }
 
-/// A machine of two sockets with half the CPUs each; no core has two threads.
+/// A machine of two sockets with half of the CPUs each. No core has two threads.
 fn two_sockets(cpus: u32) -> Topology {
     let per_socket = cpus.div_ceil(2);
     let place = |cpu: u32| {

@@ -1,4 +1,5 @@
-//! One cause at a time: the effect of each change alone, and what the patch's gain is due to.
+//! One cause at a time: the effect of each change alone, and which change explains the patch's
+//! gain.
 
 use super::scene::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
 use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
@@ -7,8 +8,8 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
 
-/// Changes of one mechanism, or of several where the patch makes several, and the designs that
-/// have them.
+/// The changes, each with the design that has it. A change affects one mechanism, or several if the
+/// patch changes several.
 const CHANGES: [(&str, &str); 7] = [
     ("the patch: phase and interval", PATCH),
     ("interval alone", SLOWED),
@@ -35,7 +36,7 @@ pub(super) fn table(results: &Results) -> Table {
     )
 }
 
-/// Every word follows from the intervals of the runs.
+/// Builds every statement from the intervals of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
     let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
@@ -65,9 +66,9 @@ pub(super) fn finding(results: &Results) -> Finding {
     )
 }
 
-/// The words on which single cause explains the patch: one that lowers contentions per page given
-/// back, with an interval that excludes 1. Causes are compared at equal work, because to fire less
-/// often and do less is no gain.
+/// The words that say which single cause explains the patch. Such a cause lowers contentions per
+/// decayed page, with an interval that excludes 1. Causes are compared at equal work, because
+/// firing less often and doing less is no gain.
 fn due_to(results: &Results, patch: Verdict) -> &'static str {
     let gains = |design| {
         let compared = results.compare((BASELINE, design), &PER_DECAYED);

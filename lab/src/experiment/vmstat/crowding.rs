@@ -1,7 +1,7 @@
-//! The CPUs that fire together, by tick rate: what the timer wheel makes of each schedule.
+//! The number of CPUs that fire together, by tick rate: how the timer wheel affects each schedule.
 //!
-//! All CPUs are busy here, so every timer fires on time, and they allocate a little, so that none
-//! goes dormant. So this shows the schedule alone.
+//! All CPUs are busy, so every timer fires on time. They allocate a little, so none goes dormant.
+//! The result thus shows the schedule alone.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{Hz, Nanos};
@@ -31,7 +31,7 @@ pub(super) struct Crowding {
 struct Crowd {
     schedule: &'static str,
     hz: u32,
-    /// The most CPUs that start within a tick, 1 ms, 4 ms and 32 ms.
+    /// The most CPUs that start within one tick, 1 ms, 4 ms and 32 ms, in this order.
     most: [usize; 4],
 }
 
@@ -72,8 +72,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
-    // No CPU is ever idle: each takes a few pages and works on them, again and again. The number of
-    // pages varies, so that every refresh finds differentials to fold.
+    // No CPU is ever idle: each repeatedly maps a few pages and works on them. The number of pages
+    // varies, so that every refresh finds differentials to fold.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 500_000,
@@ -82,7 +82,7 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     worker.start(&testbed, testbed.sim.topology().ids(), end);
     testbed.sim.run_until(end);
     let (_, log) = testbed.finish();
-    // The shepherd queues the first firings, all at once, so they are left out.
+    // The first firings are left out, because the shepherd queues them all at once.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
     let ms = |ms| testbed::crowd(starts(), Nanos::from_ms(ms));

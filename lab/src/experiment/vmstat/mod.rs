@@ -1,12 +1,13 @@
-//! `reproduce vmstat`: what does staggering the per-CPU vmstat work gain, and why?
+//! `reproduce vmstat`: what is gained by staggering the per-CPU vmstat work, and why?
 //!
-//! The thread measured one patch on one machine: 872 contentions at `free_pcppages_bulk` became
-//! 117. The patch does two things at once, and the premise it starts from ("all CPUs fire
-//! together") holds only in groups. So the experiment takes the causes apart: phase, interval,
-//! timer wheel, shepherd; it compares each with Linux, with everything else equal.
+//! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
+//! fell from 872 to 117. The patch makes two changes at once. Its premise, "all CPUs fire
+//! together", holds only within groups of CPUs. The experiment therefore separates the causes:
+//! phase, interval, timer wheel and shepherd. It compares each with Linux, with everything else
+//! equal.
 //!
 //! `scene`: the workload and its metrics. `causes`: one cause at a time, and the finding.
-//! `crowding`: which CPUs fire together, by tick rate. `regime`: how long a drain must be to
+//! `crowding`: how many CPUs fire together, by tick rate. `regime`: how long a drain must be to
 //! matter.
 
 mod causes;
@@ -56,17 +57,17 @@ static DECLARATION: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// The design of Linux, with which every cause is compared. Frees were batched when the thread
-/// measured.
+/// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
+/// time of the mailing-list thread.
 const BASELINE: &str = "round-jiffies+shepherd-at-once";
-/// The patch as posted.
+/// The patch as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
 const OURS: &str = "phased+shepherd-phased";
-/// The designs with one of the patch's two changes.
+/// The designs with only one of the patch's two changes.
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machine whose schedules are mapped by tick rate and drain length. The map itself scales the
+/// The machine of the tables by tick rate and by drain length. The table by drain length scales the
 /// price of a page, so a second machine that differs only in prices would repeat it.
 const MAPPED: &str = "grace-72+kasan";
 
@@ -80,8 +81,8 @@ const SCHEDULES: [&str; 6] = [
 ];
 const SHEPHERDS: [&str; 2] = ["shepherd-at-once", "shepherd-phased"];
 
-/// Every schedule with every shepherd, Linux first. All of them batch frees, as Linux did when the
-/// thread measured.
+/// Every schedule with every shepherd, Linux first. All designs batch frees, as Linux did at the
+/// time of the mailing-list thread.
 fn designs() -> Result<Vec<Named>, Error> {
     let with = |schedule| SHEPHERDS.map(|shepherd| format!("{schedule}+{shepherd}"));
     variants_of("patched", SCHEDULES.into_iter().flat_map(with))
@@ -98,7 +99,7 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, causes::finding(&run.results)))
 }
 
-/// A table of how much single runs differ, because a published count is one such run.
+/// A table of the variation between single runs, because a published count is one such run.
 fn spread(run: &Run<'_, Scene>) -> Table {
     let row = |design: &Named| {
         let values = run.results.values(&design.name, &CONTENTIONS);
@@ -122,7 +123,7 @@ fn spread(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// Whether the verdicts survive if every cost is at the end of its range.
+/// Whether the verdicts hold with every cost at either end of its range.
 const CARDS: Cards<Scene> = Cards {
     title: "Contentions against round-jiffies+shepherd-at-once, at each cost card",
     note: "A verdict that changes between cards is fragile.",

@@ -1,9 +1,9 @@
-//! The regime map: how long one CPU's drain must be before the schedule matters, and where
-//! contention jumps.
+//! The regime map: how long one CPU's drain must be before the schedule matters, and at which drain
+//! length contention jumps.
 //!
-//! Each CPU takes memory in one burst, and from then on is busy with only a few pages, so that
-//! timers fire on time and every firing finds a full drain. The scene raises the price of a page
-//! under the zone lock step by step, and measures the length of the drain that results.
+//! Each CPU allocates and frees memory in one burst. From then on it is busy with only a few pages,
+//! so that timers fire on time and every firing finds a full drain. The scene raises the price of a
+//! page under the zone lock step by step, and measures the resulting length of the drain.
 
 use std::rc::Rc;
 
@@ -33,20 +33,20 @@ const SCHEDULES: [&str; 5] = [
     "phased-wheel",
     "phased",
 ];
-/// Prices of a page that is freed under the zone lock, in percent of the profile's.
+/// The prices of a page that is freed under the zone lock, in percent of the profile's price.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
-/// All CPUs burst within this time, far enough apart that bursts hardly meet.
+/// The time within which all CPUs burst. It is long enough that bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
-/// The time by which the first scheduled firings have come.
+/// The time by which the first scheduled firings are over.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
-/// Contentions of decays by drain length and schedule.
+/// The contentions of decays, by drain length and schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// The time from one CPU's phase to the next one's.
+    /// The time from one CPU's phase to the next CPU's phase.
     phase_gap_ns: f64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// The mean drain of one firing, as the median over the seeds.
+    /// The mean length of the drain of one firing, as the median over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -102,10 +102,11 @@ pub(super) fn measure(
     })
 }
 
-/// One run: the mean drain of a firing, the contentions of decays, and the total of their waits.
+/// Runs once. Returns the mean drain of a firing, the number of contentions of decays, and the sum
+/// of their waits.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
-    // One burst of 64 MiB leaves a full drain on the lists for each second that follows.
+    // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
     let mm = &testbed.mm;
     for cpu in testbed.sim.topology().ids() {
         let mm = Rc::clone(mm);
@@ -114,7 +115,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             let mut mapping = Mapping::new(&mm);
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
-            // The CPU is busy from now on, with a few pages whose number changes. That leaves
+            // From now on, the CPU is busy with a few pages. Their number changes, which leaves
             // differentials, so that no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
@@ -124,7 +125,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             }
         });
     }
-    // Bursts and first kicks are over by then, so only scheduled firings count.
+    // Bursts and first kicks are over by then, so only scheduled firings are counted.
     testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&testbed.sim.stats());
@@ -156,7 +157,7 @@ impl Regime {
         ]
     }
 
-    /// A line for each price, and a column for each schedule.
+    /// A table with a row for each price and a column for each schedule.
     fn table(&self, title: &str, note: String, show: impl Fn(&Cell) -> String) -> Table {
         let by_price = self.cells.chunk_by(|one, next| one.price == next.price);
         let rows: Vec<&[Cell]> = by_price.collect();
@@ -181,7 +182,8 @@ impl Regime {
         })
     }
 
-    /// The sentence on where contention with exact phases jumps, if the map reaches that far.
+    /// The sentence that says where contention with exact phases jumps, or that the map shows no
+    /// jump.
     fn jump(&self) -> String {
         let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
         let jump = phased()

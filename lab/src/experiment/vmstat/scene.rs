@@ -1,9 +1,10 @@
 //! The workload of the vmstat experiment and its metrics.
 //!
-//! `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB, then rest for
-//! seconds. What a burst freed stays on the page lists, and decay gives it back second by second.
-//! On all CPUs, daemons wake every few milliseconds, so that deferrable timers get to fire. On the
-//! remaining third they exchange a few pages so seldom that these CPUs go dormant and come back.
+//! The workload is `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB,
+//! then rest for several seconds. The pages that a burst freed remain on the page lists, and decay
+//! returns them to the zone over the following seconds. Daemons on all CPUs wake every few
+//! milliseconds, so that deferrable timers get to fire. On the remaining third of the CPUs, daemons
+//! exchange a few pages so rarely that these CPUs go dormant and become active again.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
@@ -21,13 +22,13 @@ use crate::run::testbed::{Log, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::daemons::Daemons;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The number of all waits for the zone lock in `free_pcppages_bulk`.
+/// The number of waits for the zone lock in `free_pcppages_bulk`.
 pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
-/// The number of those waits in which a decay waited.
+/// The number of these waits in which a decay waited.
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
-/// The pages that decays gave back.
+/// The number of pages that decays returned to their zones.
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
-/// [`DECAY_CONTENTIONS`] for each million of [`DECAYED`].
+/// [`DECAY_CONTENTIONS`] per million of [`DECAYED`].
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
 /// The metrics of each run.
@@ -56,12 +57,12 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
     Metric::lower(name, unit)
 }
 
-/// The longest wait, in nanoseconds.
+/// The longest wait, in nanoseconds; 0 if there was none.
 fn max(stats: &LockStats) -> f64 {
     stats.wait_max.map_or(0, |longest| longest.wait.0) as f64
 }
 
-/// `count` for each `of`; 0 if there is none of these.
+/// `count` divided by `of`, or 0 if `of` is 0.
 fn per(count: u64, of: u64) -> f64 {
     if of == 0 {
         0.0
@@ -70,9 +71,10 @@ fn per(count: u64, of: u64) -> f64 {
     }
 }
 
-/// What one run showed.
+/// The observations of one run.
 pub(super) struct Seen {
-    /// The zone lock in `free_pcppages_bulk`, in decays alone, and at all call sites.
+    /// The statistics of the zone lock: in `free_pcppages_bulk`, in decays alone, and at all call
+    /// sites.
     bulk: LockStats,
     decay: LockStats,
     zone: LockStats,
@@ -86,23 +88,23 @@ impl Seen {
         self.log.starts(self.settled, None)
     }
 
-    /// The most CPUs whose work starts between two ticks.
+    /// The most CPUs whose work starts between the same two ticks.
     fn starting_on_one_tick(&self) -> f64 {
         crowd_on_one_tick(self.starts(), self.hz) as f64
     }
 
-    /// The most CPUs whose work starts within this time.
+    /// The most CPUs whose work starts within `ms` milliseconds.
     fn starting_within(&self, ms: u64) -> f64 {
         crowd(self.starts(), Nanos::from_ms(ms)) as f64
     }
 }
 
-/// The machine, the length of a run, and of its first part.
+/// The machine, the length of a run, and the length of its first part.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
     length: Nanos,
-    /// The time until which page lists fill and schedules settle; crowding is counted from then on.
+    /// The time in which page lists fill and schedules settle. Crowding is counted only after it.
     settled: Nanos,
 }
 
@@ -155,8 +157,8 @@ impl Scene {
                 every: Nanos::from_ms(4),
                 work: Nanos(50_000),
                 pages: 8,
-                // They exchange pages every 0.4 s, or every 4 s, so that the CPU goes dormant in
-                // between.
+                // On CPUs with bursts, daemons exchange pages every 0.4 s. On the others they do so
+                // every 4 s, so that the CPU goes dormant in between.
                 exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
             };
             daemons.start(testbed, [cpu], self.length);

@@ -1,11 +1,12 @@
-//! A machine out of memory: allocators stall, a victim is killed, and its memory comes back.
+//! A machine out of memory: allocators stall, a victim is killed, and its memory is freed.
 //!
 //! Processes have memory, and their counters are spread over the CPUs that touched it. Hogs grow on
-//! several threads and allocators take memory in bursts, until nothing is left. Only the start is
-//! scripted: all else follows from the page allocator's own last resort. The run is over when every
-//! allocator has what it wanted or has died; then all processes leave, and each page must be back.
+//! several threads, and allocators allocate in bursts, until no memory is left. Only the start is
+//! scripted; everything else follows from the page allocator's last resort. The run ends when every
+//! allocator has all that it wanted or has died. Then all processes exit, and every page must be
+//! free again.
 //!
-//! `population`: the processes. `world`: a machine with these processes, what a kill makes them do,
+//! `population`: the processes. `world`: a machine with these processes, their reaction to a kill,
 //! and the reaper. `stalls`: what each stalled allocation waited for.
 
 mod population;
@@ -32,36 +33,36 @@ pub(crate) use self::world::Kill;
 use self::world::StormWorld;
 use crate::run::testbed::Testbed;
 
-/// A machine that will be out of memory.
+/// A machine that is about to run out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Storm {
     /// The number of processes of each kind.
     pub(crate) headcount: Headcount,
-    /// The pages that can still be had when the storm begins.
+    /// The number of pages that can still be allocated when the storm begins.
     pub(crate) free: Pages,
-    /// The number of bursts that each allocator wants.
+    /// The number of bursts that each allocator makes.
     pub(crate) bursts: u32,
-    /// The way in which hogs die that are told to.
+    /// How a hog dies once it is told to.
     pub(crate) ending: Ending,
 }
 
-/// The way in which a hog dies.
+/// How a hog dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its threads notice that they are to die, and the last one empties its memory.
+    /// Its threads notice that they must die, and the last of them empties the hog's memory.
     AtOnce,
-    /// As [`Ending::AtOnce`], and a daemon on another CPU hears of every kill and calls
-    /// `process_mrelease`.
+    /// As [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of every kill and
+    /// calls `process_mrelease`.
     Helped,
-    /// One thread of each hog waits for a device that answers at this time after the start of the
-    /// storm.
+    /// One thread of each hog waits for a device, which responds at this time after the start of
+    /// the storm.
     Stuck(Nanos),
 }
 
 /// The result of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
-    /// The stalls of allocators that asked the last resort and ended with a page.
+    /// The stalls of allocators that called the last resort and then got a page.
     pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub(crate) deaths: Vec<Death>,
@@ -71,23 +72,23 @@ pub(crate) struct StormResult {
     pub(crate) hash: u64,
 }
 
-/// The page at which a process's first mapping begins.
+/// The first page of a process's first mapping.
 const START: Vpn = Vpn(1 << 20);
-/// The pages from the start of one mapping of a hog to the start of the next.
+/// The distance in pages between the starts of a hog's mappings.
 const APART: u64 = 1 << 24;
-/// The pages that a hog touches before it checks whether it is to die.
+/// The number of pages that a hog touches before it checks whether it must die.
 const STEP: u64 = 32;
-/// The pages of an allocator's burst.
+/// The number of pages in an allocator's burst.
 const BURST: u64 = 64;
-/// The mean time from one burst of an allocator to the next.
+/// The mean time between two bursts of an allocator.
 const THINK: Nanos = Nanos::from_ms(2);
 
 impl Storm {
-    /// Lets the storm come over the machine of `profile`.
+    /// Runs the storm on the machine of `profile`.
     ///
     /// # Panics
-    /// When a page, a count or a process is left in the end, with the seed; our bug, never the
-    /// user's.
+    /// When a page, a count or a process remains at the end, with the seed. This is a bug of ours,
+    /// never the user's.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
@@ -101,7 +102,7 @@ impl Storm {
         self.end(world, free_at_first - taken)
     }
 
-    /// Starts all threads that run, and the threads of hogs that are stuck.
+    /// Starts all running threads, and the threads of hogs that wait for the device.
     fn start(&self, world: &Rc<StormWorld>) {
         let sim = &world.testbed.sim;
         let begin = sim.stats().now;
@@ -144,7 +145,7 @@ impl Storm {
             .filter(|(_, proc)| proc.spec.role == Role::Allocator)
             .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
-        // An allocator that was told to die while it waited had its page from the reserves, or
+        // An allocator that was told to die while it waited got its page from the reserves, or
         // none.
         let had_page = |stall: &Stall| {
             let dies = allocators.get(&stall.cpu);
@@ -165,7 +166,7 @@ impl Storm {
     }
 }
 
-/// Lets every process map what it may want, and touch what it has.
+/// Makes every process map what it may use, and touch its initial memory.
 fn settle(world: &Rc<StormWorld>, bursts: u32) {
     let sim = &world.testbed.sim;
     let cpus = sim.topology().cpus() as usize;
@@ -213,7 +214,7 @@ fn settle(world: &Rc<StormWorld>, bursts: u32) {
     sim.run();
 }
 
-/// The thread of a hog: touches page after page until the hog is told to die.
+/// The thread of a hog: touches one page after another until the hog is told to die.
 fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
     let proc = &world.procs[id as usize];
     let start = START.0 + thread * APART;
@@ -229,7 +230,7 @@ fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
     }
 }
 
-/// The thread of an allocator: thinks, then touches a burst of pages, again and again.
+/// The thread of an allocator: repeatedly thinks, then touches a burst of pages.
 fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
     let proc = &world.procs[id as usize];
     let mut page = START.0 + proc.spec.pages();
@@ -254,14 +255,14 @@ fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
     }
 }
 
-/// Checks that a process that is refused memory is to die.
+/// Checks that a process whose allocation fails was told to die.
 fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
     let is_dying = world.is_killed(sim, id);
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
-/// Takes memory until `leave` pages can be had above the min watermarks, the same share of them in
-/// each normal zone. Returns the number of pages taken.
+/// Allocates memory until only `leave` pages can be allocated above the min watermarks, divided
+/// equally between the normal zones. Returns the number of pages allocated.
 fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
     let zones = testbed.mm.pages().view(&testbed.sim);
@@ -271,7 +272,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     for zone in &zones {
         let keep = match zone.kind {
             ZoneKind::Normal => min_mark(zone) + u64::from(share),
-            // The kernel has all memory of the lower zones, so none of it is to be had.
+            // The kernel uses all memory of the lower zones, so none of it can be allocated.
             _ => 0,
         };
         let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
@@ -285,12 +286,12 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The pages of a zone that an allocation does not get if it may wait.
+/// The pages of a zone that are refused to an allocation that may wait.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
 
-/// The pages that are in free blocks or on page lists.
+/// The number of pages in free blocks or on page lists.
 fn free_pages(testbed: &Testbed) -> u64 {
     let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones
@@ -331,7 +332,7 @@ mod tests {
     fn parts_of_every_stall_add_up_to_it_in_every_storm() {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
             for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
-                // Whether allocators have to wait in a storm this small depends on the seed.
+                // It depends on the seed whether allocators have to wait in a storm this small.
                 let storms = (1..=6).map(|seed| small(ending).run(&phone(), &design, seed));
                 let stalls: Vec<Stall> = storms.flat_map(|storm| storm.stalls).collect();
                 assert!(!stalls.is_empty(), "{ending:?}");
@@ -370,7 +371,7 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        // Whether an allocator has to wait that long in a storm this small depends on the seed.
+        // It depends on the seed whether an allocator has to wait that long in a storm this small.
         let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
         let longest: Vec<Option<u64>> = storms
             .map(|storm| storm.stalls.iter().map(Stall::ns).max())

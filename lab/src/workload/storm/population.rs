@@ -1,7 +1,6 @@
 //! The processes on a machine that runs out of memory, and their CPUs.
 //!
-//! All choices are drawn from the seed alone, so every design meets the same processes on the same
-//! CPUs.
+//! The seed alone determines all choices, so every design runs the same processes on the same CPUs.
 
 use std::ops::RangeInclusive;
 
@@ -11,20 +10,20 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// The most CPUs on which a process has touched its memory.
+/// The most CPUs on which one process has touched its memory.
 const RAN_ON_MAX: u64 = 4;
 
 /// The number of processes of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Headcount {
-    /// The number of processes that have touched their memory and sleep.
+    /// The number of processes that have touched their memory and then sleep.
     pub(crate) sleepers: u32,
-    /// The range of the pages that each sleeper has.
+    /// The range of the number of pages that each sleeper has.
     pub(crate) pages: RangeInclusive<u64>,
-    /// The number of processes that have memory like sleepers and go on to take more, each on a CPU
-    /// of its own.
+    /// The number of processes that have as much memory as sleepers and then allocate more, each on
+    /// its own CPU.
     pub(crate) allocators: u32,
-    /// The number of threads of each hog, each on a CPU of its own.
+    /// The number of threads of each hog, each on its own CPU.
     pub(crate) hogs: Vec<u32>,
 }
 
@@ -36,15 +35,15 @@ pub(super) enum Role {
     Hog,
 }
 
-/// A process, by what it has and where it runs.
+/// A process: the memory that it has, and the CPUs that it runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcSpec {
     pub(super) role: Role,
-    /// The CPU on which it was started, and on which it runs when it is woken.
+    /// The CPU on which the process was started, and on which it runs when it is woken.
     pub(super) home: CpuId,
-    /// The pages that it has touched, each number with its CPU.
+    /// The number of pages that the process has touched on each CPU.
     pub(super) touched: Vec<(CpuId, u64)>,
-    /// The CPUs of its threads that run.
+    /// The CPUs of the threads that run.
     pub(super) threads: Vec<CpuId>,
 }
 
@@ -54,7 +53,7 @@ pub(super) struct Population {
     pub(super) specs: Vec<ProcSpec>,
     pub(super) reaper: CpuId,
     pub(super) helper: CpuId,
-    /// The CPU of a thread that is stuck.
+    /// The CPU of a thread that waits for a device.
     pub(super) device: CpuId,
 }
 
@@ -62,7 +61,7 @@ impl Headcount {
     /// Draws all processes and their CPUs.
     ///
     /// # Panics
-    /// When the threads that run need more CPUs than the machine has.
+    /// When the running threads need more CPUs than the machine has.
     pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();
@@ -107,7 +106,7 @@ impl Headcount {
         }
     }
 
-    /// Divides its pages between its home and some other CPUs, about the same share on each.
+    /// Divides the pages of a process between its home CPU and some others, about equally.
     fn touch(&self, home: CpuId, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(CpuId, u64)> {
         let pages = rng.random_range(self.pages.clone());
         let on = rng.random_range(1..=RAN_ON_MAX).min(pages);

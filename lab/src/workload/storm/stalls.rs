@@ -1,19 +1,19 @@
-//! Turns the notes of a storm into stalls, and each stall into its parts.
+//! Turns the events of a storm into stalls, and each stall into its parts.
 //!
 //! ```text
 //! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
-//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are back
+//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are freed
 //!                                         to exit ┘           └ retry
 //! ```
 //!
-//! Every nanosecond of a stall is in exactly one part: while its task runs, that of what the task
-//! does; while the task pauses, that of what the machine does meanwhile.
+//! Every nanosecond of a stall is in exactly one part. While the stalled task runs, the part is
+//! what that task does; while it sleeps, the part is what the rest of the machine does.
 
 use std::ops::Range;
 
 use plimsoll_mm::units::CpuId;
 
-/// An event of a storm, with its time in nanoseconds and its CPU.
+/// An event of a storm, with its time in nanoseconds and the CPU that it happened on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedEvent {
     pub(super) at: u64,
@@ -24,21 +24,21 @@ pub(super) struct TimedEvent {
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StormEvent {
-    /// An allocation finds nothing in any zone, until it has a page or has failed.
+    /// An allocation finds no page in any zone. This lasts until it has a page or has failed.
     Stall(Edge),
-    /// An allocation asks the last resort.
+    /// An allocation calls the last resort.
     Ask(Edge),
     /// The last resort selects a victim.
     Select(Edge),
-    /// A task sleeps so that others can run.
+    /// A task sleeps so that other tasks can run.
     Pause(Edge),
     /// This process was told to die.
     Kill(u32),
-    /// A task begins to empty the memory of this victim.
+    /// A task starts to empty the memory of this victim.
     Empty(u32),
-    /// Pages of this victim have gone back.
+    /// Pages of this victim were freed.
     Back(u32),
-    /// All memory that can be had of this victim is free.
+    /// All memory that this victim can yield is free.
     Free(u32),
 }
 
@@ -52,25 +52,26 @@ pub(super) enum Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Part {
-    /// Running: the allocation asks the zones in vain, drains lists, and asks reclaimers.
+    /// The task runs: the allocation tries the zones without success, drains lists, and calls
+    /// reclaimers.
     Attempts,
-    /// Running: the last resort looks for memory at the high mark, before and after it selects, and
-    /// kills.
+    /// The task runs: the last resort checks for memory at the high watermark before and after it
+    /// selects a victim, and kills.
     Looks,
-    /// Running or pausing while a victim is being selected.
+    /// The task runs or sleeps while a victim is being selected.
     Select,
-    /// Pausing while no task selects and no process is dying: the lock was busy.
+    /// The task sleeps while no task selects a victim and no process is dying: the lock was busy.
     Busy,
-    /// Pausing while a victim has been told to die and no task empties its memory yet.
+    /// The task sleeps after a victim was told to die, before any task empties the victim's memory.
     ToExit,
-    /// Pausing while a victim's memory is being emptied and nothing of it is back yet.
+    /// The task sleeps while a victim's memory is being emptied and none of it has been freed yet.
     Emptying,
-    /// Pausing although pages are back.
+    /// The task still sleeps although some of a victim's pages have already been freed.
     Retry,
 }
 
 impl Part {
-    /// Every part.
+    /// Every part of a stall, in the order of the enum.
     pub(crate) const ALL: [Self; 7] = [
         Self::Attempts,
         Self::Looks,
@@ -81,7 +82,7 @@ impl Part {
         Self::Retry,
     ];
 
-    /// The name in metrics.
+    /// The name of the part in metrics.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -96,39 +97,39 @@ impl Part {
     }
 }
 
-/// One allocation that found nothing, until it had a page or failed.
+/// One allocation that found no page, until it had one or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// The CPU of the allocation.
     pub(crate) cpu: CpuId,
-    /// Its beginning and its end, in nanoseconds.
+    /// The start and the end of the stall, in nanoseconds.
     pub(crate) span: Range<u64>,
-    /// The number of times that it asked the last resort.
+    /// The number of times that the allocation called the last resort.
     pub(crate) asked: usize,
     /// The nanoseconds in each part, indexed by [`Part`].
     pub(crate) parts: [u64; Part::ALL.len()],
 }
 
 impl Stall {
-    /// The length in nanoseconds.
+    /// The length of the stall, in nanoseconds.
     #[must_use]
     pub(crate) const fn ns(&self) -> u64 {
         self.span.end - self.span.start
     }
 }
 
-/// The death of one process that was told to die; times are in nanoseconds.
+/// The death of one process that was told to die. All times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Death {
-    /// The process.
+    /// The process that was told to die.
     pub(crate) process: u32,
     /// The time at which it was told to die.
     pub(crate) told: u64,
     /// The time at which a task began to empty its memory.
     pub(crate) emptying: Option<u64>,
-    /// The time at which the first of its pages went back.
+    /// The time at which the first of its pages was freed.
     pub(crate) back: Option<u64>,
-    /// The time at which all that could be had of it was free.
+    /// The time at which all memory that it can yield was free.
     pub(crate) free: Option<u64>,
 }
 
@@ -160,7 +161,7 @@ pub(super) fn deaths(notes: &[TimedEvent]) -> Vec<Death> {
     deaths
 }
 
-/// All stalls that have ended, with their parts.
+/// All stalls that have ended, each with its parts.
 pub(super) fn stalls(notes: &[TimedEvent], deaths: &[Death]) -> Vec<Stall> {
     let notes = sorted(notes);
     let selecting = spans(&notes, |what| edge(what, StormEvent::Select));
@@ -191,12 +192,12 @@ pub(super) fn stalls(notes: &[TimedEvent], deaths: &[Death]) -> Vec<Stall> {
     stalls.iter().map(of).collect()
 }
 
-/// The spans and deaths that tell which part a stall is in at any moment.
+/// The spans and deaths that determine which part a stall is in at any moment.
 struct Story<'a> {
     asks: Vec<Range<u64>>,
     selects: Vec<Range<u64>>,
     pauses: Vec<Range<u64>>,
-    /// The selections on all CPUs.
+    /// The selections of victims on all CPUs.
     selecting: &'a [(CpuId, Range<u64>)],
     deaths: &'a [Death],
     since: u64,
@@ -230,7 +231,7 @@ impl Story<'_> {
         parts
     }
 
-    /// The part of the stall from `at` to the next cut.
+    /// The part of the stall from `at` until the next cut.
     fn part(&self, at: u64) -> Part {
         let is_in = |spans: &[Range<u64>]| spans.iter().any(|span| span.contains(&at));
         if is_in(&self.pauses) {
@@ -276,8 +277,8 @@ fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
         .find(|edge| kind(*edge) == what)
 }
 
-/// The spans of one kind: each end closes the latest open beginning on its CPU. A span that has not
-/// ended is left out.
+/// The spans of one kind. Each end closes the most recent open beginning on its CPU. Spans that
+/// have not ended are left out.
 fn spans(
     notes: &[TimedEvent],
     edge: impl Fn(StormEvent) -> Option<Edge>,
@@ -299,8 +300,8 @@ fn spans(
     spans
 }
 
-/// The notes in order of time. They were taken almost in that order, because CPUs run ahead of each
-/// other. Notes of one CPU keep their order.
+/// The events in order of time. They were recorded almost in that order, because CPUs run ahead of
+/// each other. Events of one CPU keep their order.
 fn sorted(notes: &[TimedEvent]) -> Vec<TimedEvent> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);
@@ -316,7 +317,7 @@ mod tests {
         TimedEvent { at, cpu, what }
     }
 
-    /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both pause.
+    /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both sleep.
     fn two() -> Vec<TimedEvent> {
         use Edge::{Begin, End};
         vec![

@@ -1,5 +1,5 @@
-//! A machine with processes on which memory runs out: the owner of the processes, what a kill makes
-//! them do, and the reaper.
+//! A machine that runs out of memory: its processes and their owner, the effects of a kill, and the
+//! reaper.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -25,11 +25,11 @@ use super::population::{Population, ProcSpec};
 use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
 
-/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
-/// first look takes 180 to 190 ns, with 1000 processes.
+/// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
+/// with 1000 processes, where the first look takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
-/// The machine of a storm, with its processes and what kills them.
+/// The machine of a storm, with its processes and the OOM killer.
 pub(super) struct StormWorld {
     pub(super) testbed: Testbed,
     spaces: Spaces<Sim>,
@@ -43,54 +43,54 @@ pub(super) struct StormWorld {
     pub(super) seen: Rc<Seen>,
 }
 
-/// A process, with what its owner knows of it.
+/// A process, with the state that its owner keeps about it.
 pub(super) struct Proc {
     pub(super) spec: ProcSpec,
     pub(super) space: Arc<AddressSpace<Sim>>,
-    /// The pages that it has touched and not lost.
+    /// The number of pages that it has touched so far.
     pub(super) held: Cell<u64>,
     /// The number of threads that have not ended.
     pub(super) threads: Cell<usize>,
-    /// Whether its thread sleeps in such a way that a signal wakes it.
+    /// Whether the process's thread sleeps in a state from which a signal wakes it.
     pub(super) sleeps: Cell<bool>,
     dies: Cell<bool>,
     leaves: Cell<bool>,
 }
 
-/// The events since [`StormWorld::watch`].
+/// The events observed since [`StormWorld::watch`].
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,
     pub(super) kills: RefCell<Vec<Kill>>,
-    /// The process whose memory each CPU empties.
+    /// The process whose memory each CPU is emptying.
     emptying: RefCell<Vec<Option<u32>>>,
-    /// For each process, whether this selection has looked at it.
+    /// For each process, whether the current selection has looked at it.
     looked: RefCell<Vec<bool>>,
 }
 
-/// The state of the processes when one was told to die, by the pages that each had touched.
+/// The sizes of the processes when one of them was told to die, as numbers of touched pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kill {
     /// The process that was told to die.
     pub(crate) process: u32,
-    /// The pages it had.
+    /// The number of pages that this process had.
     pub(crate) pages: u64,
-    /// The most pages of any process that was not dying yet, this one included.
+    /// The most pages of any process that was not dying yet, including this one.
     pub(crate) most: u64,
 }
 
-/// The calls of the OOM killer: it kills a process, and it has the reaper started.
+/// The actions of the OOM killer: killing a process, and starting the reaper.
 struct Calls(RefCell<Weak<StormWorld>>);
 
 /// The owner of the processes.
 struct ProcOwner {
     world: RefCell<Weak<StormWorld>>,
-    /// The process for which each CPU allocates.
+    /// The process on whose behalf each CPU allocates.
     current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
 }
 
 impl StormWorld {
-    /// A machine on which every process exists and has nothing yet.
+    /// Creates a machine on which every process exists and has no memory yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -171,7 +171,7 @@ impl StormWorld {
         world
     }
 
-    /// Notes what happens from now on.
+    /// Records events from now on.
     pub(super) fn watch(&self) {
         let seen = Rc::clone(&self.seen);
         self.testbed
@@ -187,7 +187,7 @@ impl StormWorld {
         self.seen.note(sim.this_cpu(), sim.now(), what);
     }
 
-    /// Makes this CPU allocate for process `id` from now on.
+    /// Makes this CPU allocate on behalf of process `id` from now on.
     pub(super) fn becomes(&self, sim: &Sim, id: u32) {
         let current = Some(Arc::clone(&self.processes[id as usize]));
         self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = current;
@@ -197,7 +197,7 @@ impl StormWorld {
         self.processes[id as usize].is(sim, State::Killed)
     }
 
-    /// Ends a thread of process `id`. The last thread of a process that was told to die empties its
+    /// Ends a thread of process `id`. If the process was told to die, its last thread empties its
     /// memory.
     pub(super) fn thread_ends(&self, sim: &Sim, id: u32) {
         let threads = &self.procs[id as usize].threads;
@@ -207,7 +207,7 @@ impl StormWorld {
         }
     }
 
-    /// Process `id` leaves its memory, unless it has already.
+    /// Makes process `id` exit its address space, unless it has done so already.
     pub(super) fn leave(&self, sim: &Sim, id: u32) {
         let proc = &self.procs[id as usize];
         if proc.leaves.replace(true) {
@@ -221,7 +221,7 @@ impl StormWorld {
         });
     }
 
-    /// Does `work`, which empties the memory of process `id`, and notes when it begins and what it
+    /// Runs `work`, which empties the memory of process `id`. Records when that begins and what it
     /// frees.
     fn empties(&self, sim: &Sim, id: u32, work: impl FnOnce()) {
         let cpu = sim.this_cpu();
@@ -234,8 +234,8 @@ impl StormWorld {
         }
     }
 
-    /// Starts the reaper in a task that ends when no victim waits for it; does nothing if the task
-    /// runs.
+    /// Starts the reaper in a task that ends when no victim waits for the reaper. Does nothing if
+    /// that task is already running.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
@@ -258,28 +258,28 @@ impl StormWorld {
         });
     }
 
-    /// Starts a daemon that hears of the kill of process `id` and calls `process_mrelease`.
+    /// Starts a daemon that was notified of the kill of process `id` and calls `process_mrelease`.
     fn start_helper(self: &Rc<Self>, sim: &Sim, id: u32) {
         let world = Rc::clone(self);
         sim.spawn(self.population.helper, move |sim| {
             world.empties(sim, id, || {
                 let (process, all) = (&world.processes[id as usize], world.processes.iter());
-                // The result does not matter: the call may come too late, or leave the rest to the
+                // The result does not matter: the call may be too late, or leave the rest to the
                 // exit.
                 let _ = release(world.memory(sim), Some(process), all, 0, || false);
             });
         });
     }
 
-    /// The processes, and the CPUs on which reaper, helper and device run.
+    /// The processes, and the CPUs of the reaper, the helper and the device.
     pub(super) const fn population(&self) -> &Population {
         &self.population
     }
 
-    /// Lets all processes leave that have not, and gives everything back.
+    /// Makes all remaining processes exit, and frees everything.
     ///
     /// # Panics
-    /// When anything of a process is left.
+    /// When anything of a process remains.
     pub(super) fn end(self: Rc<Self>) -> Testbed {
         let last = Rc::clone(&self);
         self.testbed.sim.spawn(CpuId(0), move |sim| {
@@ -314,7 +314,7 @@ impl StormWorld {
 }
 
 impl Proc {
-    /// A process that has nothing yet.
+    /// Creates a process that has no memory yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -414,7 +414,7 @@ impl Owner<Sim> for ProcOwner {
         self.current.borrow()[sim.this_cpu().index()].clone()
     }
 
-    /// Sleeps for one jiffy, as the timer wheel rounds it: the current jiffy does not count (Linux:
+    /// Sleeps for one jiffy as the timer wheel rounds it: the current jiffy does not count (Linux:
     /// `schedule_timeout_killable(1)`).
     fn pause(&self, sim: &Sim) {
         let world = self.world.borrow().upgrade().expect("it is there");
@@ -425,7 +425,7 @@ impl Owner<Sim> for ProcOwner {
         world.note(sim, StormEvent::Pause(Edge::End));
     }
 
-    /// The OOM killer asks this once for each look at a process, so the look is charged here.
+    /// The OOM killer calls this once for each look at a process, so the look is charged here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
         let world = self.world.borrow().upgrade().expect("it is there");
         let id = process.id().0 as usize;

@@ -1,4 +1,4 @@
-//! Apps that are killed and reaped over and over, for comparisons of any designs.
+//! Apps that are repeatedly killed and reaped, to compare any designs.
 
 use std::rc::Rc;
 
@@ -11,8 +11,8 @@ use super::layout::{Contents, Victim};
 use super::stage::Stage;
 use crate::run::testbed::Testbed;
 
-/// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and leaves, while the
-/// second CPU reaps it.
+/// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and exits. Meanwhile
+/// the second CPU reaps it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KilledApps {
     /// The number of pairs.
@@ -21,7 +21,7 @@ pub(crate) struct KilledApps {
     pub(crate) mappings: u32,
 }
 
-/// The interval at which an app that has left checks whether its reaper is done.
+/// The interval at which an app that has exited checks whether its reaper is done.
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
@@ -48,12 +48,12 @@ impl KilledApps {
     }
 }
 
-/// The app leaves on this CPU while it is reaped on `reaper`; returns when all is gone.
+/// Makes the app exit on this CPU while `reaper` reaps it. Returns when all of it is freed.
 fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
     let reaped = Rc::clone(&stage);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
     stage.exit(sim);
-    // The reaper drops its reference when it has done all that it finds to do.
+    // The reaper drops its reference when it finds nothing more to do.
     while Rc::strong_count(&stage) > 1 {
         sim.sleep(LOOK_EVERY);
     }

@@ -1,7 +1,6 @@
-//! The mappings of a victim: a list in which each has its numbers of resident and swapped pages.
+//! The mappings of a victim, each with its numbers of resident and swapped pages.
 //!
-//! A layout is drawn from the seed alone, so it is the same on every machine and under every
-//! design.
+//! The seed alone determines a layout, so it is the same on every machine and under every design.
 
 use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
@@ -10,20 +9,21 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// A process like an Android app: one large heap, then `mappings` small mappings of all kinds
-    /// close together, a part of it in swap.
+    /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
+    /// kinds close together. A part of it is in swap.
     ///
-    /// * The heap is anonymous memory of 16 pages for each small mapping, all touched.
-    /// * A small mapping is 1 to 256 pages long, the logarithm evenly distributed, with 1 to 16
-    ///   unmapped pages in front of it.
+    /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
+    /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
+    ///   Before it are 1 to 16 unmapped pages.
     /// * 53 % are anonymous (allocators), 35 % private files (code and its data), 10 % shared
     ///   (graphics, caches), 2 % stacks of 256 pages of which 16 are touched.
-    /// * Of any other small mapping, the first pages are touched: from half to all of them, evenly
-    ///   distributed. Of the touched pages of a private file, the first quarter is written to.
+    /// * In any other small mapping, the first pages are touched: from half to all of them,
+    ///   uniformly distributed. In a private file, the first quarter of the touched pages is
+    ///   written to.
     /// * A fifth of the heap and of the anonymous mappings is in swap.
     ///
-    /// The published measurements give no such figures of a real app; these are ours, chosen before
-    /// any run and not fitted.
+    /// The published measurements give no such figures for a real app. These figures are ours,
+    /// chosen before any run and not fitted.
     App {
         /// The number of small mappings.
         mappings: u32,
@@ -33,13 +33,13 @@ pub(crate) enum Victim {
         /// The number of its pages.
         pages: u64,
     },
-    /// A process like a database: anonymous memory in 8 mappings of somewhat different sizes, all
-    /// resident. The threads of one node touch a mapping, and every node has as many pages as any
-    /// other.
+    /// A process similar to a database: 8 mappings of anonymous memory, of somewhat different
+    /// sizes, all resident. Each mapping is touched by threads of one node, and every node has the
+    /// same number of pages.
     Server {
-        /// The pages of all mappings together.
+        /// The total number of pages of all mappings.
         pages: u64,
-        /// Whether it uses huge pages.
+        /// Whether the process uses huge pages.
         huge: bool,
     },
 }
@@ -59,22 +59,22 @@ pub(crate) struct Part {
     pub(crate) written: u64,
     /// The number of pages, from its start on, that are moved to swap.
     pub(crate) swapped: u64,
-    /// The node whose threads touch it, modulo the nodes of the machine; 0 is the node of the last
-    /// user.
+    /// The node of the threads that touch it, modulo the machine's number of nodes. Node 0 is that
+    /// of the last user.
     pub(crate) node: u32,
 }
 
 /// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Anonymous memory, in huge pages where they are used and fit.
+    /// Anonymous memory, in huge pages if they are used and fit.
     Anonymous {
         /// Whether huge pages are used.
         huge: bool,
     },
-    /// A file of its own, private.
+    /// A private mapping of a separate file.
     PrivateFile,
-    /// Shared memory, which a helper may not empty.
+    /// Shared memory, which helpers must not empty.
     Shared,
 }
 
@@ -83,33 +83,33 @@ pub(crate) enum Kind {
 pub(crate) struct Contents {
     /// The number of mappings.
     pub(crate) mappings: u64,
-    /// Pages in memory that no other process has.
+    /// The number of pages in memory that no other process uses.
     pub(crate) private: u64,
-    /// Pages of files that are in memory.
+    /// The number of file pages in memory.
     pub(crate) file: u64,
-    /// Shared pages that are in memory.
+    /// The number of shared pages in memory.
     pub(crate) shared: u64,
-    /// Pages in swap.
+    /// The number of pages in swap.
     pub(crate) swapped: u64,
 }
 
-/// The lowest page at which the first mapping may begin; it begins less than a page table higher,
-/// so the first table may be used in part only.
+/// The lowest page at which the first mapping may begin. The mapping begins less than one page
+/// table above it, so it may use only a part of the first table.
 const FIRST: u64 = 1 << 16;
-/// The pages that a page table maps.
+/// The number of pages that a page table maps.
 const TABLE: u64 = 512;
-/// The logarithm of the longest small mapping of an app.
+/// The base-2 logarithm of the length in pages of an app's longest small mapping.
 const SMALL_LOG2: f64 = 8.0;
-/// Pages of an app's heap for each of its small mappings.
+/// The number of pages of an app's heap for each of its small mappings.
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One of this many anonymous mappings of an app is in swap, and as large a share of its heap.
+/// One of this many anonymous mappings of an app is in swap, and the same share of its heap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 
 impl Victim {
-    /// Its mappings under `seed`, the lowest first.
+    /// The victim's mappings under `seed`, the lowest first.
     #[must_use]
     pub(crate) fn layout(self, seed: u64) -> Vec<Part> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -158,7 +158,7 @@ impl Contents {
         all
     }
 
-    /// Pages in memory.
+    /// The number of pages in memory.
     #[must_use]
     pub(crate) const fn resident(&self) -> u64 {
         self.private + self.file + self.shared
@@ -232,8 +232,8 @@ fn server(pages: u64, huge: bool, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> 
     let mut parts = Vec::new();
     for nth in 0..SERVER_MAPPINGS {
         let rest = SERVER_MAPPINGS - 1 - nth;
-        // Mappings come in pairs of equal length on different nodes, so that both nodes have as
-        // much.
+        // Mappings come in pairs of equal length on different nodes, so that both nodes have the
+        // same number of pages.
         let pair = |rng: &mut Xoshiro256PlusPlus| even - rng.random_range(0..even / 4);
         let len = match (rest, nth % 2) {
             (0 | 1, 0) => left / 2,

@@ -1,9 +1,9 @@
 //! A process that is killed while helpers empty its address space.
 //!
-//! `layout`: its mappings, drawn from a seed. `race`: the last user leaves on one CPU and helpers
-//! start on others, until the last page, page table and mapping is gone. `killed_apps`: such kills
-//! over and over. `others`: the processes that have the rest of memory. `stage`: the address space
-//! and what belongs to it.
+//! `layout`: the victim's mappings, drawn from a seed. `race`: the last user exits on one CPU and
+//! helpers start on others, until the last page, page table and mapping is freed. `killed_apps`:
+//! repeats such kills. `others`: the processes that use the rest of memory. `stage`: the address
+//! space and its objects.
 
 mod killed_apps;
 mod layout;

@@ -1,4 +1,4 @@
-//! The processes beside the victim, which have all memory there is.
+//! The processes beside the victim, which use all other memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use crate::run::testbed::Testbed;
 
-/// The blocks that other processes use.
+/// The blocks that the other processes use.
 #[derive(Default)]
 pub(super) struct Others {
     blocks: Vec<(Pfn, Order)>,
 }
 
-/// The order of the smallest blocks that are taken. Smaller ones would pass through the page lists
-/// of the CPU, which are to stay as the victim left them.
+/// The order of the smallest blocks to allocate. Smaller blocks would pass through the CPU's page
+/// lists, which must remain as the victim left them.
 const SMALLEST: u8 = 4;
 
 impl Others {
-    /// Takes all blocks that can be had without waiting, on `cpu`, until each zone is at its low
-    /// mark.
+    /// Allocates on `cpu` all blocks that can be allocated without waiting, until each zone is at
+    /// its low watermark.
     pub(super) fn take_all(testbed: &Testbed, cpu: CpuId) -> Self {
         let blocks: Rc<RefCell<Vec<(Pfn, Order)>>> = Rc::default();
         let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&testbed.mm));
@@ -40,7 +40,7 @@ impl Others {
         }
     }
 
-    /// Gives all blocks back.
+    /// Frees all blocks.
     pub(super) fn give_back(self, testbed: &Testbed) {
         for (block, order) in self.blocks {
             let freed = testbed.mm.pages().free(&testbed.sim, block, order);

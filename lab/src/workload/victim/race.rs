@@ -1,9 +1,9 @@
-//! A victim is killed: its last user empties it on one CPU while helpers do so on others.
+//! A victim is killed: its last user empties it on one CPU while helpers empty it on others.
 //!
 //! The kill is at time 0. Each task starts within [`START_WITHIN`] of it, at a time drawn from the
-//! seed, which stands for the time it takes to wake up. The race is over when the last page, page
-//! table and mapping is gone. Every run checks this: each page is back, no counter is off, no slot
-//! of swap is taken.
+//! seed, which stands for the time to wake up. The race ends when the last page, page table and
+//! mapping is freed. Every run checks that each page is free again, no counter is off, and no slot
+//! of swap is in use.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::run::testbed::Testbed;
 /// The time from the kill by which all tasks have started.
 pub(crate) const START_WITHIN: Nanos = Nanos(50_000);
 
-/// The time from the last touched page to the kill.
+/// The time between the touch of the last page and the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
 /// The victim of a race, and the CPUs of the tasks that empty it.
@@ -37,37 +37,36 @@ const REST: Nanos = Nanos::from_ms(1);
 pub(crate) struct Race {
     /// The process that is killed.
     pub(crate) victim: Victim,
-    /// The CPU on which its last user leaves.
+    /// The CPU on which the victim's last user exits.
     pub(crate) exit: CpuId,
     /// The CPUs of the helpers.
     pub(crate) helpers: Vec<CpuId>,
-    /// The kind of these helpers.
+    /// The kind of the helpers.
     pub(crate) help: Help,
-    /// The memory that the machine has left at the kill.
+    /// How much memory the machine has left at the kill.
     pub(crate) left: MemoryLeft,
 }
 
-/// The memory that a machine has left.
+/// How much memory a machine has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryLeft {
-    /// All that the victim does not use. Lists of pages are as long as its faults have made them,
-    /// so the CPU that it ran on may free most of its pages without a zone lock.
+    /// All memory that the victim does not use. Page lists are as long as the victim's faults have
+    /// made them, so the CPU that the victim ran on may free most of its pages without a zone lock.
     Plenty,
-    /// None, as when a process is killed for memory: every zone is at its low mark, and lists are
-    /// short.
+    /// None, as when the OOM killer acts: every zone is at its low watermark, and lists are short.
     None,
 }
 
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// The OOM reaper, queued at once (Linux waits for two seconds; the thread's test did not).
+    /// The OOM reaper, which starts at once, as in the thread's test (Linux waits for two seconds).
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
 }
 
-/// The tasks that spent a time.
+/// The tasks whose time is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     /// The last user.
@@ -79,11 +78,11 @@ pub(crate) enum Party {
 /// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockUse {
-    /// The waits of all tasks together.
+    /// The total wait of all tasks.
     pub(crate) wait: Nanos,
     /// The number of acquisitions that had to wait.
     pub(crate) contentions: u64,
-    /// The holds of all tasks together.
+    /// The total hold of all tasks.
     pub(crate) hold: Nanos,
 }
 
@@ -92,24 +91,24 @@ pub(crate) struct LockUse {
 pub(crate) struct Raced {
     /// The time from the kill until all memory was free.
     pub(crate) wall: Nanos,
-    /// The phases of all tasks, and how long they took.
+    /// The phases of all tasks, and their lengths.
     pub(crate) tree: PhaseTree,
-    /// Pages that are on lists of CPUs when all is free: free, but not in their zones yet.
+    /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,
-    /// The work of giving these back to their zones, which some CPU has to do later.
+    /// The work to return these pages to their zones, which some CPU must do later.
     pub(crate) owed: Nanos,
-    /// The hash of everything that the run did, the making of the victim included.
+    /// The hash of everything that the run did, including the creation of the victim.
     pub(crate) hash: u64,
-    /// The work of all CPUs that has a price of its own: all but waiting, taking locks that are
-    /// free, and moving cache lines.
+    /// The work of all CPUs that has its own price: everything except waiting, taking free locks,
+    /// and moving cache lines.
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// For the last user and for helpers: waits for the locks of page tables, and sleep.
+    /// For the last user and for helpers: the wait for page-table locks, and the time asleep.
     waits: [(Nanos, Nanos); 2],
 }
 
-/// The time of the kill, and the time at which all was free.
+/// The time of the kill, and the time at which all memory was free.
 #[derive(Default)]
 struct Times {
     killed_at: Cell<Nanos>,
@@ -117,10 +116,10 @@ struct Times {
 }
 
 impl Race {
-    /// Makes the victim, kills it, and waits until it is gone.
+    /// Creates the victim, kills it, and waits until all its memory is freed.
     ///
     /// # Panics
-    /// When something of it is left, with the seed; our bug, never the user's.
+    /// When a part of the victim remains, with the seed. This is a bug of ours, never the user's.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
         let testbed = Testbed::new(profile, *design, seed);
@@ -174,7 +173,7 @@ impl Race {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
-        // This stream is not that of the layout.
+        // Uses a different random stream from that of the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
             let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
@@ -197,8 +196,8 @@ impl Race {
 }
 
 impl Times {
-    /// Notes that a task has done its work. Memory is free at the first such time at which the
-    /// space has ended.
+    /// Notes that a task has finished its work. Memory is free at the first such time at which the
+    /// address space has ended.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {
@@ -231,7 +230,7 @@ impl Help {
 }
 
 impl Raced {
-    /// The time on CPUs: without sleep, but with waiting for spinlocks.
+    /// The time on CPUs, without sleep but with the waits for spinlocks.
     #[must_use]
     pub(crate) fn ran(&self, who: Party) -> Nanos {
         let root = self.root(who);
@@ -239,8 +238,8 @@ impl Raced {
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
     }
 
-    /// The time from the call for the lock of a page table until the caller has it, contended or
-    /// not: what a profile shows (Linux: `__pte_offset_map_lock`).
+    /// The time from the call for a page-table lock until the caller has it, contended or not. A
+    /// profile shows this time (Linux: `__pte_offset_map_lock`).
     #[must_use]
     pub(crate) fn table_lock(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
@@ -252,13 +251,13 @@ impl Raced {
         self.waits[who as usize].0
     }
 
-    /// The time spent on removing reverse mappings.
+    /// The time spent on the removal of reverse mappings.
     #[must_use]
     pub(crate) fn rmap(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
-    /// The time spent on forgetting mappings.
+    /// The time spent on forgetting mappings, after their pages are unmapped.
     #[must_use]
     pub(crate) fn forgetting(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
@@ -284,7 +283,7 @@ impl Raced {
     }
 }
 
-/// The pages that are in free blocks or on page lists.
+/// The number of pages in free blocks or on page lists.
 fn free_pages(testbed: &Testbed) -> u64 {
     let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones
@@ -292,13 +291,13 @@ fn free_pages(testbed: &Testbed) -> u64 {
         .sum()
 }
 
-/// The pages that are on page lists.
+/// The number of pages on page lists.
 fn listed_pages(testbed: &Testbed) -> u64 {
     let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones.map(|zone| u64::from(zone.listed.0)).sum()
 }
 
-/// Gives back on `cpu` what lists keep, and returns how much work that is.
+/// Drains all page lists on `cpu`, and returns the time of that work.
 fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     let before = testbed.sim.stats();
     let mm = Rc::clone(&testbed.mm);
@@ -309,13 +308,13 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// The work with a price of its own between two moments.
+/// The work that has its own price, between two moments.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))
 }
 
-/// The waits and holds between two moments, by class.
+/// The waits and holds between two moments, by lock class.
 fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     let used = |class: &LockClass| {
         let (before, after) = (before.class(*class), after.class(*class));
@@ -328,7 +327,7 @@ fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     LockClass::ALL.iter().map(used).collect()
 }
 
-/// The waits at `site` between two moments: for page tables, and for the mappings.
+/// The waits at `site` between two moments: for page-table locks, and for the mmap_lock.
 fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
     let wait = |class| {
         let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);
@@ -397,7 +396,7 @@ mod tests {
         let victim = Victim::One { pages: 9000 };
         let of = |left| raced_with(left, victim, Reaping::Ascending, 0);
         let (plenty, none) = (of(MemoryLeft::Plenty), of(MemoryLeft::None));
-        // Lists would otherwise keep thousands of pages, and returning these is work that is left.
+        // Lists would otherwise keep thousands of pages, and returning them is work that remains.
         assert!(
             none.listed < plenty.listed / 4,
             "{} {}",

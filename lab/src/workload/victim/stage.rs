@@ -1,4 +1,4 @@
-//! A victim's address space with all that belongs to it: made, emptied, and found to be gone.
+//! A victim's address space and its objects: creation, emptying, and the check that all is freed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use plimsoll_sim::Sim;
 
 use super::layout::{Contents, Kind, Part};
 
-/// The stage of a race: the victim's address space with all that belongs to it.
+/// The victim's address space, with the objects and the swap that belong to it.
 pub(super) struct Stage {
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
@@ -23,7 +23,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// A stage with nothing mapped, and with slots of swap for a victim that has `contents`.
+    /// A stage with nothing mapped, and with enough slots of swap for a victim that has `contents`.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -46,7 +46,7 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`, each on a CPU of its node; on the node of `home`, that CPU is
+    /// Maps and touches `parts`, each on a CPU of its node. On the node of `home`, that CPU is
     /// `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
@@ -57,7 +57,7 @@ impl Stage {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // Parts number the nodes from that of the last user on.
+            // `Part::node` counts nodes from the last user's node.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
             sim.spawn(cpu, move |sim| {
@@ -123,23 +123,23 @@ impl Stage {
         }
     }
 
-    /// Kills the last user, which then leaves.
+    /// Kills the last user, which then exits.
     pub(super) fn exit(&self, sim: &Sim) {
         self.space.raise(sim, Flag::Killed);
         let exited = self.space.exit(self.memory(sim));
         exited.expect("a victim ends once");
     }
 
-    /// Lets the OOM reaper help.
+    /// Lets the OOM reaper empty the victim as a helper.
     pub(super) fn reap(&self, sim: &Sim) {
-        // The last user does whatever the reaper does not get to.
+        // The last user does the work that the reaper does not get to.
         let _ = self.space.try_reap(self.memory(sim));
     }
 
-    /// Checks that nothing is left and every count is right.
+    /// Checks that nothing remains and every count is right.
     ///
     /// # Panics
-    /// When something is left, or a count is wrong.
+    /// When something remains, or a count is wrong.
     pub(super) fn end(self, sim: &Sim) {
         assert!(self.space.has(sim, Flag::Ended), "it has not ended");
         assert_eq!(self.space.table_pages(sim), 0, "a page table is left");

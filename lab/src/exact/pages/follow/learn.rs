@@ -1,6 +1,6 @@
-//! The state of the kernel that a difference shows: lengths of lists, `high` and `alloc_factor`, which no recording
-//! states for each moment. Nothing is learnt from a move that is identical, and a move that a correction
-//! has made use of is set aside.
+//! Learns from a difference the kernel's state that no recording states for each moment: lengths of
+//! lists, `high` and `alloc_factor`. Nothing is learnt from an identical move, and a move that was
+//! used for a correction is set aside.
 
 use plimsoll_mm::page::ListState;
 
@@ -10,8 +10,9 @@ use super::super::pair::Pair;
 use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
-    /// Learns from a difference. The size of a refill shows its factor, or how much room there was below
-    /// `high`; a spill shows that the lists were as long as `high`. `ops` are all operations of the recording.
+    /// Learns from a difference. The size of a refill shows its factor, or how much room there was
+    /// below `high`; a spill shows that the lists were as long as `high`. `ops` are all operations
+    /// of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -34,7 +35,7 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The place of the next spill was used to correct the lists, so that spill proves nothing.
+                // The next spill was used to correct the lists, so that spill proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
@@ -50,8 +51,8 @@ impl Follow {
         }
     }
 
-    /// The kernel refilled a list and Plimsoll did not, so the kernel's list was empty. Any blocks that the
-    /// derived list had before that refill were taken unseen.
+    /// Handles a refill that the kernel made and Plimsoll did not: the kernel's list was empty. Any
+    /// blocks that the derived list had before that refill were taken without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;
@@ -74,8 +75,8 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The refill was cut to the room below `high`, of which a batch is kept free. If the `high` that
-            // follows from this is above its maximum, there were fewer pages on the lists than assumed.
+            // The kernel limited the refill to the room below `high`, less one batch. If the `high`
+            // that follows from this exceeds its maximum, the lists had fewer pages than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -84,7 +85,7 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Each refill raises `high` by the most pages that it may take.
+        // Each refill raises `high` by the maximum number of pages that the refill may take.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -92,8 +93,9 @@ impl Follow {
         }
     }
 
-    /// Returns whether a spill of `pages` pages that leaves `left` pages was meant to empty the lists, as two
-    /// frees of small blocks in a row cause. Any other spill leaves at least a batch.
+    /// Returns whether a spill of `pages` pages that leaves `left` pages was meant to empty the
+    /// lists. Two successive frees of small blocks cause such a spill; any other spill leaves at
+    /// least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -102,15 +104,16 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Sets the lists of the CPU to empty.
+    /// Records that all lists of the pair's CPU in its zone are empty.
     fn empty(&mut self, pair: &Pair) {
         if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
             it.lens = [0; LISTS];
         }
     }
 
-    /// If Plimsoll gives pages back and the kernel does not: returns by how many pages the kernel's lists must be
-    /// shorter, so that it gives none back before its next move. If that next move is a spill, it shows the length of the lists.
+    /// Plimsoll returned pages to the zone and the kernel did not. Returns the number of pages to
+    /// add to the derived lists (negative to remove) so that they stay below `high` until the
+    /// kernel's next move. If that move is a spill, it shows the length of the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -147,9 +150,10 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// Pages that are missing from the lists may have been taken by bulk allocations that show only later. The
-    /// next bulk allocations are assumed to have happened before operation `pair.op`, until they make up for
-    /// `missing` pages, as long as they took their pages from a list that has not been refilled in between.
+    /// Missing pages may have been taken by bulk allocations that only later events reveal. So this
+    /// treats the next bulk allocations as earlier than operation `pair.op`, until they account for
+    /// `missing` pages. A bulk allocation qualifies only if its list has not been refilled in
+    /// between.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -194,12 +198,12 @@ impl Follow {
         }
     }
 
-    /// Returns whether a bulk allocation was found to have happened earlier than its place among the operations.
+    /// Returns whether a bulk allocation is treated as earlier than its place among the operations.
     pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
         self.hastened.contains(&op)
     }
 
-    /// Adds `pages` pages to the lists of the CPU, or removes them if `pages` is negative.
+    /// Adds `pages` pages to the derived lists of the CPU, or removes them if `pages` is negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {
@@ -208,8 +212,9 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If the list of unseen pages is too short, the rest is taken from the longest lists. A remainder smaller than
-        // one of its blocks goes to or comes from them too.
+        // If the list of unseen pages is too short, the rest is taken from the longest lists of
+        // single pages. A remainder smaller than a block of that list is also added to or taken
+        // from those.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

@@ -1,5 +1,5 @@
-//! The lengths of the kernel's lists while operations are performed, and what each move tells about
-//! state that is unknown because it is older than the recording.
+//! The lengths of the kernel's lists while operations are performed, and what each move reveals
+//! about state older than the recording.
 
 mod learn;
 
@@ -9,16 +9,16 @@ use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
 use super::pair::Pair;
 
-/// The kernel's lists, by zone and CPU.
+/// The derived lengths of the kernel's lists, by zone and CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// Indices of bulk allocations that are treated as earlier (hastened) than their place among
-    /// the operations. They are not performed again at that place.
+    /// The indices of bulk allocations that are treated as earlier (hastened) than their place
+    /// among the operations. They are not performed a second time at that place.
     hastened: HashSet<usize>,
 }
 
-/// What is known of one CPU's lists in one zone.
+/// The known state of one CPU's lists in one zone.
 #[derive(Clone, Debug, Default)]
 struct Followed {
     lens: [u32; LISTS],
@@ -34,22 +34,24 @@ struct Followed {
     free_count: (u32, u32),
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the place of the next spill was used to correct the lengths of the lists.
+    /// True if the next spill was used to correct the lengths of the lists.
     corrected: bool,
 }
 
-/// Values of the kernel's lists that a difference shows; `None` for a value that it does not show.
+/// Values of the kernel's lists that a difference reveals; `None` for a value that it does not
+/// reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,
     pub(super) alloc_factor: Option<u32>,
 }
 
-/// The most times that a refill doubles the batch (Linux: `CONFIG_PCP_BATCH_SCALE_MAX`).
+/// The maximum number of times that a refill doubles the batch (Linux:
+/// `CONFIG_PCP_BATCH_SCALE_MAX`).
 const SCALE_MAX: u32 = 5;
 
 impl Follow {
-    /// Begins to follow the lists of a CPU in a zone, which hold `lens` blocks.
+    /// Starts to follow the lists of a CPU in a zone, which hold `lens` blocks.
     pub(super) fn begin(
         &mut self,
         (zone, cpu): (u8, u32),
@@ -88,7 +90,7 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the lists for one operation and the kernel's moves.
+    /// Updates the derived lists for one operation and the kernel's moves.
     pub(super) fn note(&mut self, op: &Op) {
         for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
             for &(list, blocks) in &it.lists {
@@ -132,8 +134,8 @@ impl Follow {
         *len = u32::try_from((i64::from(*len) + blocks).max(0)).unwrap_or(u32::MAX);
     }
 
-    /// Returns whether the size of a move depends on what the CPU did before the recording. To be
-    /// called before [`Follow::note`] is called for the operation.
+    /// Returns whether the size of a move depends on what the CPU did before the recording. Call it
+    /// before [`Follow::note`] for the operation.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))
@@ -144,15 +146,15 @@ impl Follow {
             })
     }
 
-    /// Returns whether an identical move proves nothing: a spill whose place was used to correct the lengths of
-    /// the lists. To be called before the move is noted.
+    /// Returns whether an identical move proves nothing, because it is a spill that was used to
+    /// correct the lengths of the lists. Call it before the move is noted.
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)
     }
 
-    /// Notes what the kernel's move tells: a refill of single pages raises `alloc_factor`, and a
-    /// spill or drain shows how many pages were on the lists.
+    /// Learns from the kernel's move: a refill of single pages raises `alloc_factor`, and a spill
+    /// or drain shows how many pages were on the lists.
     pub(super) fn note_move(&mut self, pair: &Pair) {
         let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
             return;

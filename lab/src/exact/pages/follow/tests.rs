@@ -1,4 +1,4 @@
-//! Tests of what is learnt from a difference. Each test makes one up from a few operations.
+//! Tests of what is learnt from a difference. Each test constructs one from a few operations.
 
 use plimsoll_mm::page::ListState;
 
@@ -23,8 +23,8 @@ fn op(action: Action, spills: bool) -> Op {
 }
 
 /// Learns from a spill that Plimsoll makes with 50 pages on its lists and a `high` of 100, and that
-/// the kernel does not make. Returns the resulting number of pages. `after` begins with the
-/// operation of that spill.
+/// the kernel does not make. Returns the corrected number of pages. `after` begins with the
+/// operation of Plimsoll's spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -50,8 +50,8 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// After a correction by the place of the next spill, that spill proves nothing if it is identical, and
-/// the spill after it counts again. A spill that differs is a difference in any case.
+/// If the next spill was used for a correction and is identical, it proves nothing; the spill after
+/// it counts again. A spill that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -131,8 +131,8 @@ fn bulk(pages: u64) -> Op {
     op(Action::Bulk { zone, list, pfns }, false)
 }
 
-/// Learns from a spill that Plimsoll makes at a `high` of 100, and that the kernel makes at the
-/// fourth free after the operation `between`. Also returns whether `between` was treated as
+/// Learns from a spill that Plimsoll makes at a `high` of 100, and that the kernel makes only at
+/// the fourth free after the operation `between`. Also returns whether `between` was treated as
 /// earlier.
 fn hastened(between: Op) -> (Follow, bool) {
     let mut follow = with([20, 50, 30]);
@@ -203,8 +203,8 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
         pfn: 7,
     };
     let ops = [op(taken, false)];
-    // The refill leaves 899 pages once one is handed out. A batch of 63 is kept free below `high`,
-    // which is 963 therefore.
+    // The refill leaves 899 pages after one is allocated. A batch of 63 is kept free below `high`,
+    // so `high` is 963.
     let mut follow = with([0, 99, 800]);
     let learnt = follow.learn(&refill(100), &high(900), &ops);
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(963), 899));

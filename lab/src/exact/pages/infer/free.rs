@@ -1,4 +1,5 @@
-//! Frees and their consequences: blocks that go to a list, and blocks that go from lists to a zone.
+//! Frees and their consequences: blocks that are put on a list, and blocks that move from lists to
+//! a zone.
 
 use plimsoll_recording::event::What;
 
@@ -7,8 +8,8 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// Handles the free of a block. If the block is one of a batch, it goes to its list only at its
-    /// `mm_page_free_batched`, so here only the batch is noted.
+    /// Handles the free of a block. A block of a batch is put on its list only at its
+    /// `mm_page_free_batched` event, so here only the batch is noted.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
@@ -28,11 +29,11 @@ impl Walk<'_> {
 
     /// Returns whether a free runs in an interrupt that found the lists of its CPU locked.
     ///
-    /// A batch of frees keeps the lists of one zone locked from its first block to its last. An
-    /// allocation that refills keeps them locked too, but it may unlock them before its event. So a
-    /// block that is freed between the refill and that event may still be on a list, and is taken
-    /// to have bypassed the lists only if no later event shows it there. So is any block that an
-    /// earlier pass has found to be on no list.
+    /// A batch of frees holds the lock of one zone's lists from its first block to its last. An
+    /// allocation that refills holds it too, but may release it before its event. So a block that
+    /// is freed between the refill and that event may still be on a list. It is assumed to have
+    /// bypassed the lists only if no later event shows it on one, or if an earlier pass has found
+    /// it to be on no list.
     fn finds_lists_locked(&self, index: usize, cpu: u32, pfn: u64) -> bool {
         if matches!(self.events[index].what, What::FreeBatched { .. }) {
             return self.doubts.misplaced.contains(&index);
@@ -73,8 +74,8 @@ impl Walk<'_> {
         self.push_op(index, cpu, Action::Free { zone, list, pfn }, moves);
     }
 
-    /// The list to which a freed block goes, derived from the next event of its frame; `None` if
-    /// the block goes to the zone.
+    /// The list on which a freed block is put, derived from the next event of its frame; `None` if
+    /// the block returns to the zone.
     fn list_of_freed(&self, index: usize, (pfn, order): (u64, u8)) -> Option<ListId> {
         let by_block = || ListId::of(order, self.block_type(pfn));
         let Some(next) = self.future.of_frame(index) else {
@@ -101,9 +102,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes the blocks off the lists of `cpu` that the kernel gave back because of event `index`,
-    /// and returns them as moves of `kind`: the blocks of the drain events that follow `index` on
-    /// its CPU, in the same thread, without another event in between.
+    /// Removes from the lists of `cpu` the blocks that the kernel returned to zones because of
+    /// event `index`, and returns them as moves of `kind`. They are the blocks of the drain events
+    /// that directly follow `index` on its CPU in the same thread.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
         let pid = self.events[index].pid;
@@ -118,15 +119,15 @@ impl Walk<'_> {
         moves
     }
 
-    /// Returns whether the block of event `at` was already in its place at event `index`. If not,
-    /// another CPU has freed the block since, and event `at` is part of a drain of that CPU's
+    /// Returns whether the block of event `at` was already on its list at event `index`. If not,
+    /// another CPU has freed the block since, and event `at` belongs to a drain of that CPU's
     /// lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
 
-    /// Takes the block of drain event `at` off a list of `cpu` and adds it to `moves`. Returns
-    /// `false` if `at` is no drain event, or if the block is on a list of another CPU.
+    /// Removes the block of drain event `at` from a list of `cpu` and adds it to `moves`. Returns
+    /// `false` if `at` is not a drain event, or if the block is on a list of another CPU.
     pub(super) fn give_back(
         &mut self,
         at: usize,
@@ -179,8 +180,8 @@ impl Walk<'_> {
         true
     }
 
-    /// If the kernel gives back `pfn` although its derived list has colder blocks, rules out those
-    /// that leave the list without an event: they never were on it.
+    /// If the kernel returns `pfn` to the zone although its derived list has colder blocks, rules
+    /// out the colder blocks that leave the list without an event: they never were on it.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;
@@ -192,8 +193,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Handles a run of drain events that does not directly follow a free of its thread: either an
-    /// interrupt came between a free and its spill, or CPU `actor` drains the lists of some CPU.
+    /// Handles a run of drain events that does not directly follow a free in the same thread.
+    /// Either an interrupt came between a free and its spill, or CPU `actor` drains the lists of
+    /// some CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();
@@ -208,8 +210,8 @@ impl Walk<'_> {
         let zone = self.zone_of(index);
         let mut next = Some(index);
         while let Some(at) = next {
-            // Linux drains one zone after the other and the lists can be used in between, so each
-            // zone is an operation of its own.
+            // Linux drains one zone after another and may use the lists in between, so the drain of
+            // each zone is a separate operation.
             let goes_on = self.was_there(index, at) && self.zone_of(at) == zone;
             if self.done[at] || !goes_on || !self.give_back(at, owner, kind, &mut moves) {
                 break;
@@ -226,7 +228,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The zone of the block that drain event `at` gives back.
+    /// The zone to which drain event `at` returns a block.
     fn zone_of(&self, at: usize) -> Option<u8> {
         match self.events[at].what {
             What::PcpuDrain { pfn, .. } => self.zone(pfn),
@@ -234,8 +236,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the CPU whose lists the run of drain events from `index` on empties: the CPU of the
-    /// first block in the run that is on a known list.
+    /// Returns the CPU whose lists the run of drain events that starts at `index` empties: the CPU
+    /// of the first block in the run that is on a known list.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {
@@ -250,8 +252,8 @@ impl Walk<'_> {
         None
     }
 
-    /// Handles the periodic work of a CPU: the blocks that the thread gives back until the work
-    /// ends are a decay.
+    /// Handles the periodic work of a CPU: the blocks that its thread returns to zones until the
+    /// work ends form a decay.
     pub(super) fn refresh(&mut self, index: usize, cpu: u32) {
         let pid = self.events[index].pid;
         let mut moves = Vec::new();

@@ -1,10 +1,10 @@
-//! Derives operations from events: the list that each page came from or went to, and the operations
-//! that have no event.
+//! Derives operations from events: the list that each page was put on or taken from, and the
+//! operations that have no event.
 //!
-//! The lists of the recorded kernel are kept frame by frame. An allocation shows which page was on
-//! top of its list, and most of what has no event follows from that. If pages above it are never
-//! seen to be allocated, a bulk allocation took them. A page that is handed out although no event
-//! put it on a list was there before the recording. docs/exact-replay.md has all rules.
+//! The lists of the recorded kernel are tracked frame by frame. An allocation shows which page was
+//! on top of its list, and most operations without an event follow from that. If pages above it are
+//! never seen to be allocated, a bulk allocation took them. If a page is allocated from a list and
+//! no event put it there, it was there before the recording. docs/exact-replay.md lists all rules.
 
 mod free;
 mod reclaim;
@@ -33,15 +33,15 @@ use super::zoneinfo::ZoneInfo;
 pub(super) struct Inferred {
     /// The operations in recorded order.
     pub(super) ops: Vec<Op>,
-    /// The frames on each list at the first event, next one first, as far as later events hand them
-    /// out or give them back.
+    /// The frames on each list at the first event, next one first, as far as later events show them
+    /// being allocated or returned to the zone.
     pub(super) before: HashMap<Place, Vec<u64>>,
     pub(super) tally: Tally,
 }
 
 impl Inferred {
-    /// Derives the operations of a recording. `zones` were read from `/proc/zoneinfo` before event
-    /// `read_at`.
+    /// Derives the operations of a recording. `zones` were read from `/proc/zoneinfo` just before
+    /// event `read_at`.
     pub(super) fn of(recording: &Recording, zones: &[ZoneInfo], read_at: usize) -> Self {
         let future = Future::of(&recording.events);
         let rounds = Rounds::of(&recording.events);
@@ -70,21 +70,22 @@ impl Inferred {
     }
 }
 
-/// The most passes over the events. Each pass uses what the previous one found; most recordings
-/// take three.
+/// The maximum number of passes over the events. Each pass uses the results of the previous one;
+/// most recordings take three.
 const PASSES_MAX: u32 = 8;
 
 /// Corrections to the assumed lists of freed blocks. A list is assumed if no event states it, and
 /// corrected if later events contradict the assumption.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Doubts {
-    /// For each page block whose type no event tells, the number of [`GUESSES`] that are ruled out.
+    /// For each page block whose type no event states, the number of [`GUESSES`] that are ruled
+    /// out.
     ruled_out: HashMap<u64, usize>,
-    /// Events that free a block which did not go to a list.
+    /// Events that free a block without putting it on a list.
     misplaced: HashSet<usize>,
 }
 
-/// The types to try, in this order, for a page block whose type no event tells. The last one is
+/// The types to try, in this order, for a page block whose type no event states. The last type is
 /// never ruled out, because its lists are used least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
@@ -100,7 +101,7 @@ struct Walk<'a> {
     ops: Vec<Op>,
     /// True for each event that belongs to the operation of an earlier event.
     done: Vec<bool>,
-    /// The event by which each listed frame came to its list.
+    /// The event that put each listed frame on its list.
     came: HashMap<u64, usize>,
     /// The orders of blocks that are being freed in a batch, by first frame.
     batched: HashMap<u64, u8>,
@@ -108,22 +109,22 @@ struct Walk<'a> {
     batches: HashMap<u32, Batch>,
     /// The last operation of each CPU that freed a block to a list, and its thread.
     freeing: HashMap<u32, (usize, u32)>,
-    /// For each CPU, the zone of its last refill, and the event of the allocation that the refill
-    /// is for.
+    /// For each CPU, the zone of its last refill, and the event of the allocation that caused the
+    /// refill.
     refilling: HashMap<u32, (u8, usize)>,
-    /// Blocks that left a zone to go straight to a caller, until their allocation's event.
+    /// Blocks that left a zone directly for a caller and whose allocation event has not come yet.
     direct: HashSet<u64>,
-    /// The migrate type of each page block, as last seen.
+    /// The migrate type of each page block, as last shown by an event.
     blocks: HashMap<u64, u8>,
-    /// For each list, the frames that were handed out although no event had put them there, in that
-    /// order.
+    /// For each list, the frames that were allocated from it although no event had put them on it,
+    /// in the order of their allocation.
     handed_out: HashMap<Place, Vec<u64>>,
-    /// For each list, the frames that were given back although no event had put them there, in that
-    /// order.
+    /// For each list, the frames that were returned from it to the zone although no event had put
+    /// them on it, in the order of their return.
     given_back: HashMap<Place, Vec<u64>>,
-    /// Lists that have been refilled, so that they were empty then.
+    /// Lists that have been refilled, so each has been empty at some time.
     emptied: HashSet<Place>,
-    /// The corrections that earlier passes and this one have found.
+    /// The corrections that earlier passes and this pass have found.
     doubts: Doubts,
     /// Page blocks whose guessed type this pass rules out; the end of the pass adds them to
     /// `doubts`.
@@ -134,13 +135,13 @@ struct Walk<'a> {
 /// A batch of blocks that a CPU is freeing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
-    /// The number of blocks that have yet to go to their list.
+    /// The number of blocks that have yet to be put on their list.
     left: u32,
     /// The zone whose lists the CPU has locked, from the first block of the batch to its last.
     locked: Option<u8>,
 }
 
-/// log₂ of the pages of a page block.
+/// The base-2 logarithm of the number of pages in a page block.
 const BLOCK_SHIFT: u64 = 9;
 
 impl<'a> Walk<'a> {
@@ -178,8 +179,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The frames on each list at the beginning, next one first: those of `seeded` or, if it is
-    /// empty, those that this pass found.
+    /// The frames on each list at the first event, next one first: `seeded` or, if it is empty, the
+    /// frames that this pass found.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();
@@ -272,7 +273,7 @@ impl<'a> Walk<'a> {
         };
         self.take_above(index, place, pfn);
         let above = self.lists.above(place, Some(pfn)).len();
-        // No event predicts the place of a frame that was on its list before the recording.
+        // No event predicts the position of a frame that was on its list before the recording.
         if self.came.contains_key(&pfn) {
             self.tally.predictable += 1;
             self.tally.predicted += u64::from(above == 0);
@@ -314,7 +315,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Handles a recorder's note that a CPU came online or went offline.
+    /// Handles a recorder's mark that a CPU came online or went offline.
     fn mark(&mut self, index: usize, text: &str) {
         let words: Vec<&str> = note(text).split_whitespace().collect();
         let ["cpu", cpu, "is", state] = words[..] else {
@@ -329,12 +330,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The recorded `watermark_boost_factor`, or Linux' default if it was not recorded.
+/// The recorded `watermark_boost_factor`, or Linux's default if it was not recorded.
 fn boost_factor(recording: &Recording) -> u64 {
     let text = recording.header.text("watermark_boost_factor");
     let factor = text.and_then(|text| text.trim().parse().ok());
     factor.unwrap_or(boost::FACTOR)
 }
 
-/// Work functions that lower `high` and give back the pages above it.
+/// Work functions that lower `high` and return the pages above it to the zone.
 const REFRESHES: [&str; 2] = ["vmstat_update", "refresh_vm_stats"];

@@ -1,4 +1,4 @@
-//! The times at which kswapd reclaims, and at which allocations find that memory is short.
+//! The times at which kswapd reclaims, and at which allocations find memory short.
 
 use plimsoll_recording::event::{Event, What};
 
@@ -12,8 +12,8 @@ impl Walk<'_> {
     /// Records the operation that an event about reclaim shows, if it shows one.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // Blocks that the thread gives back from now on are not a spill of the pages that it
-            // freed while it reclaimed: an allocation that still finds no block after reclaim
+            // Blocks that the thread returns to a zone from now on are not a spill of the pages
+            // that it freed during reclaim: an allocation that still finds no block after reclaim
             // drains all lists.
             self.freeing.remove(&cpu);
         }
@@ -57,8 +57,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Records the boost of watermarks that an event causes: an allocation found a block in a page
-    /// block of another type.
+    /// Records the watermark boost that an event causes, because an allocation found a block in a
+    /// page block of another type.
     pub(super) fn boost(&mut self, index: usize, event: &Event) {
         let What::ExtFrag {
             pfn,

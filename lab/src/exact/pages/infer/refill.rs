@@ -1,4 +1,4 @@
-//! Blocks that leave a zone: as a refill of an empty list, or straight to a caller.
+//! Blocks that leave a zone: to refill an empty list, or directly to a caller.
 
 use plimsoll_recording::event::What;
 
@@ -9,11 +9,11 @@ use super::Walk;
 /// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds
 /// without another event of that CPU in between.
 struct Group {
-    /// The first frame of each block, with the last event of the group that touches it.
+    /// The first frame of each block, with the index of the group's last event that touches it.
     pfns: Vec<(u64, usize)>,
     order: u8,
     mobility: u8,
-    /// The last event of the group.
+    /// The index of the last event of the group.
     last: usize,
 }
 
@@ -40,8 +40,8 @@ impl Walk<'_> {
             return;
         };
         let place = Place { cpu, zone, list };
-        // A refill takes two blocks or more if the batch is more than one page, so a lone block
-        // went straight to a caller.
+        // A refill takes at least two blocks if the batch is more than one page, so a lone block
+        // went directly to a caller.
         let lone = group.pfns.len() == 1 && self.batch(zone) > 1;
         if lone && visible.is_some() && (list.order() < 9 || self.lists.len(place) > 0) {
             self.direct.insert(first);
@@ -53,8 +53,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The list was empty, so the blocks that are still on the derived list were taken without
-        // an event.
+        // The kernel's list was empty, so blocks that are still on the derived list were taken
+        // without an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
@@ -88,8 +88,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// Collects the blocks that the CPU took from event `index` on without another event in
-    /// between, all of one order and zone.
+    /// Collects the blocks of one order and zone that the CPU took from event `index` on, without
+    /// another event in between.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);
@@ -123,7 +123,7 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // Two events in a row show a block that was claimed.
+                    // Two successive events for one frame show a block that was claimed.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -136,8 +136,8 @@ impl Walk<'_> {
         group
     }
 
-    /// The number of pages that a bulk allocation got, if the next event after `index` on the CPU
-    /// is the probe at the end of one.
+    /// The number of pages that a bulk allocation took, if the next event after `index` on the CPU
+    /// is the probe at the end of a bulk allocation.
     fn probed(&mut self, index: usize) -> Option<usize> {
         let next = self.future.of_cpu(index)?;
         let What::BulkAlloc { pages } = self.events[next].what else {

@@ -1,4 +1,4 @@
-//! Tests on small recordings, in each of which one fact has no event.
+//! Tests on small recordings, each of which lacks an event for one fact.
 
 use super::super::op::Kind;
 use super::super::zoneinfo::ListInfo;
@@ -177,8 +177,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 left the zone for its caller, so nothing tells how it came to the list from which it
-    // is handed out again.
+    // Frame 30 left the zone for its caller, so nothing shows how it came to the list from which it
+    // is allocated again.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);
@@ -222,7 +222,7 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is handed out again although its list was empty.
+    // Frame 5 is allocated again although its list was empty.
     let found = infer(&[
         free(5),
         taken(10, 1),

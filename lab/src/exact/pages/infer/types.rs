@@ -5,9 +5,8 @@ use plimsoll_recording::event::{Event, What};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Notes the type that each page block has at the beginning: the type of the first event that
-    /// shows it or, if that event claims the page block for another type, the type before the
-    /// claim.
+    /// Notes the initial type of each page block: the type in the first event that shows it or, if
+    /// that event claims the page block for another type, the type before the claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {
@@ -22,7 +21,7 @@ impl Walk<'_> {
                     self.set_type(pfn, fallback_order, fallback);
                     claimed = Some(pfn);
                 }
-                // This event precedes that of the claim but already shows the new type.
+                // This event precedes the claim's event but already shows the new type.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }
@@ -30,7 +29,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes the type of a page block if an event tells it.
+    /// Notes the type of a page block if an event shows it.
     pub(super) fn learn(&mut self, what: &What) {
         match *what {
             What::PcpuDrain {
@@ -63,8 +62,8 @@ impl Walk<'_> {
         }
     }
 
-    /// If the next event of a freed page is its allocation, notes the requested type as that of the
-    /// page block, because it is the type of the list that the page was on.
+    /// If the next event of a freed page is its allocation, records the requested type as that of
+    /// the page block, because it is the type of the list that the page was on.
     pub(super) fn learn_from_list(&mut self, index: usize, event: &Event) {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;
@@ -85,7 +84,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The type of the page block around a frame, as last seen, or a guess if no event tells it.
+    /// The type of the page block around a frame, as last shown, or a guess if no event shows it.
     pub(super) fn block_type(&self, pfn: u64) -> u8 {
         let block = pfn >> BLOCK_SHIFT;
         let known = self.blocks.get(&block).copied();

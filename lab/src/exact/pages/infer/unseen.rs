@@ -1,4 +1,4 @@
-//! Blocks that left a list, or came to one, without an event.
+//! Blocks that were taken from a list, or put on one, without an event.
 
 use plimsoll_recording::event::What;
 
@@ -7,10 +7,10 @@ use super::super::op::{Action, Move};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Handles a frame that is handed out although no event put it on the list `place`. It was
-    /// there before the recording, unless the list has been seen empty or an earlier event touches
-    /// the frame. In these cases nothing tells how the frame came to the list, and the result is
-    /// `None`: the derived lists do not have it.
+    /// Handles a frame that is allocated from the list `place` although no event put it there. It
+    /// was there before the recording, unless the list has been seen empty or an earlier event
+    /// touches the frame. In these two cases nothing shows how the frame came to the list, so the
+    /// derived lists lack it and the result is `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -22,16 +22,16 @@ impl Walk<'_> {
         Some(place)
     }
 
-    /// If a frame is on a list although an event shows it elsewhere, records that it was taken from
-    /// there without an event.
+    /// If a frame is on a derived list although an event shows it elsewhere, records that it was
+    /// taken from the list without an event.
     pub(super) fn take_elsewhere(&mut self, index: usize, pfn: u64) {
         if let Some(place) = self.lists.place(pfn) {
             self.take_unseen(index, place, vec![pfn], Vec::new());
         }
     }
 
-    /// Records that the frames above `pfn` on its list were taken before it, except those that
-    /// later events hand out or give back.
+    /// Records that the frames above `pfn` on its list were taken earlier, except those that later
+    /// events show being allocated or returned to the zone.
     pub(super) fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
@@ -43,9 +43,9 @@ impl Walk<'_> {
     }
 
     /// Keeps the frames of `unseen` that may have left the list `place` without an event, and rules
-    /// out the others. Bulk allocations take unmovable pages. So if a frame is on a list of another
-    /// type, or the type of its page block is guessed, it never was on that list unless a refill
-    /// brought it or a later event touches it.
+    /// out the others. Bulk allocations take unmovable pages. So a frame on a list of another type,
+    /// or one in a page block whose type is guessed, was never on that list, unless a refill put it
+    /// there or a later event touches it.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
@@ -59,14 +59,14 @@ impl Walk<'_> {
         unseen
     }
 
-    /// Returns whether a refill brought a listed frame, which makes its list certain.
+    /// Returns whether a refill put a frame on its list. If so, the list is certain.
     pub(super) fn came_by_refill(&self, pfn: u64) -> bool {
         let came = self.came.get(&pfn).map(|&came| &self.events[came].what);
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// Takes a block off the list that was wrongly assumed for it, and notes the correction for the
-    /// next pass.
+    /// Removes a block from the list that was wrongly assumed for it, and notes the correction for
+    /// the next pass.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {
@@ -79,15 +79,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns whether the type of the page block around a frame is a guess, and another guess is
-    /// left to try.
+    /// Returns whether the type of the page block around a frame is a guess and another guess
+    /// remains to try.
     pub(super) fn is_guessed(&self, pfn: u64) -> bool {
         let block = pfn >> BLOCK_SHIFT;
         let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
         !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
     }
 
-    /// Takes `pfns` off their list and records that a bulk allocation took them.
+    /// Removes `pfns` from their list and records that a bulk allocation took them.
     pub(super) fn take_unseen(
         &mut self,
         index: usize,
@@ -111,14 +111,14 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, moves);
     }
 
-    /// Returns whether a listed frame leaves its list without an event: the next event that touches
-    /// it is a free, or there is none.
+    /// Returns whether a frame leaves its list without an event: either no later event touches the
+    /// frame or the next one that does is a free.
     pub(super) fn is_taken_unseen(&self, pfn: u64) -> bool {
         self.next_of(pfn)
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
     }
 
-    /// The next event that touches a listed frame.
+    /// The next event that touches a frame on a list.
     pub(super) fn next_of(&self, pfn: u64) -> Option<usize> {
         match self.came.get(&pfn) {
             Some(&came) => self.future.of_frame(came),

@@ -1,4 +1,4 @@
-//! Plimsoll's page allocator, put into the state in which a recording begins, and the operations on
+//! Plimsoll's page allocator, set to the state in which a recording begins, and the operations on
 //! it.
 
 mod shortage;
@@ -24,18 +24,18 @@ use super::memory::{Area, Stock, kind_of, layout, mobility_of, order_of};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
-/// The state of a CPU's lists in a zone at the start. `high` and `free_count` are in pages.
+/// The initial state of a CPU's lists in a zone. `high` and `free_count` are in pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Start {
     pub(crate) high: u32,
     pub(crate) alloc_factor: u32,
     pub(crate) free_count: u32,
-    /// The number of blocks on each list.
+    /// The number of blocks on each list, by [`ListId`].
     pub(crate) blocks: [u32; LISTS],
 }
 
 impl Start {
-    /// Puts the lists of a CPU in a zone into this state, with blocks from that zone's `stock`.
+    /// Sets the lists of a CPU in a zone to this state, using blocks from that zone's `stock`.
     pub(crate) fn seed<M: Machine>(
         &self,
         pages: &PageAllocator<M>,
@@ -62,7 +62,7 @@ impl Start {
     }
 }
 
-/// The settings of the recorded computer.
+/// The settings of the recorded computer that page lists depend on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,
@@ -74,17 +74,17 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// The allocator, and the blocks of it that stand for the kernel's blocks in use.
+/// The allocator, and its blocks that stand for the blocks that the kernel has in use.
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     kinds: Vec<ZoneKind>,
     /// For each zone, its watermarks without a boost and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
-    /// For each zone, the memory that has been in use since before the recording.
+    /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<Stock>,
-    /// For each block that the kernel has handed out, by its first frame: the block that stands for
-    /// it, and the order.
+    /// For each block that the kernel has allocated, by first frame: the block of Plimsoll's that
+    /// stands for it, and its order.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
@@ -134,14 +134,14 @@ impl Stage {
         for (zone, info) in (0..).zip(zones) {
             stage.free_up_to(zone, info.free);
         }
-        // CPU 0 holds the pages just freed in its differentials; the refresh folds them into the
-        // zones' counters.
+        // CPU 0's differentials hold the pages just freed; the refresh folds them into the zones'
+        // counters.
         stage.mm.refresh(&stage.machine);
         stage.machine.take_holds();
         Ok(stage)
     }
 
-    /// Gives memory in use back to a zone until `wanted` pages are free.
+    /// Frees memory in use in a zone until `wanted` pages are free.
     fn free_up_to(&mut self, zone: u8, wanted: u64) {
         let view = self.mm.pages().view(&self.machine);
         let free = view[usize::from(zone)].free.0;
@@ -158,14 +158,14 @@ impl Stage {
         }
     }
 
-    /// Puts the lists of `cpu` in a zone into the state `start`.
+    /// Sets the lists of `cpu` in a zone to the state `start`.
     pub(super) fn seed(&mut self, zone: u8, cpu: u32, start: &Start) -> Result<(), String> {
         let stock = &mut self.stock[usize::from(zone)];
         let place = (u32::from(zone), CpuId(cpu));
         start.seed(self.mm.pages(), &self.machine, place, stock)
     }
 
-    /// Sets the watermarks and the list sizes of a zone to the kernel's.
+    /// Sets the watermarks and the list sizes of a zone to the kernel's values.
     pub(super) fn set_sizes(
         &mut self,
         zone: u8,
@@ -231,7 +231,7 @@ impl Stage {
                 true
             }
             Action::Drain { zone, by } => {
-                // The CPU that empties the lists counts the pages as free.
+                // The CPU that drains the lists adds their pages to the count of free pages.
                 self.machine.go_to(by);
                 let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
                 pages
@@ -259,7 +259,7 @@ impl Stage {
     fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
         let request = self.request(zone, order, mobility);
         let pages = self.mm.pages();
-        // The kernel got a block, so Plimsoll must get one too: if the watermarks forbid that, they
+        // The kernel got a block, so Plimsoll must get one too: if the watermarks forbid it, they
         // are ignored.
         let got = pages
             .alloc(&self.machine, request)
@@ -285,7 +285,7 @@ impl Stage {
         let request = self.request(zone, list.order(), list.mobility());
         if pfns.len() == 1 || list.order() > 0 {
             // Linux serves a bulk request for a single page as a normal allocation, which has an
-            // event. A single page without an event was part of a larger bulk allocation, which
+            // event. So a single page without an event was part of a larger bulk allocation, which
             // does not halve `free_count`.
             return pfns
                 .iter()
@@ -309,8 +309,8 @@ impl Stage {
         got == pfns.len()
     }
 
-    /// Allocates a block, but keeps the count of pages freed in a row (`free_count`), which an
-    /// allocation halves.
+    /// Allocates a block, but preserves the count of pages freed in a row (`free_count`), which an
+    /// allocation otherwise halves.
     fn alloc_keeping(&mut self, cpu: u32, zone: u8, list: ListId, pfn: u64) -> bool {
         let before = self.state(zone, cpu);
         let done = self.alloc(zone, (list.order(), list.mobility()), pfn);
@@ -336,9 +336,9 @@ impl Stage {
             .urgent(Urgency::NoWait)
     }
 
-    /// The highest kind of zone that a request is assumed to accept: `Movable` for movable pages,
-    /// and otherwise `Normal` or, if it is higher, the kind of `zone`. The recording does not show
-    /// whether a request accepts only lower zones.
+    /// The highest kind of zone that a request is assumed to accept. For movable pages it is
+    /// `Movable`, and for others the higher of `Normal` and the kind of `zone`. The recording does
+    /// not show whether a request accepts only lower zones.
     fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
         let highest = if mobility == MOVABLE {
             ZoneKind::Movable
@@ -348,13 +348,13 @@ impl Stage {
         highest.max(self.kinds[usize::from(zone)])
     }
 
-    /// Takes the block that stands for the kernel's block at `pfn`. If there is none of this order
-    /// or a higher one, takes a block that has been in use since before the recording.
+    /// Takes the block that stands for the kernel's block at `pfn`. If none of this order or a
+    /// higher one stands for it, takes a block that has been in use since before the recording.
     fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
             Some((block, whole)) if whole > order => {
-                // The kernel has split the block since, and frees its other parts separately.
+                // The kernel has since split the block, and frees its other parts separately.
                 let (from, to) = (order_of(whole), order_of(order));
                 self.mm
                     .pages()
@@ -395,8 +395,8 @@ impl Stage {
         state.unwrap_or_default()
     }
 
-    /// Takes single pages from a zone, bypassing the lists, or gives them to it if `pages` is
-    /// negative: the pages that the kernel moved and Plimsoll did not.
+    /// Takes single pages directly from a zone, or returns them if `pages` is negative, bypassing
+    /// the lists: the pages that the kernel moved and Plimsoll did not.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
@@ -415,8 +415,8 @@ impl Stage {
         self.machine.take_holds();
     }
 
-    /// Makes the lists of `cpu` in a zone as long as `wanted`, and sets the values of their state
-    /// that were learnt.
+    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and the rest of their state to
+    /// the values that were learnt.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);
@@ -460,7 +460,7 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
     }
 }
 
-/// The topology of CPUs on these nodes; each node is one socket.
+/// The topology in which CPU `n` is on node `nodes[n]`; each node is one socket.
 fn topology(nodes: &[u32]) -> Topology {
     let place = |(core, &node)| CpuPlace {
         core,

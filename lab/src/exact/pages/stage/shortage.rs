@@ -1,4 +1,4 @@
-//! Reclaim by kswapd, and zones that allocations find short of memory.
+//! Reclaim by kswapd, and allocations that find zones short of memory.
 
 use std::ops::RangeFrom;
 
@@ -9,8 +9,8 @@ use plimsoll_mm::units::{NodeId, Pages};
 use super::Stage;
 
 impl Stage {
-    /// Sets whether kswapd reclaims in the zones of node 0 up to `highest`, counted as the kernel
-    /// does. kswapd is awake from the beginning of a round on.
+    /// Sets whether kswapd reclaims in the zones of node 0 up to `highest`, in the kernel's
+    /// numbering. kswapd wakes when a round begins.
     pub(super) fn set_reclaiming(&self, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
@@ -22,7 +22,7 @@ impl Stage {
         !active || self.set_kswapd(Kswapd::Awake)
     }
 
-    /// Sets whether kswapd of node 0 is awake, or sleeps until an allocation wakes it.
+    /// Sets whether kswapd of node 0 is awake or asleep until an allocation wakes it.
     pub(super) fn set_kswapd(&self, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
         pages.set_kswapd(&self.machine, NodeId(0), kswapd);
@@ -43,7 +43,7 @@ impl Stage {
         allocator.seed_sizes(&self.machine, u32::from(zone), marks, sizes)
     }
 
-    /// Notes that an allocation found the zones up to `highest`, counted as the kernel does, below
+    /// Records that an allocation found the zones up to `highest`, in the kernel's numbering, below
     /// their high watermarks.
     pub(super) fn set_below_high(&self, highest: u8) -> bool {
         let highest = counted(highest);
@@ -52,8 +52,9 @@ impl Stage {
         set.all(|set| set.is_ok())
     }
 
-    /// Tests the high watermarks of `zones`, highest first, as the kernel's allocation of a block
-    /// of `order` and `mobility` did before it took the block from the lowest of them.
+    /// Tests the high watermarks of `zones`, highest zone first, as the kernel did before its
+    /// allocation of a block of `order` and `mobility` took the block from the lowest of these
+    /// zones.
     pub(super) fn test_high(&self, zones: RangeFrom<u8>, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
         for zone in (zones.start..last).rev() {
@@ -63,8 +64,8 @@ impl Stage {
     }
 }
 
-/// The kind of the zone that has the number `zone` in the kernel; `Movable` for a number above
-/// those of all kinds.
+/// The kind of the zone with the number `zone` in the kernel; `Movable` for a number beyond those
+/// of all kinds.
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)
