@@ -1,4 +1,5 @@
-//! The programs that booting a kernel needs, and the command that installs missing ones.
+//! Checks for the programs that booting a kernel needs, and names the command that installs missing
+//! ones.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,8 +11,8 @@ use super::Error;
 use super::qemu::QEMU;
 use crate::package::{self, cache};
 
-/// The name of BusyBox, which must be linked statically, because the guest has no libraries except
-/// those of this program.
+/// The program name of BusyBox. It must be statically linked, because the guest has only the
+/// libraries of Plimsoll itself.
 const BUSYBOX: &str = "busybox";
 
 /// A requirement for booting a kernel, and its state.
@@ -114,7 +115,7 @@ pub fn diagnose() -> Diagnosis {
 ///
 /// # Errors
 ///
-/// If there is no QEMU in `PATH`, with the command that says what installs it.
+/// If there is no QEMU in `PATH`; the error names the command that says what installs it.
 pub(crate) fn qemu() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     find(QEMU, &path).ok_or_else(|| {
@@ -128,7 +129,7 @@ pub(crate) fn qemu() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is none, with the command that says what installs it.
+/// If there is none; the error names the command that says what installs it.
 pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     busybox(&path).map_err(|why| {
@@ -139,7 +140,7 @@ pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the memory that programs may still take, in MiB; `None` if it is not known.
+/// Returns the memory that is available to programs on this computer, in MiB; `None` if unknown.
 pub(crate) fn free_mib() -> Option<u64> {
     available_mib(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -192,7 +193,7 @@ fn busybox(path: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the first file of this name in a list of folders like `$PATH`.
+/// Returns the first file named `program` in `path`, a list of folders like `$PATH`.
 fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     let mut files = env::split_paths(path).map(|folder| folder.join(program));
     files.find(|file| file.is_file())
