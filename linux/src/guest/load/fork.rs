@@ -1,4 +1,4 @@
-//! Programs that start and end: kernel stacks, page tables, bulk allocations.
+//! Programs that start and exit, which allocates kernel stacks and page tables, and pages in bulk.
 
 use std::io;
 

@@ -9,7 +9,7 @@ use super::{Guest, Load, Parameter, Values};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// Pages of a huge page.
+/// The number of pages in a huge page.
 const HUGE_PAGES: usize = 512;
 
 pub(super) const LOAD: Load = Load {
