@@ -13,14 +13,14 @@ use rustix::fs::OFlags;
 use super::pressure::Pressure;
 use crate::tracefs::Instance;
 
-/// The time for which a reader sleeps once it has emptied its ring buffer. A shorter time costs the
-/// load more wake-ups; a longer one needs larger buffers.
+/// The time for which a reader sleeps after it has emptied its ring buffer. A shorter time disturbs
+/// the load with more wake-ups; a longer time needs larger buffers.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The largest number of sub-buffers in a batch.
 const BATCH: usize = 64;
 
-/// Sub-buffers of one CPU, one after the other.
+/// Consecutive sub-buffers of one CPU.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) cpu: u32,
@@ -42,12 +42,12 @@ struct Stop {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Take what comes until told otherwise.
+    /// The readers take sub-buffers until the state changes.
     #[default]
     Reading,
-    /// Take what is left, and end.
+    /// The readers take the remaining sub-buffers, and end.
     Emptying,
-    /// End at once.
+    /// The readers end at once.
     Abandoned,
 }
 
@@ -85,8 +85,8 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Makes all readers take what is left, and waits for them. The caller must have switched
-    /// tracing off, or they may never find the buffers empty.
+    /// Makes all readers take the remaining sub-buffers and end, and waits for them. The caller
+    /// must have switched tracing off, or they may never find the buffers empty.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end(State::Emptying)
     }
@@ -114,11 +114,11 @@ impl Drop for Readers {
 
 impl Stop {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is one word, so a panic elsewhere cannot have left it half changed.
+        // The state is one word, so a panic of another thread cannot have left it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until the pause is over or the readers must end; returns the state.
+    /// Sleeps for [`PAUSE`], or until the readers must end; returns the state.
     fn pause(&self) -> State {
         let reading = |state: &mut State| *state == State::Reading;
         let waited = self.changed.wait_timeout_while(self.lock(), PAUSE, reading);
@@ -153,7 +153,8 @@ impl<S: Read> Reader<S> {
         }
     }
 
-    /// Takes up to a batch out of the ring buffer; `None` if it is empty.
+    /// Takes up to [`BATCH`] sub-buffers out of the ring buffer; returns `None` if the ring buffer
+    /// is empty.
     fn batch(&mut self) -> io::Result<Option<Batch>> {
         let mut bytes = Vec::new();
         for _ in 0..BATCH {

@@ -14,9 +14,9 @@ pub struct Counts {
     pub allocs: u64,
     /// Blocks freed.
     pub frees: u64,
-    /// Blocks that went from a per-CPU list back to a zone.
+    /// Blocks returned from a per-CPU list to a zone.
     pub drains: u64,
-    /// Other events of pages.
+    /// Other page events.
     pub pages: u64,
     /// Work items and timers.
     pub upkeep: u64,
@@ -64,20 +64,21 @@ pub struct Summary {
     pub path: PathBuf,
     /// The numbers of events and bytes in the file.
     pub totals: Totals,
-    /// CPUs that were recorded.
+    /// The number of CPUs that were recorded.
     pub cpus: u32,
     /// The time from switching tracing on to switching it off.
     pub duration: Duration,
     /// Numbers of events, by subject.
     pub counts: Counts,
-    /// Events that the kernel dropped, by CPU; CPUs without any are left out.
+    /// The number of events that the kernel dropped, by CPU; CPUs without lost events are left out.
     pub lost: Vec<(u32, u64)>,
-    /// The number of ring buffer pages that could not be decoded to their end, and the first error;
-    /// `None` if all could.
+    /// The number of sub-buffers that could not be decoded to their end, and the first error;
+    /// `None` if all were decoded.
     pub damaged: Option<(u64, String)>,
     /// A sentence for each thing that could not be recorded, with the reason.
     pub missing: Vec<String>,
-    /// The command and its exit status; `None` if there was none or the recording ended before it.
+    /// The command and its exit status; `None` if there was no command or the recording ended
+    /// before the command did.
     pub command: Option<(String, ExitStatus)>,
 }
 

@@ -1,5 +1,5 @@
-//! Waits for the end of a recording: the end of the command, the end of the time, a signal, or a
-//! full disk.
+//! Waits for the end of a recording: the command ends, the time is over, a signal arrives, or the
+//! disk is full.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -24,9 +24,9 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 pub(super) enum News {
     /// The command has ended.
     Ended(io::Result<ExitStatus>),
-    /// A signal came; the number is the signal's.
+    /// The signal with this number arrived.
     Signal(i32),
-    /// The file cannot be written further.
+    /// A write to the file failed.
     Failed,
 }
 
@@ -61,7 +61,8 @@ impl Watch {
             // ends.
             while matches!(reader.read(&mut [0]), Ok(1)) {
                 let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
-                // The receiver is gone once the recording has ended, so an error is ignored.
+                // After the end of the recording the receiver no longer exists, so an error is
+                // ignored.
                 let _ = of_signals.send(News::Signal(signal));
             }
         })?;
@@ -92,7 +93,7 @@ impl Watch {
             thread.spawn(move || ended.send(News::Ended(child.wait())))?;
         }
         let mut told = false;
-        // The loop ends with the command, with the time, or with the second signal.
+        // The loop ends when the command ends, the time is over, or a second signal arrives.
         loop {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
@@ -100,7 +101,7 @@ impl Watch {
                 let Some(pid) = pid else {
                     return Ok(None);
                 };
-                // The recording goes on until the command, which is asked to end, has ended.
+                // The command is asked to end, and the recording continues until it has ended.
                 until = None;
                 terminate(pid);
                 continue;
@@ -108,7 +109,7 @@ impl Watch {
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),
                 Ok(News::Ended(status)) => return status.map(Some),
-                // For SIGINT the command needs no signal from here: the terminal has interrupted it
+                // A command needs no SIGINT from this process, because the terminal has sent it one
                 // too.
                 Ok(News::Signal(signal)) if pid.is_some() && !told => {
                     told = true;
@@ -132,7 +133,7 @@ impl Drop for Watch {
             low_level::unregister(signal);
         }
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and its result is of no use here.
+            // The thread does not panic, and its result is not needed.
             let _ = thread.join();
         }
     }
@@ -140,7 +141,7 @@ impl Drop for Watch {
 
 fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // The command may have ended by itself, so an error is ignored.
+        // The command may already have ended, so an error is ignored.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
