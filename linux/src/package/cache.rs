@@ -31,8 +31,8 @@ pub fn kernels() -> Result<PathBuf, Error> {
     Ok(folder()?.join("kernels"))
 }
 
-/// Returns the folder of the kernel without patches that `build` makes with this many timer
-/// interrupts a second.
+/// Returns the folder of the unpatched kernel that `build` makes with `hz` timer interrupts per
+/// second.
 ///
 /// # Errors
 ///

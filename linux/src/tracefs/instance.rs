@@ -1,4 +1,4 @@
-//! An instance of tracing: ring buffers and a set of events that belong to this recorder alone.
+//! A tracefs instance: ring buffers and a set of events that belong to this recorder alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,15 +11,14 @@ use crate::tracefs::Tracefs;
 /// The beginning of the names of Plimsoll's instances; the recorder's process id follows.
 const PREFIX: &str = "plimsoll-";
 
-/// An instance, which is removed when this is dropped.
+/// A tracefs instance, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     dir: PathBuf,
 }
 
 impl Instance {
-    /// Makes an instance in which tracing is off. It also removes instances of recorders that were
-    /// killed.
+    /// Creates an instance with tracing off, and removes instances that killed recorders have left.
     pub(crate) fn create(tracefs: &Tracefs) -> Result<Self, RecordError> {
         let instances = tracefs.root().join("instances");
         remove_stale(&instances);
@@ -69,7 +68,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Returns a writer of notes into the ring buffers.
+    /// Returns a writer that writes notes into the ring buffers.
     pub(crate) fn marker(&self) -> Result<Marker, RecordError> {
         let path = self.path("trace_marker");
         let opened = OpenOptions::new().write(true).open(&path);
@@ -88,7 +87,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         let _ = self.write("events/enable", "0");
-        // An error cannot be reported here; a later recorder removes the instance if it stays.
+        // An error cannot be reported here; if the instance remains, a later recorder removes it.
         let _ = fs::remove_dir(&self.dir);
     }
 }
