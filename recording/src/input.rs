@@ -1,7 +1,7 @@
-//! Opening a recording: plain, gzip or zstd, from a file or standard input.
+//! Opens a recording: plain, gzip or zstd, from a file or standard input.
 //!
-//! The first bytes decide about the format, not the name: a pipe has no name, and a name may be
-//! wrong.
+//! The first bytes determine the format, not the file name, because a pipe has no name and a name
+//! may be wrong.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,11 +12,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::error::ReadError;
 
-/// Size of the buffers for packed and unpacked data, in bytes.
+/// The size of the buffers for packed and unpacked data, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The largest window of a zstd frame, in bytes: that of `zstd --long=27`, and what `zstd -d` accepts
-/// without being told. A few crafted kilobytes could otherwise fill 2 GiB of memory.
+/// The largest window of a zstd frame, in bytes. It is that of `zstd --long=27`, and the largest
+/// that `zstd -d` accepts by default. Without this limit, a few crafted kilobytes could fill 2 GiB
+/// of memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Opens `file`, or standard input for `-`.
@@ -37,7 +38,7 @@ pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
     unpack(file, source)
 }
 
-/// Puts the decoder that the first bytes indicate in front of `source`.
+/// Wraps `source` in the decoder that its first bytes indicate.
 pub(crate) fn unpack(
     file: &str,
     mut source: Box<dyn Read + Send>,

@@ -1,6 +1,6 @@
 //! Numbers and texts as bytes. A number has seven bits in each byte, the least significant first;
-//! the high bit says that more bytes follow. Signed numbers are folded first, so that small numbers
-//! of either sign stay short.
+//! the high bit says that more bytes follow. Signed numbers are first mapped to unsigned ones, so
+//! that small numbers of either sign stay short.
 
 /// Appends `value` to `out`.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
@@ -22,7 +22,8 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a number off the front of `bytes`; `None` if they end early or the number exceeds 64 bits.
+/// Takes a number off the front of `bytes`. Returns `None` if `bytes` ends early or the number
+/// exceeds 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {

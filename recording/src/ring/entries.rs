@@ -2,7 +2,7 @@
 
 use super::layout::Page;
 
-/// An error: a place in the sub-buffer, in bytes, and what is wrong there.
+/// An error: an offset in the sub-buffer, in bytes, and a description of what is wrong there.
 type Wrong = (usize, &'static str);
 
 /// The lower bits of `commit` are the number of bytes of data.
@@ -16,18 +16,17 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// A full time stamp has this many bits; the bits above come from the time before it.
+/// The number of bits in a full time stamp; the higher bits are those of the time before it.
 const STAMP_BITS: u32 = 59;
 
 /// A sub-buffer whose first fields have been read.
 #[derive(Debug)]
 pub(super) struct SubBuffer<'a> {
     time_ns: u64,
-    /// All bytes up to the end of the data, so that a place counts from the sub-buffer's first
-    /// byte.
+    /// All bytes up to the end of the data, so that offsets count from the sub-buffer's first byte.
     bytes: &'a [u8],
     begin: usize,
-    /// Number of events that the kernel dropped before it.
+    /// The number of events that the kernel dropped before this sub-buffer.
     pub(super) lost: u64,
 }
 
@@ -123,8 +122,8 @@ impl<'a> Entries<'a> {
                     let length = length.ok_or((at, "an event has a length below 4"))?;
                     let payload = self.bytes.get(begin..).and_then(|it| it.get(..length));
                     let payload = payload.ok_or(cut)?;
-                    // Entries begin at multiples of four, so a length that is not one would
-                    // misplace all that follow.
+                    // Entries begin at multiples of four, so any other length would misplace all
+                    // the entries that follow.
                     self.at = begin + length.next_multiple_of(4);
                     return Ok(Some(Entry {
                         at,
@@ -150,7 +149,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Reads up to eight bytes as a number; `None` if there are more.
+/// Reads up to eight bytes as a number; returns `None` for more bytes.
 pub(super) fn little_endian(bytes: &[u8]) -> Option<u64> {
     let mut wide = [0; 8];
     wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
