@@ -1,4 +1,4 @@
-//! The binary format: changed bytes with checksums that match again, chunks in any order, and
+//! Fuzzes the binary format: changed bytes with recomputed checksums, chunks in any order, and
 //! columns of any numbers.
 
 use std::sync::LazyLock;
@@ -10,9 +10,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Bytes before the first chunk.
+/// The number of bytes before the first chunk.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
-/// Bytes before the body of a chunk: tag, length, checksum.
+/// The number of bytes before the body of a chunk: tag, length, checksum.
 const HEAD_BYTES: usize = 12;
 
 /// A chunk without its length and checksum, which [`file`] computes.
@@ -51,7 +51,7 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     writer.finish(&last).expect("memory takes all").0
 });
 
-/// Events of every kind. Page frames follow from `round`, so that they recur.
+/// Returns events of every kind. Page frame numbers follow from `round`, so that they recur.
 #[rustfmt::skip]
 fn whats(round: u64) -> Vec<What> {
     let (pfn, order, mobility, function) = (64 + round, 0, Some(1), Symbol(1));
@@ -108,7 +108,7 @@ fn chunks(bytes: &[u8]) -> Vec<Chunk> {
     chunks
 }
 
-/// Returns a file of these chunks, each with its right length and checksum.
+/// Returns a file of these chunks, with the right lengths and checksums.
 pub(crate) fn file(chunks: &[Chunk]) -> Vec<u8> {
     let mut bytes = GOOD[..PREAMBLE_BYTES].to_vec();
     for Chunk { tag, body } in chunks {
@@ -129,7 +129,7 @@ pub(crate) fn chunk(tag: &[u8; 4], parts: &[Vec<u8>]) -> Chunk {
     Chunk { tag, body }
 }
 
-/// Returns `value` in seven bits a byte, the low ones first.
+/// Returns `value` encoded with seven bits per byte, the low bits first.
 pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -246,8 +246,8 @@ fn apply(chunks: &mut Vec<Chunk>, edit: &Edit) {
     }
 }
 
-/// Numbers of which most are zeros, which every column accepts. The others are numbers near which
-/// something changes: places of tables, ends of fields and signs.
+/// Numbers for columns. Most are zeros, which every column accepts. The others are boundary values:
+/// of table indices, field widths and signs.
 fn number() -> impl Strategy<Value = u64> {
     let ends = vec![
         0xff,
@@ -262,7 +262,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![90 => Just(0), 8 => 1..4_u64, 1 => select(ends), 1 => any::<u64>()]
 }
 
-/// An `EVNT` chunk: few events, and a column of some numbers for most of the 28 columns.
+/// An `EVNT` chunk: a few events, and some numbers for most of the 28 columns.
 fn events() -> impl Strategy<Value = Chunk> {
     let numbers = || vec(number(), 0..80);
     let kinds = vec(prop_oneof![60 => 1..32_u64, 1 => number()], 0..8);
@@ -304,8 +304,8 @@ pub(crate) fn text_of(text: &str) -> Vec<u8> {
     [varint(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
-// A reader allocates 25 MB for its predictions when it meets the first pages, so this test reads
-// few files.
+// A reader allocates 25 MB for its guesses when it reads the first page, so this test reads few
+// files.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
