@@ -41,8 +41,9 @@ impl Recording {
     /// Reads `file` to its end; `-` is standard input. The file is a recording in Plimsoll's format
     /// or the text of `perf script`, plain or packed with gzip or zstd.
     ///
-    /// # Errors If the file cannot be read, is no recording, or is damaged. A file that is merely
-    /// truncated or lacks events causes a warning instead of an error.
+    /// # Errors
+    /// If the file cannot be read, is no recording, or is damaged. A file that is merely truncated
+    /// or lacks events causes a warning instead of an error.
     pub fn read(file: &str) -> Result<Contents, ReadError> {
         let name = if file == "-" { "standard input" } else { file };
         Self::read_from(name, input::open(file)?)

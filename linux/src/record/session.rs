@@ -29,8 +29,9 @@ const TEXT_BYTES_MAX: usize = 1 << 24;
 /// Records this computer according to `options`, and calls `show` with the progress from time to
 /// time.
 ///
-/// # Errors If the kernel may not be recorded, the command cannot be started, or the file cannot be
-/// written to its end; the file then has what was written before the error.
+/// # Errors
+/// If the kernel may not be recorded, the command cannot be started, or the file cannot be written
+/// to its end; the file then has what was written before the error.
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;

@@ -70,8 +70,9 @@ impl<R: Read> Reader<R> {
     /// Returns the events of the next chunk, all of one CPU and in the order of that CPU; `None` at
     /// the end.
     ///
-    /// # Errors If the input cannot be read or a chunk is damaged. A truncated file is no error:
-    /// all complete chunks are returned, and [`Reader::finish`] returns a warning.
+    /// # Errors
+    /// If the input cannot be read or a chunk is damaged. A truncated file is no error: all
+    /// complete chunks are returned, and [`Reader::finish`] returns a warning.
     pub fn next_events(&mut self) -> Result<Option<Vec<Event>>, ReadError> {
         // The loop ends: each turn takes a chunk from a finite input.
         while let Some(chunk) = self.chunk()? {

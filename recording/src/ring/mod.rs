@@ -84,7 +84,8 @@ impl Decoder {
     /// Appends the events of one sub-buffer of `cpu` to `out`, in the order in which the kernel
     /// wrote them.
     ///
-    /// # Errors If the sub-buffer cannot be decoded; the events before the error are in `out`.
+    /// # Errors
+    /// If the sub-buffer cannot be decoded; the events before the error are in `out`.
     pub fn sub_buffer(
         &mut self,
         cpu: u32,
