@@ -1,5 +1,5 @@
 //! Tests building a kernel, with shell scripts in place of apt, tar, make and spatch: which steps
-//! run, what is kept, what an interruption leaves, and what each error says.
+//! run, which files are kept, which files an interruption leaves, and which text each error has.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::fs;

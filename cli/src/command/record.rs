@@ -1,4 +1,4 @@
-//! `plimsoll record`: records what this computer's kernel does with its memory.
+//! `plimsoll record`: records the memory-management events of this computer's kernel.
 
 use plimsoll_linux::record::{self, Holds, Options, Progress, Reading, Rss};
 use std::io::{self, IsTerminal};

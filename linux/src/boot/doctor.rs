@@ -29,10 +29,11 @@ pub struct Finding {
 pub enum State {
     /// The requirement is met; the text gives a version, a path or an amount.
     There(String),
-    /// The requirement is not met, but some loads work without it; the text says which do not.
+    /// The requirement is not met, but some loads work without it. The text says which loads do
+    /// not.
     Optional(String),
-    /// The requirement is not met, and nothing works without it; the text says what to do if no
-    /// package meets it.
+    /// The requirement is not met, and nothing works without it. The text says what to do if no
+    /// package provides it.
     Missing(String),
 }
 
@@ -41,7 +42,7 @@ pub enum State {
 pub struct Diagnosis {
     /// The requirements, in the order in which they were checked.
     pub findings: Vec<Finding>,
-    /// Debian packages that provide what is missing.
+    /// The Debian packages that provide the missing programs.
     pub packages: Vec<&'static str>,
 }
 
@@ -115,7 +116,7 @@ pub fn diagnose() -> Diagnosis {
 ///
 /// # Errors
 ///
-/// If there is no QEMU in `PATH`; the error names the command that says what installs it.
+/// If QEMU is not in `PATH`; the error names the command that says what installs it.
 pub(crate) fn qemu() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     find(QEMU, &path).ok_or_else(|| {
@@ -129,7 +130,7 @@ pub(crate) fn qemu() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is none; the error names the command that says what installs it.
+/// If no static busybox is found; the error names the command that says what installs one.
 pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     busybox(&path).map_err(|why| {

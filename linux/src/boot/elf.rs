@@ -1,4 +1,4 @@
-//! Reads enough of an ELF file to tell whether the program can run in a guest.
+//! Reads enough of an ELF file to decide whether the program can run in a guest.
 
 /// The kinds of programs, by how a guest can run them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub const CPUS_MAX: u32 = 255;
 const MEMORY_MIN_MIB: u64 = 512;
 /// The minimum memory of a node, in MiB.
 const NODE_MIN_MIB: u64 = 256;
-/// The largest ring buffer of a CPU, in MiB; a larger one would hold more than any load writes.
+/// The largest ring buffer of a CPU, in MiB. No load writes more events than fit into it.
 const BUFFER_MAX_MIB: u64 = 16;
 
 /// The memory of a guest, in MiB.
@@ -81,7 +81,7 @@ impl LoadChoice {
     ///
     /// # Errors
     ///
-    /// If there is neither such a load nor such a file.
+    /// If `text` names neither a load nor a file.
     pub fn find(text: &str) -> Result<Self, Error> {
         if !text.contains('/')
             && let Some(load) = Load::named(text)
@@ -125,8 +125,8 @@ pub struct Options {
     pub timeout: Duration,
     /// The file of the recording.
     pub output: PathBuf,
-    /// The file in which the console is kept. If `None`, only its end is shown, and only if
-    /// something goes wrong.
+    /// The file that receives the console output. If `None`, only the last lines are shown, and
+    /// only if the run fails.
     pub console: Option<PathBuf>,
     /// The command that the user typed, for the recording's header.
     pub command: String,

@@ -70,7 +70,7 @@ pub(super) fn compile(
     })
 }
 
-/// Returns whether a line of `make` says that an object is being compiled: `  CC      mm/vmstat.o`.
+/// Returns whether a line of `make` reports the compilation of an object: `  CC      mm/vmstat.o`.
 fn is_object(line: &str) -> bool {
     let mut words = line.split_whitespace();
     matches!(words.next(), Some("CC" | "AS"))

@@ -101,8 +101,7 @@ impl Recipe {
         format!("{}-{}", self.series, self.configuration())
     }
 
-    /// Returns the part of the name that says how the kernel is configured: `hz1000`,
-    /// `hz1000-debug`.
+    /// Returns the part of the name that describes the configuration: `hz1000` or `hz1000-debug`.
     fn configuration(&self) -> String {
         let checks = match self.checks {
             Checks::Off => "",
@@ -145,7 +144,7 @@ pub struct Built {
     pub package: String,
 }
 
-/// Builds the kernel of `recipe` below `cache`, with `jobs` compilers at once.
+/// Builds the kernel of `recipe` below `cache`, with `jobs` compilers in parallel.
 ///
 /// # Errors
 ///

@@ -37,7 +37,7 @@ impl SemanticPatch {
     ///
     /// # Errors
     ///
-    /// [`Error::Asked`] if there is no such patch, or it does not say which file it changes.
+    /// [`Error::Asked`] if the patch does not exist, or does not name the file that it changes.
     pub fn read(name: &str, folder: &Path) -> Result<Self, Error> {
         let known = names(folder);
         if !known.iter().any(|known| known == name) {
@@ -163,8 +163,8 @@ pub(super) fn patch(
     Ok(())
 }
 
-/// Copies `file` to `copy` if there is no copy yet. A final rename ensures that an existing copy is
-/// complete.
+/// Copies `file` to `copy` if `copy` does not exist yet. A final rename ensures that an existing
+/// copy is complete.
 fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     if copy.is_file() {
         return Ok(());

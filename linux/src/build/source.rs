@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Error, Step, Tools};
 
-/// The file in the source that keeps the name and version of the package.
+/// The file in the source that stores the name and version of the package.
 const PACKAGE: &str = ".plimsoll-package";
 
 /// A kernel's unpacked source.
@@ -16,7 +16,7 @@ const PACKAGE: &str = ".plimsoll-package";
 pub(super) struct Source {
     /// The folder that contains the kernel's top-level `Makefile`.
     pub(super) folder: PathBuf,
-    /// The package it comes from, such as `linux-source-6.12_6.12.117-1~deb12u1_all`.
+    /// The package that contained the source, such as `linux-source-6.12_6.12.117-1~deb12u1_all`.
     pub(super) package: String,
 }
 

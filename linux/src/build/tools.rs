@@ -49,8 +49,8 @@ impl Tools {
         Self { path: path.into() }
     }
 
-    /// Checks that everything a build needs is installed; `patching` adds what a semantic patch
-    /// needs.
+    /// Checks that all programs and headers for a build are installed; `patching` adds the program
+    /// that semantic patches need.
     ///
     /// # Errors
     ///

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use super::CHECKED_SERIES;
 use crate::boot::Error;
 
-/// Returns the folder of everything that Plimsoll keeps: `$XDG_CACHE_HOME/plimsoll`, or else
-/// `~/.cache/plimsoll`.
+/// Returns Plimsoll's cache folder: `$XDG_CACHE_HOME/plimsoll`, or else `~/.cache/plimsoll`.
 ///
 /// # Errors
 ///
@@ -26,7 +25,7 @@ pub fn folder() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is no cache folder.
+/// If the cache folder cannot be determined.
 pub fn kernels() -> Result<PathBuf, Error> {
     Ok(folder()?.join("kernels"))
 }
@@ -36,7 +35,7 @@ pub fn kernels() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is no cache folder.
+/// If the cache folder cannot be determined.
 pub fn built(hz: u32) -> Result<PathBuf, Error> {
     Ok(kernels()?.join(format!("{CHECKED_SERIES}-hz{hz}")))
 }

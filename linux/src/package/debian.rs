@@ -13,7 +13,7 @@ use crate::boot::Error;
 ///
 /// # Errors
 ///
-/// If `series` is not a kernel series, there is no such package, or it cannot be fetched or
+/// If `series` is not a kernel series, or its package does not exist or cannot be fetched or
 /// unpacked.
 pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     check(series)?;
@@ -66,7 +66,7 @@ fn newest<'a>(series: &str, names: impl Iterator<Item = &'a str>) -> Option<Stri
 }
 
 /// Returns the key that sorts the kernels of `series` by age: the number after the series, then
-/// what Debian added. An unsigned kernel sorts after the signed one of the same version; they
+/// Debian's suffix. An unsigned kernel sorts after the signed kernel of the same version; the two
 /// differ only in the signature.
 fn version(series: &str, name: &str) -> Option<(u32, String)> {
     let rest = name.strip_prefix("linux-image-")?.strip_prefix(series)?;

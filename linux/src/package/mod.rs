@@ -23,7 +23,7 @@ const MAGIC: &[u8; 4] = b"HdrS";
 pub struct Kernel {
     /// The compressed image, `vmlinuz`.
     pub image: PathBuf,
-    /// The folder of its modules, if there is one.
+    /// The folder of the kernel's modules, if it exists.
     pub modules: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// If there is no kernel, or it cannot be read.
+    /// If the folder has no kernel, or the kernel cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Self, Error> {
         let boot = folder.join("boot");
         let entries = fs::read_dir(&boot).map_err(Error::file("read", &boot))?;

@@ -51,7 +51,7 @@ pub(super) struct Converter<W> {
 }
 
 impl<W: Write> Converter<W> {
-    /// Takes batches until all readers have ended.
+    /// Receives and converts batches until all readers have ended.
     pub(super) fn run(mut self, batches: &Receiver<Batch>) -> Converted<W> {
         set_priority(LOWEST);
         let mut lowest = true;

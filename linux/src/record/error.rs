@@ -25,14 +25,14 @@ pub enum RecordError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// There is not enough memory for the ring buffers.
+    /// The kernel has not enough memory for the ring buffers.
     Buffers {
         /// The requested size of each CPU's ring buffer, in MiB.
         mib: u32,
     },
     /// The file of the recording could not be opened.
     Output {
-        /// The file as given.
+        /// The path of the file, as the user gave it.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum RecordError {
     },
     /// The recording could not be written to its end.
     Write {
-        /// The file as given.
+        /// The path of the file, as the user gave it.
         path: PathBuf,
         /// The error of the operating system, and the number of events that are in the file.
         source: WriteError,

@@ -1,4 +1,4 @@
-//! Switches the recorded events on, and reports those that the kernel does not allow.
+//! Switches on the events to record, and reports the events that the kernel refuses.
 
 use std::io;
 
@@ -76,14 +76,14 @@ const WANTED: [Wanted; 25] = [
 /// writing. It excludes mutexes, whose waiters spin only for a while.
 const SPINNING: &str = "flags == 1 || flags == 3 || flags == 5";
 
-/// The events that were switched on, and those that could not be.
+/// The events that were switched on, and the events that could not be switched on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) recorded: Vec<String>,
     pub(super) missing: Vec<String>,
 }
 
-/// Switches the events on in `instance`; `rss` says whether `rss_stat` is among them.
+/// Switches the events on in `instance`, including `rss_stat` if `rss` is [`Rss::Wanted`].
 pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));

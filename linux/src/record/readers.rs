@@ -1,4 +1,4 @@
-//! One thread for each CPU, which takes full sub-buffers out of the CPU's ring buffer.
+//! The readers: one thread for each CPU, which takes sub-buffers out of the CPU's ring buffer.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
@@ -47,7 +47,7 @@ enum State {
     Reading,
     /// The readers take the remaining sub-buffers, and end.
     Emptying,
-    /// The readers end at once.
+    /// The readers end without taking the remaining sub-buffers.
     Abandoned,
 }
 
@@ -86,7 +86,7 @@ impl Readers {
     }
 
     /// Makes all readers take the remaining sub-buffers and end, and waits for them. The caller
-    /// must have switched tracing off, or they may never find the buffers empty.
+    /// must have switched tracing off, or the readers may never find the buffers empty.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end(State::Emptying)
     }
@@ -106,8 +106,8 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        // Readers still run here only after an error, which the caller reports. They must end,
-        // because an instance whose buffers are open cannot be removed.
+        // If readers still run here, an error has occurred, which the caller reports. The readers
+        // must end, because an instance whose buffers are open cannot be removed.
         let _ = self.end(State::Abandoned);
     }
 }
@@ -136,7 +136,7 @@ struct Reader<S> {
 
 impl<S: Read> Reader<S> {
     fn run(mut self, stop: &Stop) -> io::Result<()> {
-        // The loop ends: with tracing off, the buffer runs empty.
+        // The loop ends: with tracing off, the buffer becomes empty.
         loop {
             let state = stop.pause();
             if state == State::Abandoned {

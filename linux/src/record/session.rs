@@ -30,8 +30,8 @@ const TEXT_BYTES_MAX: usize = 1 << 24;
 /// time.
 ///
 /// # Errors
-/// If the kernel may not be recorded, the command cannot be started, or the file cannot be written
-/// to its end; the file then has what was written before the error.
+/// If the kernel refuses to be recorded, the command cannot be started, or a write to the file
+/// fails. The file then has the data that was written before the error.
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;
@@ -86,7 +86,7 @@ pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, 
     })
 }
 
-/// The parts of a recording that stay the same while it runs.
+/// The parts of a recording session that do not change while it runs.
 struct Session<'a> {
     options: &'a Options,
     watch: &'a Watch,

@@ -57,10 +57,10 @@ impl Counts {
     }
 }
 
-/// A summary of what was recorded.
+/// A summary of a recording.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The file as given.
+    /// The path of the file, as the user gave it.
     pub path: PathBuf,
     /// The numbers of events and bytes in the file.
     pub totals: Totals,

@@ -42,14 +42,14 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         let (sender, news) = channel();
-        // A pipe is used because a kernel that was built to be recorded may have no sockets, which
-        // the iterator of the crate `signal_hook` would need.
+        // Signals arrive through a pipe. The signal iterator of the crate `signal_hook` needs
+        // sockets, which a kernel built for recordings may lack.
         let (mut reader, writer) = io::pipe()?;
         let last = Arc::new(AtomicUsize::new(0));
         let mut signals = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // Actions run in the order in which they are registered, so `last` holds the signal
-            // before the pipe wakes the reader.
+            // Actions run in the order in which they are registered, so `last` holds the signal's
+            // number before the pipe wakes the reader.
             let number = usize::try_from(signal).unwrap_or_default();
             signals.push(flag::register_usize(signal, Arc::clone(&last), number)?);
             signals.push(low_level::pipe::register(signal, writer.try_clone()?)?);
@@ -146,7 +146,7 @@ fn terminate(pid: u32) {
     }
 }
 
-/// Starts the command; variables in its environment say where it can leave notes and texts.
+/// Starts the command. Its environment variables name the file for notes and the folder for texts.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

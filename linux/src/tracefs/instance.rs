@@ -46,7 +46,7 @@ impl Instance {
         file.write_all(text.as_bytes())
     }
 
-    /// Does what [`Instance::write`] does, for a file without which nothing can be recorded.
+    /// Does what [`Instance::write`] does, for files that are essential for recording.
     pub(crate) fn set(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let written = self.write(file, text);
         written.map_err(|error| RecordError::of_tracefs(self.path(file), error))

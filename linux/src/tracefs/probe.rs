@@ -8,7 +8,7 @@ use std::process;
 
 use crate::tracefs::Tracefs;
 
-/// The end of a bulk allocation. The function has had several names; the newest comes first.
+/// The end of a bulk allocation. The probed function has had several names; the newest is first.
 const BULK: Kind = Kind {
     name: "bulkret",
     places: &[

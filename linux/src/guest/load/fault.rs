@@ -1,5 +1,6 @@
-//! Faults: every CPU maps, touches and unmaps pages. All CPUs run together or one after the other,
-//! or each worker unmaps its pages on the neighbouring CPU.
+//! Faults: every CPU maps, touches and unmaps pages. In the first part, all CPUs run together; in
+//! the second, one after the other. In the third, they run together, but each worker unmaps its
+//! pages on the next CPU.
 
 use std::io;
 

@@ -132,7 +132,7 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // The others unmap pages that CPU 0 mapped, so each differential falls to `-part` and
+        // The other CPUs unmap pages that CPU 0 mapped, so each differential falls to `-part` and
         // returns to zero.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
@@ -315,7 +315,7 @@ fn rss_of_stat(text: &str) -> Option<usize> {
     after_name.split(' ').nth(21)?.parse().ok()
 }
 
-/// The log: a buffer that never grows, and the file that it is written to.
+/// The log of readings: a buffer that never grows, and the file to which it is written.
 struct Log {
     file: File,
     text: Vec<u8>,

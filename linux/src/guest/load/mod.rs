@@ -128,7 +128,7 @@ impl Guest {
     }
 
     /// Returns the CPUs that work: all but the first, on which the load's leader and the recorder
-    /// run. If there is only one CPU, it is the only one returned.
+    /// run. On a computer with a single CPU, returns that CPU.
     fn workers(self) -> impl Iterator<Item = u32> + Clone {
         u32::from(self.cpus > 1)..self.cpus
     }

@@ -26,7 +26,7 @@ pub enum Kind {
         /// The largest allowed value.
         max: u64,
     },
-    /// One of several words.
+    /// One of a fixed set of words.
     Word {
         /// The allowed words; the first is the default.
         choices: &'static [&'static str],
@@ -117,11 +117,11 @@ impl std::error::Error for BadParameter {}
 pub struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// Reads `name=value` texts; parameters that are not given get their defaults.
+    /// Parses `name=value` texts; parameters that are not named get their defaults.
     ///
     /// # Errors
     ///
-    /// If a text has no `=`, a name is unknown or given twice, or a value is not allowed.
+    /// If a text has no `=`, a name is unknown or occurs twice, or a value is not allowed.
     pub fn parse(parameters: &[Parameter], texts: &[String]) -> Result<Self, BadParameter> {
         let mut said = BTreeMap::new();
         for text in texts {

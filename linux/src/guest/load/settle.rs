@@ -1,7 +1,7 @@
 //! Brings the per-CPU lists into a known state, so that a replay can begin with the same state.
 //!
-//! The state of a list is its pages, `high`, and the number of pages that frees move at once. With
-//! the largest `percpu_pagelist_high_fraction`, `high` is as small as possible. Taking a CPU
+//! The state of a list is its pages, `high`, and the number of pages that frees move in one batch.
+//! With the largest `percpu_pagelist_high_fraction`, `high` is as small as possible. Taking a CPU
 //! offline empties its lists; only CPU 0 cannot be taken offline. A few allocations and frees then
 //! bring the rest into a known state.
 

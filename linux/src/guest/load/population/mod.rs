@@ -1,10 +1,10 @@
 //! Starts processes of given sizes and `oom_score_adj`. Then other processes, which the OOM killer
 //! must not choose, allocate all memory, MiB by MiB.
 //!
-//! The recording gets two texts. `oom population` has what `/proc` shows of every process before
-//! memory runs out. `kernel log` has the kernel's messages about each shortage: the table of
-//! candidates, and the processes that were killed. The order of the victims also follows from the
-//! events.
+//! The load stores two texts in the recording. `oom population` describes every process before
+//! memory runs out, as `/proc` shows it. `kernel log` has the kernel's messages about each
+//! shortage: the table of candidates, and the processes that were killed. The order of the victims
+//! also follows from the events.
 
 mod describe;
 mod kernel_log;
