@@ -52,7 +52,7 @@ impl Recording {
     /// Reads `input` to its end; errors name it `file`.
     ///
     /// # Errors
-    /// Those of [`Recording::read`].
+    /// The errors of [`Recording::read`].
     pub fn read_from(
         file: &str,
         mut input: Box<dyn BufRead + Send>,

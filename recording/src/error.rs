@@ -10,14 +10,14 @@ use std::io;
 pub enum ReadError {
     /// The file could not be opened.
     Open {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The error of the operating system.
         source: io::Error,
     },
     /// A text could not be read or decompressed to its end.
     Read {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of the line that was being read.
         line: u64,
@@ -26,22 +26,22 @@ pub enum ReadError {
     },
     /// The file is a `perf.data` file of `perf record`, not the output of `perf script`.
     PerfData {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
     /// The file has no format that can be read.
     NotARecording {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
     /// The file is big-endian; Plimsoll's format is little-endian.
     ForeignEndianness {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
     /// The file was written by a newer Plimsoll.
     Newer {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The format version that the file states.
         version: u16,
@@ -50,7 +50,7 @@ pub enum ReadError {
     },
     /// A chunk is damaged.
     Damaged {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The offset of the chunk in the file, in bytes.
         offset: u64,
@@ -59,7 +59,7 @@ pub enum ReadError {
     },
     /// A line is not an event.
     Line {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of the line, counted from 1.
         line: u64,
@@ -70,7 +70,7 @@ pub enum ReadError {
     },
     /// Time goes backwards further than late buffers of other CPUs can explain.
     Backwards {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of the line, counted from 1.
         line: u64,
@@ -80,7 +80,7 @@ pub enum ReadError {
     },
     /// The order of a block is above the largest order of Linux.
     Order {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The event's name.
         event: &'static str,
@@ -91,7 +91,7 @@ pub enum ReadError {
     },
     /// The recording contains no allocation and no free.
     Empty {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of lines in the file; 0 if it is not a text.
         lines: u64,
@@ -195,14 +195,14 @@ impl error::Error for ReadError {}
 pub enum Warning {
     /// The last line of a text ends in the middle of an event.
     TruncatedLastLine {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of the line, counted from 1.
         line: u64,
     },
     /// The file ends without its last chunk: it was truncated, or its recorder could not finish.
     Truncated {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of events that could be read.
         events: u64,
@@ -211,7 +211,7 @@ pub enum Warning {
     },
     /// The kernel dropped events while recording.
     Lost {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The number of events that were dropped.
         events: u64,

@@ -1,7 +1,7 @@
 //! One event of a recording, with the values that the kernel's tracepoint prints.
 //!
 //! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
-//! only that these numbers fit their types; all other checks are left to the user of the events.
+//! only that these numbers fit their types; code that uses the events must check anything else.
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum What {
         /// `None` if the recording does not say.
         mobility: Option<u8>,
     },
-    /// A block was taken from a free list (`mm_page_alloc_zone_locked`).
+    /// A block was removed from a free list to be allocated (`mm_page_alloc_zone_locked`).
     ZoneLocked {
         /// The number of the block's first page frame.
         pfn: u64,
@@ -81,7 +81,8 @@ pub enum What {
         /// a refill.
         percpu_refill: bool,
     },
-    /// A block was taken from the free list of another migrate type (`mm_page_alloc_extfrag`).
+    /// An allocation used a block from the free list of another migrate type
+    /// (`mm_page_alloc_extfrag`).
     ExtFrag {
         /// The number of the block's first page frame.
         pfn: u64,
@@ -229,8 +230,8 @@ pub enum What {
         /// The order of the wanted blocks: log₂ of their pages.
         order: u8,
     },
-    /// kswapd's round of reclaim has ended (a probe where `balance_pgdat` returns or, if the
-    /// compiler has inlined it, on a function that it calls last).
+    /// kswapd's round of reclaim has ended. The event is a probe on the return of `balance_pgdat`
+    /// or, if the compiler has inlined that function, on a function that it calls last.
     KswapdDone,
     /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
     /// ended about a tenth of a second earlier.

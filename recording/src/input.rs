@@ -96,7 +96,7 @@ impl<R: BufRead> Zstd<R> {
 
     /// Begins the next frame that has content; returns false at the end of the stream.
     fn next_frame(&mut self) -> io::Result<bool> {
-        // The loop ends: each turn takes at least a frame header from the stream.
+        // The loop ends: each iteration reads at least a frame header from the stream.
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => {
@@ -132,7 +132,7 @@ impl<R: BufRead> Zstd<R> {
 
 impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // The loop ends: each turn decodes at least a block or moves on to the next frame.
+        // The loop ends: each iteration decodes at least a block or begins the next frame.
         loop {
             if self.state == Frame::Between && !self.next_frame()? {
                 return Ok(0);
@@ -256,7 +256,7 @@ mod tests {
                     packed.truncate(length.index(packed.len()));
                 }
                 if let Ok(read) = text_of(packed) {
-                    // A changed back reference repeats at most what a block may hold.
+                    // A changed back reference can produce at most the content of one block.
                     prop_assert!(read.len() <= 1 << 20, "{}", read.len());
                 }
             }

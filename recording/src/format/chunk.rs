@@ -14,8 +14,8 @@ use super::varint::{put, take};
 /// The number of bytes before a chunk's body: tag, length, checksum.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// A column shorter than this, in bytes, is not compressed: its table of codes would cost more than
-/// compression saves.
+/// The minimum size, in bytes, of a column that is compressed. For a shorter column, the table of
+/// codes would cost more than compression saves.
 const PACKED_FROM_BYTES: usize = 48;
 
 /// The compression level, at most 9. For a recording of a build, level 9 takes a third more CPU
@@ -112,7 +112,7 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
 
 /// Takes the next column off a body; returns its number and its uncompressed bytes. `room` is the
 /// number of bytes to which the rest of the chunk may still unpack. Returns `None` if the column
-/// exceeds it or is damaged.
+/// exceeds `room` or is damaged.
 pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;

@@ -1,9 +1,9 @@
 //! The columns of a chunk. A column holds one field of all the chunk's events, so that similar
 //! numbers are adjacent and compress well.
 //!
-//! [`Column::style`] says how a column's numbers are written. `layout` lists the fields of an event
-//! once and passes them to a [`Side`]: the writer's side takes numbers from the event, and the
-//! reader's side puts numbers into the event.
+//! [`Column::style`] returns the encoding of a column's numbers. `layout` lists the fields of an
+//! event once and passes them to a [`Side`]. The writer's side takes numbers from the event, and
+//! the reader's side puts numbers into the event.
 
 use rustc_hash::FxHashMap;
 

@@ -3,8 +3,8 @@
 use super::varint::{put_text, take_text};
 use crate::header::{Header, LOST_MAX};
 
-/// The prefix of the name of a pair that holds one of [`Header::texts`]; the rest is the text's
-/// name.
+/// The prefix that marks the name of a pair as one of [`Header::texts`]. The rest of the name is
+/// the text's name.
 const TEXT: &str = "text ";
 
 /// Packs all of a header except its symbols, which have separate chunks.

@@ -4,8 +4,8 @@
 //! predictable. An allocation takes the page that its CPU freed last. A process frees its pages in
 //! the order in which it allocated them. Pages enter their list in the order of their frees, and a
 //! spill takes the pages that have been on the list longest. So the writer and the reader keep the
-//! same lists and make the same guesses. The file says which guess was right, and contains the
-//! number itself only if none was. A wrong guess costs bytes, never correctness.
+//! same lists and make the same guesses. The file states which guess was right, and contains the
+//! number itself only if no guess was. A wrong guess costs bytes, never correctness.
 
 use std::collections::VecDeque;
 
@@ -77,7 +77,7 @@ pub(super) struct Guesser {
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
     pending: FxHashMap<u32, VecDeque<u64>>,
     /// Two tables: for each page, the page that the same thread allocated next with the same
-    /// migrate type, and the page that it allocated before.
+    /// migrate type, and the page that this thread allocated before.
     after: Table,
     before: Table,
     /// Two tables: the page that each thread allocated last with each migrate type, and the page
@@ -252,7 +252,7 @@ impl Guesser {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }
 
-    /// Returns the key of the list that a page comes from or goes to.
+    /// Returns the key of the list from which an event removes a page, or to which it adds one.
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);
@@ -264,7 +264,7 @@ impl Guesser {
 /// Returns the position of `page` in the list, counted from 1 at the end, or 0 if `page` is not
 /// near the end.
 fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
-    // The page that a spill takes is at most a few batches away from the end.
+    // A spill removes pages at most a few batches away from the end.
     let near = list.iter().rev().take(1024);
     let found = { near }.position(|it| *it == page);
     found.map_or(0, |at| at + 1)

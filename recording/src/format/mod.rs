@@ -7,9 +7,9 @@
 //! body    prologue (numbers)  then per column: number  plain length  packed length  bytes
 //! ```
 //!
-//! All numbers are little-endian. The tags: The first chunk, `HEAD`, says what was recorded and
-//! where. `NAME` adds names of functions, and `EVNT` holds events of one CPU. The last chunk,
-//! `DONE`, holds facts that are known only at the end. A reader skips unknown tags.
+//! All numbers are little-endian. The tags are these. The first chunk, `HEAD`, says what was
+//! recorded and where. `NAME` adds names of functions, and `EVNT` holds events of one CPU. The last
+//! chunk, `DONE`, holds facts that are known only at the end. A reader skips unknown tags.
 //! docs/recordings.md has the tables.
 
 mod chunk;
@@ -24,8 +24,8 @@ mod writer;
 pub use reader::Reader;
 pub use writer::{Totals, Writer};
 
-/// The first bytes of a recording. The first byte occurs in no text, and the line ends among the
-/// others reveal a transfer that changed them.
+/// The first bytes of a recording. The first of them occurs in no text, and the line ends in the
+/// rest reveal a transfer that converts line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 
 /// The byte-order mark, which a reader sees as another number if the file has the other byte order.

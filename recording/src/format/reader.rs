@@ -74,7 +74,7 @@ impl<R: Read> Reader<R> {
     /// If the input cannot be read or a chunk is damaged. A truncated file is no error: all
     /// complete chunks are returned, and [`Reader::finish`] returns a warning.
     pub fn next_events(&mut self) -> Result<Option<Vec<Event>>, ReadError> {
-        // The loop ends: each turn takes a chunk from a finite input.
+        // The loop ends: each iteration reads a chunk of a finite input.
         while let Some(chunk) = self.chunk()? {
             let mut body = &chunk.body[..];
             match chunk.tag {

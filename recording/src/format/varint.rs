@@ -1,10 +1,10 @@
-//! Numbers and texts as bytes. A number has seven bits in each byte, the least significant first;
-//! the high bit says that more bytes follow. Signed numbers are first mapped to unsigned ones, so
-//! that small numbers of either sign stay short.
+//! Encodes numbers and texts as bytes. Each byte has seven bits of a number, the least significant
+//! first; the high bit means that more bytes follow. Signed numbers are first mapped to unsigned
+//! ones, so that small numbers of either sign stay short.
 
 /// Appends `value` to `out`.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
-    // The loop ends: the value loses seven bits each turn.
+    // The loop ends: the value loses seven bits in each iteration.
     while value >= 0x80 {
         out.push(low_byte(value) | 0x80);
         value >>= 7;

@@ -22,8 +22,9 @@ const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
 ///
-/// Events of one CPU must come in the order in which the kernel wrote them; CPUs may come in any
-/// order. [`Writer::finish`] must be called; otherwise readers report that the file is truncated.
+/// Events of one CPU must be pushed in the order in which the kernel wrote them; events of
+/// different CPUs may alternate in any order. [`Writer::finish`] must be called; otherwise readers
+/// report that the file is truncated.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -208,7 +209,8 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
     body
 }
 
-/// Returns the most bytes that the text or the call chain of an event takes in its column.
+/// Returns the maximum number of bytes that the text or the call chain of an event takes in its
+/// column.
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),

@@ -5,18 +5,18 @@ use super::layout::Page;
 /// An error: an offset in the sub-buffer, in bytes, and a description of what is wrong there.
 type Wrong = (usize, &'static str);
 
-/// The lower bits of `commit` are the number of bytes of data.
+/// The bits of `commit` that hold the number of bytes of data.
 const COMMIT_MASK: u64 = (1 << 20) - 1;
-/// This bit of `commit` says that the kernel dropped events before this sub-buffer.
+/// The bit of `commit` that is set if the kernel dropped events before this sub-buffer.
 const COMMIT_MISSED: u64 = 1 << 31;
-/// This bit of `commit` says that the number of dropped events is stored after the data.
+/// The bit of `commit` that is set if the number of dropped events is stored after the data.
 const COMMIT_MISSED_STORED: u64 = 1 << 30;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// The number of bits in a full time stamp; the higher bits are those of the time before it.
+/// The number of bits in a full time stamp; the higher bits are copied from the preceding time.
 const STAMP_BITS: u32 = 59;
 
 /// A sub-buffer whose first fields have been read.
@@ -87,7 +87,7 @@ impl<'a> Entries<'a> {
     /// Reads entries up to and including the next event; `None` at the end of the data.
     fn step(&mut self) -> Result<Option<Entry<'a>>, Wrong> {
         const CUT: &str = "an entry goes beyond the data";
-        // The loop ends: each turn moves on by at least four bytes.
+        // The loop ends: each iteration advances by at least four bytes.
         while self.at < self.bytes.len() {
             let at = self.at;
             let cut = (at, CUT);

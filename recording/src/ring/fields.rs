@@ -56,8 +56,8 @@ impl<'a> Record<'a> {
         /// The values that mark the end of a chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
         let (field, size) = (self.field(name)?, self.field("size")?);
-        // `int size` is directly before the addresses, which begin at a multiple of their own
-        // width, so the distance is the width.
+        // The field `int size` directly precedes the addresses, which are aligned to their width.
+        // So the distance between the two fields is the width.
         let width = field.offset.checked_sub(size.offset);
         let width = width.filter(|width| matches!(width, 4 | 8))?;
         let most = usize::try_from(self.number("size")?).ok()?;

@@ -41,7 +41,7 @@ impl Formats {
     /// that contain no name, number or field are skipped.
     ///
     /// # Errors
-    /// If a field or a number makes no sense.
+    /// If a field or a number cannot be parsed.
     pub fn add(&mut self, text: &str) -> Result<(), FormatError> {
         let mut format = Format::default();
         let mut number = None;
@@ -67,7 +67,7 @@ impl Formats {
     /// layout of a 64-bit kernel.
     ///
     /// # Errors
-    /// If the text lacks one of the fields, or a field makes no sense.
+    /// If the text lacks one of the fields, or a field cannot be parsed.
     pub fn header_page(&mut self, text: &str) -> Result<(), FormatError> {
         let lines = text
             .lines()

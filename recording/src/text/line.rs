@@ -96,8 +96,8 @@ fn time(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((time_ns, rest))
 }
 
-/// Returns the event's name with its subsystem, and the fields after it. A sampling period may come
-/// before the name.
+/// Returns the event's name with its subsystem, and the fields after it. A sampling period may
+/// precede the name.
 fn event_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_period, text) = digits(text.trim_ascii_start());
     let text = text.trim_ascii_start();

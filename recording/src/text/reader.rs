@@ -103,7 +103,7 @@ impl Reader {
     }
 
     fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
-        // The loop ends: each turn takes a line from a finite input.
+        // The loop ends: each iteration reads a line of a finite input.
         loop {
             self.buffer.clear();
             self.line += 1;

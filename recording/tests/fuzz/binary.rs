@@ -22,8 +22,8 @@ pub(crate) struct Chunk {
     pub(crate) body: Vec<u8>,
 }
 
-/// A good file with every kind of event, in chunks of eight events, so that most columns are too
-/// short to be compressed and a changed byte is a changed number.
+/// A good file with every kind of event. Its chunks have eight events, so that most columns are too
+/// short to be compressed, and a changed byte changes a number.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let header = Header {
         release: "6.12.0".to_owned(),
@@ -146,7 +146,7 @@ pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     [varint(number), length.clone(), length, plain.to_vec()].concat()
 }
 
-/// Reads all of `bytes` chunk by chunk, and asserts what holds for every input.
+/// Reads all of `bytes` chunk by chunk, and asserts the properties that hold for every input.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     let mut reader = Reader::new("f", bytes)?;
     let mut events = Vec::new();
@@ -171,8 +171,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     Ok(recording)
 }
 
-/// Asserts that `bytes` are an error that says what to do, or events that can be written and read
-/// again.
+/// Asserts that reading `bytes` returns either an error that says what to do, or events that can be
+/// written and read again.
 pub(crate) fn assert_readable_or_refused(bytes: &[u8]) {
     match read(bytes) {
         Ok(recording) => {

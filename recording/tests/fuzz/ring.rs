@@ -190,8 +190,8 @@ fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
             assert!(error.at <= bytes.len(), "{error}");
             assert_eq!(error.cpu, cpu);
         }
-        // An event takes at least eight bytes, and an address of a call chain at least four. One
-        // byte of text becomes at most three.
+        // An event takes at least eight bytes, and an address in a call chain at least four. One
+        // byte of text decodes to at most three bytes.
         assert!(events.len() <= bytes.len() / 8, "{}", events.len());
         let kept = |event: &Event| match &event.what {
             What::ContentionBegin { stack, .. } => stack.len() * 4,

@@ -1,4 +1,5 @@
-//! The rules about Rust files.
+//! The rules about Rust source files: their size, their header comment, hidden inputs, and reasons
+//! for silenced lints.
 
 use super::{File, Tree};
 

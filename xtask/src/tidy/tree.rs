@@ -1,11 +1,11 @@
-//! Small repositories for the tests of the rules: one that keeps every rule, and copies with one
+//! Small repositories for the tests of the rules: one that obeys every rule, and copies with one
 //! file changed.
 
 use std::fs;
 
 use super::Tree;
 
-/// A repository that keeps every rule.
+/// The files of a repository that obeys every rule.
 const GOOD: [(&str, &str); 9] = [
     (
         "Cargo.toml",

@@ -6,11 +6,10 @@
 //! in the arguments of a macro. A name is followed through re-exports to the file that defines the
 //! item. The rule refuses files that can reach each other.
 //!
-//! In a circle of a `mod.rs` and files of its own folder, the `mod.rs` does not count. Its items
-//! are common to these files, and it may name their items. For files outside the folder, `mod.rs`
-//! is a file like any other. For example, `b/x.rs` and `b/mod.rs` may name each other. But if
-//! `a.rs` names `b/x.rs`, `b/x.rs` names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a
-//! circle.
+//! A `mod.rs` may form circles with files of its own folder. Its items are common to these files,
+//! and it may name their items. For files outside the folder, `mod.rs` is a file like any other.
+//! For example, `b/x.rs` and `b/mod.rs` may name each other. But if `a.rs` names `b/x.rs`, `b/x.rs`
+//! names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a circle.
 //!
 //! The following are not edges:
 //! * `mod x;`, and a `pub use` that only re-exports a name;
