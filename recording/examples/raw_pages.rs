@@ -1,4 +1,4 @@
-//! Converts ring buffer pages that a guest has dumped into a recording.
+//! Makes a recording from ring buffer pages that a guest has dumped.
 //!
 //! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a sequence of records: `PG`, a CPU (2 bytes),
 //! a length (4 bytes), a page. CONSOLE is the guest's console output: the tracefs format files,

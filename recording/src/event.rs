@@ -3,7 +3,7 @@
 //! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
 //! only that these numbers fit their types; code that uses the events must check anything else.
 
-/// One event.
+/// One event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The time of the event, in nanoseconds of the recorded computer's clock.
@@ -99,35 +99,35 @@ pub enum What {
     },
     /// A bulk allocation returned (a probe at the end of `alloc_pages_bulk`).
     BulkAlloc {
-        /// The number of single pages that it returned.
+        /// The number of single pages that the bulk allocation returned.
         pages: u32,
     },
     /// Work was put on a queue (`workqueue_queue_work`).
     WorkQueued {
         /// The work item's address.
         work: u64,
-        /// The function it runs.
+        /// The function that the work item runs.
         function: Symbol,
     },
     /// Work began (`workqueue_execute_start`).
     WorkStart {
         /// The work item's address.
         work: u64,
-        /// The function it runs.
+        /// The function that the work item runs.
         function: Symbol,
     },
     /// Work ended (`workqueue_execute_end`).
     WorkEnd {
         /// The work item's address.
         work: u64,
-        /// The function it ran.
+        /// The function that the work item ran.
         function: Symbol,
     },
     /// A timer was armed (`timer_start`).
     TimerStart {
         /// The timer's address.
         timer: u64,
-        /// The function it calls.
+        /// The function that the timer calls.
         function: Symbol,
         /// The jiffy for which the timer was requested.
         expires: u64,
@@ -148,7 +148,7 @@ pub enum What {
         /// The jiffy at which the event happened.
         now: u64,
     },
-    /// A task began to wait for a lock (`contention_begin`).
+    /// A wait for a lock began (`contention_begin`).
     ContentionBegin {
         /// The lock's address.
         lock: u64,
@@ -158,7 +158,7 @@ pub enum What {
         /// The call chain, innermost function first; empty if none was recorded.
         stack: Vec<Symbol>,
     },
-    /// The wait for a lock ended (`contention_end`).
+    /// A wait for a lock ended (`contention_end`).
     ContentionEnd {
         /// The lock's address.
         lock: u64,
@@ -201,7 +201,8 @@ pub enum What {
         /// The victim's process id.
         victim: u32,
     },
-    /// The OOM reaper has emptied a victim's address space (`finish_task_reaping`).
+    /// The OOM reaper has ended its attempt to empty a victim's address space
+    /// (`finish_task_reaping`).
     FinishReaping {
         /// The victim's process id.
         victim: u32,

@@ -383,7 +383,7 @@ fn what_was_written_before_the_disk_was_full_is_counted_and_can_be_read() {
     };
     let mut writer = Writer::new(&mut disk, &recording.header).expect("there is room");
     let mut written = Ok(());
-    // Flushes force rounds of chunks, so that some are in the file.
+    // Flushes force rounds of chunks, so that some chunks are in the file before it is full.
     for (nth, event) in recording.events.iter().enumerate() {
         written = written.and_then(|()| writer.push(event.clone()));
         if nth % 20 == 19 {

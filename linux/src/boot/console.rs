@@ -23,7 +23,7 @@ pub enum Stage {
     Up(String),
     /// The load is running.
     Load,
-    /// The load has ended, and the ring buffers are read out.
+    /// The load has ended, and the ring buffers are being read.
     Reading,
     /// The guest has sent the whole recording.
     Done,
@@ -76,7 +76,7 @@ impl Stage {
     }
 }
 
-/// The console's output so far.
+/// The console output received so far.
 #[derive(Debug)]
 pub(crate) struct Console {
     text: String,

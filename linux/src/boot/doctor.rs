@@ -68,7 +68,7 @@ impl Diagnosis {
     }
 }
 
-/// Checks the requirements on this computer; the only programs it runs are `PROGRAM --version`.
+/// Checks the requirements on this computer. It runs programs only as `PROGRAM --version`.
 #[must_use]
 pub fn diagnose() -> Diagnosis {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -155,7 +155,7 @@ fn available_mib(meminfo: &str) -> Option<u64> {
 }
 
 fn processor(arch: &str) -> State {
-    // This program runs in the guest too, and guests are x86-64, so the computer must be.
+    // This program also runs in guests, which are x86-64, so this computer must be x86-64 too.
     match arch {
         "x86_64" => State::There(arch.to_owned()),
         other => State::Missing(format!("guests are x86-64, and this computer is {other}")),
@@ -200,7 +200,7 @@ fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Returns the version that QEMU prints, or its path if it prints none.
+/// Returns the version that the program `file` prints, or its path if it prints none.
 fn version(file: &Path) -> String {
     let output = Command::new(file).arg("--version").output();
     let line = output.ok().and_then(|output| {

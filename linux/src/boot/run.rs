@@ -35,11 +35,11 @@ pub struct Outcome {
     pub kernel: PathBuf,
     /// The guest's report after it had booted: its clock, CPUs and kernel.
     pub up: String,
-    /// Size of the recording, in bytes.
+    /// The size of the recording, in bytes.
     pub bytes: u64,
     /// The wall-clock duration of the run on this computer.
     pub wall: Duration,
-    /// Seconds of CPU time that QEMU used on this computer; `None` if that is not known.
+    /// The CPU time that QEMU used on this computer, in seconds; `None` if it is not known.
     pub cpu_seconds: Option<f64>,
 }
 

@@ -23,7 +23,7 @@ const SUFFIX: &str = ".cocci";
 /// A semantic patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemanticPatch {
-    /// Its name, such as `phased`.
+    /// The patch's name, such as `phased`.
     pub name: String,
     file: PathBuf,
     /// The file of the kernel that the patch changes, relative to the source folder.

@@ -1,4 +1,5 @@
-//! A load's crew: its worker processes, as the process that leads them controls them.
+//! The crew of a load: its worker processes, and the operations by which their leader controls
+//! them.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -6,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use super::op::{Op, REACHED};
 use super::worker::{END_OF_PROGRAM, monotonic_ns};
 
-/// The delay from the first order to start until all workers begin, in nanoseconds. It is long
-/// enough to send the order to 255 workers.
+/// The delay between the first order to start and the common start of all workers, in nanoseconds.
+/// It is long enough to send the order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
 /// Workers that have received their programs and wait for the start.

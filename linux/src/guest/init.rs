@@ -27,7 +27,7 @@ const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("tracefs", "/sys/kernel/tracing"),
     ("cgroup2", "/sys/fs/cgroup"),
 ];
-/// The name that QEMU gives to the serial port that the recording is sent through.
+/// The name that QEMU gives to the serial port through which the recording is sent.
 const PORT_NAME: &str = "plimsoll";
 /// The memory for data that has been read but not sent yet, in MiB.
 const BATCHES_MIB: NonZeroU32 = NonZeroU32::new(8).expect("eight");

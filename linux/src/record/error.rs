@@ -25,7 +25,7 @@ pub enum RecordError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The kernel has not enough memory for the ring buffers.
+    /// The kernel does not have enough memory for the ring buffers.
     Buffers {
         /// The requested size of each CPU's ring buffer, in MiB.
         mib: u32,

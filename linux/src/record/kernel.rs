@@ -119,7 +119,8 @@ fn hz() -> u32 {
 }
 
 /// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. Each text is read between two
-/// notes in the ring buffer, so that the recording shows between which events the text was true.
+/// notes in the ring buffer, so that the recording shows at which point among the events the text
+/// was read.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
     // The buffer is filled now, so that the kernel allocates no page for it between the notes.
     let mut buffer = vec![1; TEXT_BYTES];
@@ -145,8 +146,8 @@ fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
     buffer.resize(buffer.len().max(1 << 12), 0);
     let mut file = File::open(path).ok()?;
     let mut text = Vec::new();
-    // The loop ends: the text of a kernel file has an end, and the limit is far above the longest
-    // one.
+    // The loop ends: the text of a kernel file has an end, and this limit exceeds the longest such
+    // text.
     while text.len() < TEXT_BYTES * 16 {
         let count = file.read(buffer).ok()?;
         if count == 0 {

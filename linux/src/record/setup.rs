@@ -15,9 +15,8 @@ const BUFFER_MIB: u64 = 16;
 /// The default limit for all buffers together is the free memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
-/// The prepared kernel: to record, only tracing must still be switched on. The fields are dropped
-/// in this order, because a probe cannot be removed before the instance that uses it, nor tracefs
-/// before both.
+/// The prepared kernel; switching tracing on starts the recording. The order of the fields is their
+/// drop order: a probe cannot be removed before the instance that uses it, nor tracefs before both.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,

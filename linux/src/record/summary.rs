@@ -10,21 +10,22 @@ use plimsoll_recording::{Event, Totals, What};
 /// Numbers of events, by subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks allocated.
+    /// The number of allocated blocks.
     pub allocs: u64,
-    /// Blocks freed.
+    /// The number of freed blocks.
     pub frees: u64,
-    /// Blocks returned from a per-CPU list to a zone.
+    /// The number of blocks returned from per-CPU lists to a zone.
     pub drains: u64,
-    /// Other page events.
+    /// The number of other page events.
     pub pages: u64,
-    /// Work items and timers.
+    /// The number of events of work items and timers.
     pub upkeep: u64,
-    /// Waits for locks.
+    /// The number of waits for locks.
     pub waits: u64,
-    /// Reclaim by kswapd and by allocations.
+    /// The number of events of reclaim, by kswapd and by allocations.
     pub reclaim: u64,
-    /// OOM victims and their reaping, ends of address spaces, changes of resident pages.
+    /// The number of events of processes: OOM victims and their reaping, ends of address spaces,
+    /// changes of resident pages.
     pub processes: u64,
 }
 

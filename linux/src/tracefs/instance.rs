@@ -8,7 +8,7 @@ use std::process;
 use crate::record::RecordError;
 use crate::tracefs::Tracefs;
 
-/// The beginning of the names of Plimsoll's instances; the recorder's process id follows.
+/// The prefix of the names of Plimsoll's instances; the recorder's process ID follows it.
 const PREFIX: &str = "plimsoll-";
 
 /// A tracefs instance, which is removed when this value is dropped.

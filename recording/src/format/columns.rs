@@ -15,14 +15,14 @@ use super::varint::{fold, put, put_text, take, take_text, unfold};
 pub(super) enum Style {
     /// The number itself.
     Plain,
-    /// The signed difference to the number before it.
+    /// The signed difference from the preceding number.
     Delta,
     /// The number's index, from 1, in a table of the numbers seen so far; 0 means that a new number
     /// follows.
     Table,
     /// A text.
     Text,
-    /// The number itself; a column that is missing is all zeros.
+    /// The number itself. A missing column means that all numbers are zero.
     Sparse,
 }
 

@@ -1,4 +1,4 @@
-//! Guesses page frame numbers, so that a recording need not contain most of them.
+//! Guesses page frame numbers, so that most of them need not be stored.
 //!
 //! Without guesses, page frame numbers would be two thirds of a recording. Linux makes most of them
 //! predictable. An allocation takes the page that its CPU freed last. A process frees its pages in

@@ -1,4 +1,4 @@
-//! Reading a recording, chunk by chunk.
+//! Reads a recording, chunk by chunk.
 
 use std::io::Read;
 

@@ -49,7 +49,7 @@ pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Moves the sign into the lowest bit.
+/// Maps a signed number to an unsigned one by moving the sign into the lowest bit.
 pub(super) const fn fold(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }

@@ -21,7 +21,7 @@ use crate::symbols::Symbols;
 pub(super) enum Line<'a> {
     /// An event that recordings have.
     Event(Event),
-    /// The name of another event.
+    /// The name of an event that recordings do not have.
     Other(&'a [u8]),
     /// An empty line or a comment.
     Blank,

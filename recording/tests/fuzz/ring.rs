@@ -1,4 +1,4 @@
-//! Fuzzes the kernel's ring buffers: sub-buffers with exchanged entries, and formats of kernels
+//! Fuzzes the decoder of ring buffers: sub-buffers with arbitrary entries, and formats of kernels
 //! that do not exist.
 
 use plimsoll_recording::header::LOST_MAX;

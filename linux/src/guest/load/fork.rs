@@ -1,4 +1,5 @@
-//! Programs that start and exit, which allocates kernel stacks and page tables, and pages in bulk.
+//! Forks: programs start and exit. For each, the kernel allocates stacks, page tables, and pages in
+//! bulk.
 
 use std::io;
 

@@ -37,7 +37,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 }
 
 fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
-    // The generator spreads a seed, so neighbouring seeds give unrelated sequences.
+    // The generator scrambles a seed, so neighbouring seeds give unrelated sequences.
     let seed = values.number("seed").wrapping_add(u64::from(cpu) << 32);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut mappings = 0_u32;

@@ -1,7 +1,7 @@
 //! The loads that run in a booted kernel while it is recorded.
 //!
-//! A load runs inside the guest as its own process. By default, most loads begin after `settle` has
-//! brought the per-CPU lists into a known state. Most loads are programs for workers
+//! A load runs inside the guest as a separate process. By default, most loads begin after `settle`
+//! has brought the per-CPU lists into a known state. Most loads are programs for workers
 //! (`guest/op.rs`), with one worker for each CPU.
 
 mod bursts;

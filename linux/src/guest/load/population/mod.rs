@@ -1,5 +1,5 @@
-//! Starts processes of given sizes and `oom_score_adj`. Then other processes, which the OOM killer
-//! must not choose, allocate all memory, MiB by MiB.
+//! Starts processes with given sizes and `oom_score_adj` values. Then other processes, which the
+//! OOM killer must not choose, allocate all memory, MiB by MiB.
 //!
 //! The load stores two texts in the recording. `oom population` describes every process before
 //! memory runs out, as `/proc` shows it. `kernel log` has the kernel's messages about each
@@ -75,7 +75,8 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     let processes = process::parse(values.text("processes")).map_err(io::Error::other)?;
     let node = node(values.text("node"))?;
-    // The OOM killer must not choose the leader; each process that it starts writes its own value.
+    // The OOM killer must not choose the leader; each process that the leader starts sets its own
+    // value.
     fs::write("/proc/self/oom_score_adj", SPARED.to_string())?;
     let together: Vec<&str> = list(values.text("together")).collect();
     make_groups(&processes, &together)?;
