@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// bounded: a hold of the zone lock moves at most a batch, on all four paths.
+// bounded: moves at most one batch per hold of the zone lock, on all four paths.
 //
-// A refill (rmqueue_bulk) may move up to 63 << 5 = 2016 pages in one hold, and so
-// may a spill and a drain (both free_pcppages_bulk; the decay calls it as well).
-// Every other CPU that wants the zone waits that long. Here the lock is released
-// and taken again between two pieces of at most zone->pageset_batch pages. A single
-// block that is larger than a batch has a hold of its own.
+// A refill (rmqueue_bulk) may move up to 63 << 5 = 2016 pages in one hold. So may a
+// spill, a decay and a drain (all in free_pcppages_bulk). Every other CPU that needs the
+// zone lock waits for the whole hold. With this patch, the lock is released and taken
+// again after at most zone->pageset_batch pages. A single block larger than a batch is
+// moved in a separate hold.
 //
-// The pcp lock stays held in between, so the page lists cannot change.
+// The pcp lock is not released meanwhile, so the page lists cannot change.
 //
 // Apply to: mm/page_alloc.c
 // Expect: 3 zone_hold_next
 
-// The new function is put behind free_pages_prepare() and not in front of the function
-// that follows, because the comment in front of that one belongs to it.
+// The new function is inserted after free_pages_prepare(). Inserting it before the next
+// function would separate that function from its comment.
 @ helper @
 identifier free_pages_prepare =~ "^free_pages_prepare$";
 type T;
@@ -26,9 +26,10 @@ T free_pages_prepare(...) { ... }
 +			   int *held, int nr_pages)
 +{
 +	/*
-+	 * Before each block of a bulk operation under zone->lock: *held pages
-+	 * were moved in this hold, nr_pages more come. Says whether the lock was
-+	 * released and taken again, and the free lists may have changed with it.
++	 * Called before each block of a bulk operation under zone->lock. *held
++	 * pages were moved in this hold, and the block has nr_pages more. Returns
++	 * true if the lock was released and taken again, in which case the free
++	 * lists may have changed.
 +	 */
 +	bool full = *held && *held + nr_pages > READ_ONCE(zone->pageset_batch);
 +
@@ -57,7 +58,8 @@ symbol nr_pages, pcp_list;
  ...+>
  }
 
-// Refill. What rmqm remembers of the free lists is true only while the lock is held.
+// Refill. rmqm caches a fact about the free lists that is valid only while the lock is
+// held.
 @ bulk_alloc depends on bulk_free @
 identifier zone, order, rmqm, flags, page, rmqueue =~ "^__rmqueue$";
 expression list ES;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// phased: vmstat_update() runs on each CPU once per interval, at a phase of that CPU.
+// phased: runs vmstat_update() on each CPU once per interval, at a phase of that CPU.
 //
-// An interval (/proc/sys/vm/stat_interval) is cut into as many equal parts as the
-// node has CPUs. The turn of a CPU is the beginning of one part, chosen by the rank of
-// the CPU in its node. round_jiffies_relative() asks for CPUs 3 jiffies apart, but a
-// timer a second ahead is rounded up to a step of the timer wheel, which is 64
-// jiffies at HZ 1000: 22 CPUs then fire in one jiffy. Here the timer of a turn is
-// armed two or three times, each time so that the rounding cannot make it late, and
-// so it is exact to a jiffy. It stays deferrable: it does not wake an idle CPU.
+// An interval (/proc/sys/vm/stat_interval) is divided into as many equal parts as the
+// node has CPUs. The turn of a CPU is the beginning of one part, selected by the rank of
+// the CPU in its node. round_jiffies_relative() places CPUs 3 jiffies apart, but the
+// timer wheel rounds a timer a second ahead up to a step of 64 jiffies at HZ 1000, so
+// 22 CPUs fire in one jiffy. With this patch, the timer of a turn is armed two or three
+// times. Each time it is armed early enough that the rounding cannot make it late, so
+// it is exact to a jiffy. It stays deferrable: it does not wake an idle CPU.
 //
 // The shepherd does not start the work of all dormant CPUs at once. A second timer,
 // on the CPU that runs the shepherd, starts the work of each dormant CPU at that CPU's
-// next turn. The second timer is not deferrable: the counts of a dormant CPU that is
-// idle would not be folded otherwise.
+// next turn. The second timer is not deferrable; otherwise the differentials of a
+// dormant CPU that is idle would not be folded.
 //
 // Apply to: mm/vmstat.c
 // Expect: 0 vmstat_work
@@ -45,7 +45,7 @@ symbol vmstat_turn;
 +
 +static unsigned long vmstat_turn_after(int cpu, unsigned long jiffy)
 +{
-+	/* The first jiffy after the given one that is a turn of the CPU. */
++	/* Returns the first jiffy after the given one that is a turn of the CPU. */
 +	const struct cpumask *mask = cpumask_of_node(cpu_to_node(cpu));
 +	unsigned int rank = bitmap_weight(cpumask_bits(mask), cpu);
 +	unsigned int cpus = max(cpumask_weight(mask), rank + 1);
@@ -63,8 +63,8 @@ symbol vmstat_turn;
 +{
 +	/*
 +	 * The timer wheel is exact for delays below 63 jiffies. A longer delay
-+	 * is rounded up by at most 8/63 of it, which is less than the eighth of
-+	 * the way that is left for the next time the timer is armed.
++	 * is rounded up by at most 8/63. So the timer is armed an eighth of the
++	 * distance early, which is more than the rounding, and then armed again.
 +	 */
 +	long left = (long)(turn->at - jiffies);
 +
@@ -146,15 +146,15 @@ typedef bool;
 +
 +static void vmstat_turn_cancel(struct vmstat_turn *turn)
 +{
-+	/* The work arms the timer, which is to have no effect from here on. */
++	/* Shut the timers down first: the work must not arm the timer again. */
 +	timer_shutdown_sync(&turn->kick);
 +	timer_shutdown_sync(&turn->timer);
 +	cancel_work_sync(&turn->work);
 +	vmstat_turn_setup(turn);
 +}
 
-// The next turn is more than half an interval away. So the work does not run twice if
-// it was late, or if the phase moves because a CPU comes or goes.
+// The next turn is more than half an interval away. So the work does not run again at
+// once if it was late, or if the phase moves because a CPU goes online or offline.
 @ update depends on cancel @
 expression interval;
 symbol mm_percpu_wq;

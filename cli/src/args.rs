@@ -1,4 +1,5 @@
-//! The arguments as typed. Each command turns its own into the options of the lab or the recorder.
+//! The command-line arguments. Each command converts its own arguments to options of the lab or the
+//! recorder.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -190,7 +191,7 @@ pub(crate) struct Record {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Parses a time in seconds, with or without a fraction.
+/// Parses a duration in seconds, with or without a fraction.
 #[cfg(target_os = "linux")]
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
@@ -226,8 +227,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Returns the size that the user chose, with defaults for the rest; `None` if the user chose
-    /// nothing.
+    /// Returns the size of the benchmark, with defaults for options that are not given; `None` if
+    /// no option is given.
     pub(crate) fn size(&self) -> Option<Size> {
         let chosen = [self.mib, self.helpers, self.rounds];
         let usual = Size::default();

@@ -1,7 +1,8 @@
 //! The `plimsoll` command.
 //!
 //! Exit codes: 0 for success, 1 for a fault of Plimsoll, 2 for an error that the user can correct.
-//! A closed pipe is no error, because the program that reads decides how much it wants.
+//! A closed pipe is not an error, because the program that reads the output decides how much it
+//! reads.
 
 mod args;
 mod command;
@@ -28,7 +29,7 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // The panic hook has printed the panic; it must still become an exit code.
+    // The panic hook has already printed the panic; only the exit code is left to set.
     match panic::catch_unwind(AssertUnwindSafe(|| run(args))) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -44,8 +45,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the exit code after a panic. The hook does not print a panic that is not a fault of
-/// Plimsoll, so this function does.
+/// Returns the exit code after a panic. A panic that is not a fault of Plimsoll is printed here,
+/// because the panic hook does not print it.
 fn code_of_panic(cause: &(dyn Any + Send)) -> u8 {
     let Some(refused) = cause.downcast_ref::<NoStack>() else {
         return OUR_FAULT;

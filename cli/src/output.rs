@@ -1,5 +1,5 @@
-//! The destinations of results: standard output, as results come, or a file that is complete at any
-//! moment.
+//! The destinations of results: standard output, or a file that is replaced as a whole after each
+//! result.
 
 use std::error;
 use std::fmt;
@@ -13,9 +13,10 @@ use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
 
-/// Columns of a table if no terminal says how wide it is.
+/// The width of tables, in columns, if the width of the terminal is not known.
 const WIDTH: usize = 110;
-/// Tables narrower than this would only wrap; wider ones are hard to follow.
+/// The smallest and the largest width of tables, in columns. Narrower tables would wrap too often,
+/// and wider ones are hard to read.
 const WIDTH_RANGE: (usize, usize) = (80, 160);
 
 /// Destination and format of results.
@@ -36,7 +37,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// An error for a request of the user's that cannot be met.
+/// An error that the user can correct.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -61,13 +62,13 @@ enum Target {
 }
 
 impl Sink {
-    /// Opens the destination that the arguments name. An error for a file that cannot be written
-    /// comes now, not after minutes of measuring.
+    /// Opens the destination that the arguments name. A file that cannot be written is an error
+    /// now, not after minutes of measuring.
     pub(crate) fn open(output: Output) -> anyhow::Result<Self> {
         let target = match output.output {
             None => Target::Stdout,
             Some(file) => {
-                // A link to the file stays; the file that it leads to is replaced.
+                // If the path is a link, the link is kept, and the target of the link is replaced.
                 let file = fs::canonicalize(&file).unwrap_or(file);
                 writable(&file, "--output")?;
                 Target::File(file)
@@ -100,13 +101,13 @@ impl Sink {
         })
     }
 
-    /// Writes one more text, which `render` makes for a format and a number of columns.
+    /// Writes one more text, which `render` makes for a given format and number of columns.
     pub(crate) fn write_text(
         &mut self,
         render: impl FnOnce(Format, usize) -> String,
     ) -> anyhow::Result<()> {
-        // A blank line separates two reports that people read; JSON needs none, because each report
-        // is one line.
+        // A blank line separates two reports for people. JSON needs no blank lines, because each
+        // report is one line.
         let gap = if self.written.is_empty() || self.format == Format::Json {
             ""
         } else {
@@ -129,7 +130,7 @@ impl Sink {
     }
 }
 
-/// Returns the number of columns for tables on this terminal.
+/// Returns the width of tables for this terminal, in columns.
 pub(crate) fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(io::stdout());
     let columns = terminal.map_or(WIDTH, |(width, _)| usize::from(width.0));
@@ -162,8 +163,8 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Makes `draft`, a temporary file and so private, as readable as the `file` that it replaces or,
-/// if there is none, as any file.
+/// Gives `draft`, a private temporary file, the permissions of the `file` that it replaces. If
+/// `file` does not exist, gives it the usual permissions of a new file.
 pub(crate) fn make_public(draft: &fs::File, file: &Path) -> io::Result<()> {
     let permissions = fs::metadata(file).map(|old| old.permissions());
     let permissions = permissions.or_else(|_| public_permissions(draft))?;
@@ -198,8 +199,8 @@ pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     if !folder(file).is_dir() {
         return Err(cannot(&"its folder does not exist").into());
     }
-    // The message has only the kind of the error, because the full text would name the draft, of
-    // which the user knows nothing.
+    // The message contains only the kind of the error, because the full text would name the draft,
+    // which the user does not know.
     NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error.kind()))?;
     Ok(())
 }

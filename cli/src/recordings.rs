@@ -11,11 +11,11 @@ use tempfile::NamedTempFile;
 use crate::args::RecordRun;
 use crate::output::{folder, make_public, writable};
 
-/// Writes the recordings of one command to the file of `--record`, if that was given.
+/// Writes the recordings of one command to the file that `--record` names, if that option is given.
 pub(crate) struct Shelf(Option<PathBuf>);
 
 impl Shelf {
-    /// Checks the file. An error for a file that cannot be written comes now, not after minutes of
+    /// Checks the file. A file that cannot be written is an error now, not after minutes of
     /// measuring.
     pub(crate) fn open(args: RecordRun) -> anyhow::Result<Self> {
         if let Some(file) = &args.record {
@@ -24,7 +24,8 @@ impl Shelf {
         Ok(Self(args.record))
     }
 
-    /// Returns the largest number of events of a run that is recorded; `None` if none is recorded.
+    /// Returns the largest number of events in the recording of a run; `None` if no run is
+    /// recorded.
     pub(crate) fn events_max(&self) -> Option<usize> {
         self.0.as_ref().map(|_| EVENTS_MAX)
     }
@@ -55,9 +56,9 @@ impl Shelf {
     }
 }
 
-/// Adds the design to the name: `make.plr` becomes `make.ours.plr` for the design `ours`.
+/// Adds the design to the file name: `make.plr` becomes `make.ours.plr` for the design `ours`.
 fn named(file: &Path, design: &str) -> PathBuf {
-    // The name of a design is made of words and `+`, all of which a file name may contain.
+    // The name of a design consists of words and `+`, so it may be part of a file name.
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let ending = file
         .extension()

@@ -1,9 +1,10 @@
-//! The command as its users see it: each file in `cmd` is a session that must print exactly that.
+//! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
+//! print exactly its text.
 
 #[test]
 fn every_session_prints_what_it_says() {
     let sessions = trycmd::TestCases::new();
     sessions.case("tests/cmd/*.trycmd");
-    // With variables of the environment, which a session cannot set.
+    // These cases set environment variables, which a `.trycmd` session cannot do.
     sessions.case("tests/cmd/*.toml");
 }

@@ -1,6 +1,7 @@
-//! Records a Linux kernel: that of this computer, or one booted with many CPUs in an emulator.
+//! Records a Linux kernel: this computer's own, or a kernel booted with many CPUs in an emulator.
 //!
-//! Both write the format of `plimsoll_recording`. `build` makes kernels to boot.
+//! Both kinds of recording have the format of `plimsoll_recording`. The module `build` builds
+//! kernels to boot.
 
 #[cfg(target_os = "linux")]
 pub mod boot;

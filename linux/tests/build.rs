@@ -1,5 +1,5 @@
-//! Building a kernel, with shell scripts in the place of apt, tar, make and spatch: which steps
-//! run, what is kept, what an interruption leaves, and what each refusal says.
+//! Tests building a kernel, with shell scripts in place of apt, tar, make and spatch: which steps
+//! run, which files are kept, which files an interruption leaves, and which text each error has.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::fs;
@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use plimsoll_linux::build::{self, Built, Error, Rate, Recipe, SemanticPatch, Step, Tools};
 use tempfile::TempDir;
 
-/// Every script notes its call. This apt fetches an archive, this tar makes a source of one file,
-/// this make configures and compiles by copying, this spatch replaces a word.
+/// The scripts that replace real programs; each logs its call. `apt-get` makes an archive, `tar`
+/// makes a small source tree, `make` configures and compiles by copying, and `spatch` replaces a
+/// word.
 const SCRIPTS: [(&str, &str); 11] = [
     ("apt-get", "echo archive > \"$2_6.12.9-1_all.deb\""),
     ("dpkg-deb", "mkdir -p $3/usr/src"),
@@ -100,7 +101,7 @@ impl Bench {
         build::build(&Tools::on(path), recipe, &self.path("cache"), jobs, told)
     }
 
-    /// The programs that were called since the last time.
+    /// Returns the programs called since the previous call of this function.
     fn calls(&self) -> String {
         let text = fs::read_to_string(self.path("calls")).unwrap_or_default();
         let _ = fs::remove_file(self.path("calls"));
@@ -112,7 +113,7 @@ impl Bench {
                 .unwrap_or_default(),
             None => line.split(' ').next().unwrap_or_default(),
         });
-        // A call of the compiler only asks for a header, so it is not a step of the build.
+        // The compiler is only called to look for a header, so the call is not a step of the build.
         names
             .filter(|name| *name != "gcc")
             .collect::<Vec<_>>()
@@ -174,7 +175,7 @@ fn what_is_there_is_not_made_again_and_a_patch_can_be_left_out() {
     assert_eq!(bench.source("mm/vmstat.c"), "int old;\n");
     // Both kernels are kept, side by side.
     assert!(bench.path("cache/kernels/6.12-hz1000-fresh/boot").is_dir());
-    // A file that is right already is left alone, else it would be compiled again.
+    // A file that is already right is not rewritten, or `make` would compile it again.
     let file = bench.path("cache/build/source/6.12/mm/vmstat.c");
     let before = fs::metadata(&file).unwrap().modified().unwrap();
     bench.build(&[]).unwrap();

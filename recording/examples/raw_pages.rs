@@ -1,4 +1,4 @@
-//! Turns ring buffer pages that a guest dumped into a recording.
+//! Makes a recording from ring buffer pages that a guest has dumped.
 //!
 //! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a sequence of records: `PG`, a CPU (2 bytes),
 //! a length (4 bytes), a page. CONSOLE is the guest's console output: the tracefs format files,
@@ -58,15 +58,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns what follows `key` in the first word that begins with it; empty if there is none.
+/// Returns the rest of the first word that begins with `key`; empty if no word does.
 fn word<'a>(console: &'a str, key: &str) -> &'a str {
     let words = console.split_whitespace();
     let found = words.filter_map(|word| word.strip_prefix(key)).next();
     found.unwrap_or_default()
 }
 
-/// Returns the texts of the console, by name: each begins after a `PLIM name` line and ends before
-/// the next one.
+/// Returns the texts of the console, by name. Each text begins after a `PLIM name` line and ends
+/// before the next such line.
 fn texts(console: &str) -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for line in console.lines() {

@@ -1,5 +1,5 @@
-//! Reads a recording and writes it again: `repack FILE OUT`. Given the text of `perf script`, it
-//! writes that in Plimsoll's format.
+//! Reads a recording and writes it again: `repack FILE OUT`. The text of `perf script` is converted
+//! to Plimsoll's format.
 
 use std::env;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Reading a recording in any of the formats that hold one.
+//! Reads a recording in any supported format.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -11,21 +11,22 @@ use crate::{Recording, input, text};
 /// A recording, and facts about its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
-    /// The file's name in messages.
+    /// The name of the file in messages.
     pub file: String,
     /// The recording, in order of time.
     pub recording: Recording,
     /// Warnings about the file.
     pub warnings: Vec<Warning>,
-    /// Lines of the text, comments included; 0 if the file is in Plimsoll's binary format.
+    /// The number of lines of the text, including comments; 0 if the file is in Plimsoll's binary
+    /// format.
     pub lines: u64,
-    /// Events of a text whose kind is not known, by name.
+    /// The number of events of each unknown kind in a text, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
 impl Contents {
-    /// Returns the message `nothing`, which says why the recording cannot be used, followed by the
-    /// warnings about the file, because one of them may be the cause.
+    /// Returns `nothing`, a message that says why the recording cannot be used, followed by the
+    /// warnings about the file. One of the warnings may name the cause.
     #[must_use]
     pub fn with_warnings(&self, nothing: String) -> String {
         let warnings = self.warnings.iter().map(ToString::to_string);
@@ -41,17 +42,17 @@ impl Recording {
     /// or the text of `perf script`, plain or packed with gzip or zstd.
     ///
     /// # Errors
-    /// If the file cannot be read, is no recording, or is damaged. A file that is only cut off, or
-    /// lacks events, gives a warning instead of an error.
+    /// If the file cannot be read, is no recording, or is damaged. A file that is merely truncated
+    /// or lacks events causes a warning instead of an error.
     pub fn read(file: &str) -> Result<Contents, ReadError> {
         let name = if file == "-" { "standard input" } else { file };
         Self::read_from(name, input::open(file)?)
     }
 
-    /// Reads `input` to its end; errors call it `file`.
+    /// Reads `input` to its end; errors name it `file`.
     ///
     /// # Errors
-    /// Those of [`Recording::read`].
+    /// The errors of [`Recording::read`].
     pub fn read_from(
         file: &str,
         mut input: Box<dyn BufRead + Send>,
@@ -87,11 +88,11 @@ impl Recording {
         })
     }
 
-    /// Reads the text that `reader` has not yet read.
+    /// Reads the rest of the text from `reader`.
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {
-            // The only line has no newline and is no event, so this is not a text that was cut off.
+            // The only line has no newline and is no event, so this is not a truncated recording.
             let file = reader.file().to_owned();
             return Err(ReadError::NotARecording { file });
         }

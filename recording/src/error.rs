@@ -1,47 +1,47 @@
-//! Errors of reading and writing recordings, and warnings about recordings that could be read.
+//! Errors of reading and writing recordings, and warnings about readable recordings.
 
 use std::error;
 use std::fmt;
 use std::io;
 
-/// The reasons why a recording could not be read. The printed text names the file and the place,
-/// and says what to do.
+/// The reasons why a recording could not be read. The printed text names the file and the position
+/// in it, and says what to do.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file could not be opened.
     Open {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// A text could not be read or unpacked to its end.
+    /// A text could not be read or decompressed to its end.
     Read {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// The line that was being read.
+        /// The number of the line that was being read.
         line: u64,
         /// The error of the operating system or the decompressor.
         source: io::Error,
     },
-    /// The file is what `perf record` writes, not what `perf script` prints.
+    /// The file is a `perf.data` file of `perf record`, not the output of `perf script`.
     PerfData {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
-    /// The file has none of the formats that can be read.
+    /// The file has no format that can be read.
     NotARecording {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
-    /// The file was written in the byte order that is not Plimsoll's (little-endian).
+    /// The file is big-endian; Plimsoll's format is little-endian.
     ForeignEndianness {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
     /// The file was written by a newer Plimsoll.
     Newer {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The format version that the file states.
         version: u16,
@@ -50,36 +50,37 @@ pub enum ReadError {
     },
     /// A chunk is damaged.
     Damaged {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The offset of the chunk in the file, in bytes.
         offset: u64,
-        /// What is wrong with it.
+        /// A description of the damage.
         what: &'static str,
     },
     /// A line is not an event.
     Line {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// The line, from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// The thing that was expected instead.
+        /// The content that was expected instead.
         expected: &'static str,
-        /// The line, shortened.
+        /// The text of the line, shortened.
         text: String,
     },
-    /// Time goes back further than the buffers of different CPUs can explain.
+    /// Time goes backwards further than late buffers of other CPUs can explain.
     Backwards {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// The line, from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// The time by which the line is earlier than the latest time before it, in nanoseconds.
+        /// The time by which the event on this line is earlier than the latest event before it, in
+        /// nanoseconds.
         back_ns: u64,
     },
-    /// The order of a block is above the largest that Linux has.
+    /// The order of a block is above the largest order of Linux.
     Order {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
         /// The event's name.
         event: &'static str,
@@ -88,11 +89,11 @@ pub enum ReadError {
         /// The largest order that is accepted.
         most: u8,
     },
-    /// No event is an allocation or a free.
+    /// The recording contains no allocation and no free.
     Empty {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// Number of lines in the file; 0 if it is not a text.
+        /// The number of lines in the file; 0 if it is not a text.
         lines: u64,
     },
 }
@@ -188,33 +189,33 @@ impl ReadError {
 // The printed text already includes the cause, so `source` is not implemented.
 impl error::Error for ReadError {}
 
-/// Warnings about a recording that could be read.
+/// Warnings about a readable recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
     /// The last line of a text ends in the middle of an event.
     TruncatedLastLine {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// The line, from 1.
+        /// The number of the line, counted from 1.
         line: u64,
     },
-    /// The file ends without its last chunk: it was cut, or its recorder could not finish.
+    /// The file ends without its last chunk: it was truncated, or its recorder could not finish.
     Truncated {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// Events that could be read.
+        /// The number of events that could be read.
         events: u64,
-        /// Bytes after the last whole chunk.
+        /// The number of bytes after the last complete chunk.
         bytes: u64,
     },
     /// The kernel dropped events while recording.
     Lost {
-        /// The file as given.
+        /// The name of the file, as the caller gave it.
         file: String,
-        /// Number of events that were dropped.
+        /// The number of events that were dropped.
         events: u64,
-        /// Number of CPUs on which events were dropped.
+        /// The number of CPUs on which events were dropped.
         cpus: usize,
     },
 }
@@ -248,7 +249,7 @@ impl fmt::Display for Warning {
 /// The error of a recording that could not be written to its end.
 #[derive(Debug)]
 pub struct WriteError {
-    /// Events in whole chunks of the file; a reader gets them back.
+    /// The number of events in complete chunks of the file; a reader can still read them.
     pub events: u64,
     /// The error of the operating system.
     pub source: io::Error,

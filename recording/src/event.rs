@@ -1,16 +1,16 @@
-//! One event of a recording, as the kernel's tracepoints print it.
+//! One event of a recording, with the values that the kernel's tracepoint prints.
 //!
 //! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
-//! only that they fit their types; code that needs more has to check it.
+//! only that these numbers fit their types; code that uses the events must check anything else.
 
-/// One event.
+/// One event of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The time of the event, in nanoseconds of the recorded computer's clock.
     pub time_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which the event happened.
     pub cpu: u32,
-    /// The thread in which it happened; 0 is the idle task.
+    /// The thread ID of the task that was running; 0 is the idle task.
     pub pid: u32,
     /// The kind of event, with its fields.
     pub what: What,
@@ -20,8 +20,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// The text of a [`What::Mark`] where a hold of a zone lock ends. Linux has no tracepoint there, so
-/// the recorder sets a probe.
+/// The text of a [`What::Mark`] that marks the end of a zone-lock hold. Linux has no tracepoint
+/// there, so the recorder sets a probe.
 pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
 /// The kinds of events, with their fields.
@@ -30,111 +30,113 @@ pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 pub enum What {
     /// A block was allocated (`mm_page_alloc`).
     Alloc {
-        /// Its first page frame.
+        /// The number of the block's first page frame.
         pfn: u64,
-        /// log₂ of its pages.
+        /// The order of the block: log₂ of its pages.
         order: u8,
-        /// The requested migrate type; `None` where the recording does not say.
+        /// The requested migrate type; `None` if the recording does not say.
         mobility: Option<u8>,
-        /// The request's GFP flags as the kernel's bits; `None` where the recording does not say.
+        /// The request's GFP flags as the kernel's bits; `None` if the recording does not say.
         gfp: Option<u64>,
     },
-    /// An allocation got nothing (`mm_page_alloc` without a page).
+    /// An allocation failed (`mm_page_alloc` without a page).
     AllocFailed {
-        /// log₂ of the requested pages.
+        /// The requested order: log₂ of the pages.
         order: u8,
-        /// The requested migrate type; `None` where the recording does not say.
+        /// The requested migrate type; `None` if the recording does not say.
         mobility: Option<u8>,
     },
     /// A block was freed (`mm_page_free`); the kernel has not put it on a list yet.
     Free {
-        /// Its first page frame.
+        /// The number of the block's first page frame.
         pfn: u64,
-        /// log₂ of its pages.
+        /// The order of the block: log₂ of its pages.
         order: u8,
     },
     /// A block that was freed in a batch was put on its per-CPU list (`mm_page_free_batched`).
     FreeBatched {
-        /// Its first page frame. Linux prints order 0 for every block; the true order is that of
-        /// the block's [`What::Free`].
+        /// The number of the block's first page frame. Linux prints order 0 for every block; the
+        /// block's [`What::Free`] has the true order.
         pfn: u64,
     },
-    /// A block went from a per-CPU list back to the zone (`mm_page_pcpu_drain`).
+    /// A block was returned from a per-CPU list to the zone (`mm_page_pcpu_drain`).
     PcpuDrain {
-        /// Its first page frame.
+        /// The number of the block's first page frame.
         pfn: u64,
-        /// log₂ of its pages.
+        /// The order of the block: log₂ of its pages.
         order: u8,
-        /// The migrate type of its page block, which the kernel read under the zone lock; `None`
-        /// where the recording does not say.
+        /// The migrate type of the block's page block, which the kernel read under the zone lock;
+        /// `None` if the recording does not say.
         mobility: Option<u8>,
     },
-    /// A block was taken from a free list (`mm_page_alloc_zone_locked`).
+    /// A block was removed from a free list to be allocated (`mm_page_alloc_zone_locked`).
     ZoneLocked {
-        /// Its first page frame.
+        /// The number of the block's first page frame.
         pfn: u64,
-        /// log₂ of its pages.
+        /// The order of the block: log₂ of its pages.
         order: u8,
         /// The migrate type of the free list.
         mobility: u8,
-        /// Linux sets this for orders that have a per-CPU list, whether or not the allocation is
-        /// part of a refill.
+        /// True if the order has per-CPU lists; Linux sets it even if the allocation is not part of
+        /// a refill.
         percpu_refill: bool,
     },
-    /// A block was taken from the free list of another migrate type (`mm_page_alloc_extfrag`).
+    /// An allocation used a block from the free list of another migrate type
+    /// (`mm_page_alloc_extfrag`).
     ExtFrag {
-        /// Its first page frame.
+        /// The number of the block's first page frame.
         pfn: u64,
-        /// log₂ of the requested pages.
+        /// The requested order: log₂ of the pages.
         order: u8,
-        /// log₂ of the pages of the block that was found.
+        /// The order of the block that was found: log₂ of its pages.
         fallback_order: u8,
         /// The requested migrate type.
         mobility: u8,
-        /// The migrate type of the free list it was found on.
+        /// The migrate type of the free list on which the block was found.
         fallback: u8,
         /// True if the page block changed its type.
         claimed: bool,
     },
     /// A bulk allocation returned (a probe at the end of `alloc_pages_bulk`).
     BulkAlloc {
-        /// The number of single pages that it returned.
+        /// The number of single pages that the bulk allocation returned.
         pages: u32,
     },
     /// Work was put on a queue (`workqueue_queue_work`).
     WorkQueued {
         /// The work item's address.
         work: u64,
-        /// The function it runs.
+        /// The function that the work item runs.
         function: Symbol,
     },
     /// Work began (`workqueue_execute_start`).
     WorkStart {
         /// The work item's address.
         work: u64,
-        /// The function it runs.
+        /// The function that the work item runs.
         function: Symbol,
     },
     /// Work ended (`workqueue_execute_end`).
     WorkEnd {
         /// The work item's address.
         work: u64,
-        /// The function it ran.
+        /// The function that the work item ran.
         function: Symbol,
     },
     /// A timer was armed (`timer_start`).
     TimerStart {
         /// The timer's address.
         timer: u64,
-        /// The function it calls.
+        /// The function that the timer calls.
         function: Symbol,
-        /// The requested jiffy.
+        /// The jiffy for which the timer was requested.
         expires: u64,
-        /// The jiffy of the wheel's bucket; `None` where the kernel does not print it.
+        /// The jiffy at which the timer's bucket in the timer wheel fires; `None` if the kernel
+        /// does not print it.
         bucket: Option<u64>,
-        /// The jiffy now.
+        /// The jiffy at which the event happened.
         now: u64,
-        /// The timer's flags; bit 19 is "deferrable".
+        /// The timer's flags; bit 19 means deferrable.
         flags: u32,
     },
     /// A timer's function is called (`timer_expire_entry`).
@@ -143,10 +145,10 @@ pub enum What {
         timer: u64,
         /// The function that is called.
         function: Symbol,
-        /// The jiffy now.
+        /// The jiffy at which the event happened.
         now: u64,
     },
-    /// A lock was not free (`contention_begin`).
+    /// A wait for a lock began (`contention_begin`).
     ContentionBegin {
         /// The lock's address.
         lock: u64,
@@ -156,11 +158,11 @@ pub enum What {
         /// The call chain, innermost function first; empty if none was recorded.
         stack: Vec<Symbol>,
     },
-    /// The wait for a lock ended (`contention_end`).
+    /// A wait for a lock ended (`contention_end`).
     ContentionEnd {
         /// The lock's address.
         lock: u64,
-        /// 0, or the error that ended the wait.
+        /// 0 if the lock was acquired, or the error that ended the wait.
         result: i32,
     },
     /// A process's resident pages changed (`rss_stat`).
@@ -171,16 +173,17 @@ pub enum What {
         current: bool,
         /// The counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
         member: u32,
-        /// The counter's new value in bytes; Linux prints the precise sum from 6.12 on.
+        /// The counter's new value, in bytes. Linux prints the precise sum since 6.12.
         bytes: i64,
     },
-    /// Something was added to a per-CPU counter (a probe on `percpu_counter_add_batch`).
+    /// An amount was added to a per-CPU counter (a probe on `percpu_counter_add_batch`).
     CounterAdd {
         /// The counter's address.
         counter: u64,
         /// The amount that was added.
         amount: i64,
-        /// The batch: a CPU's part that reaches it is folded into the shared value.
+        /// The batch: when a CPU's differential reaches it, the differential is folded into the
+        /// shared value.
         batch: i32,
     },
     /// The OOM killer marked a process as a victim (`mark_victim`).
@@ -193,12 +196,13 @@ pub enum What {
         /// The victim's process id.
         victim: u32,
     },
-    /// The OOM reaper begins to empty a victim (`start_task_reaping`).
+    /// The OOM reaper begins to empty a victim's address space (`start_task_reaping`).
     StartReaping {
         /// The victim's process id.
         victim: u32,
     },
-    /// The OOM reaper ends emptying a victim (`finish_task_reaping`).
+    /// The OOM reaper has ended its attempt to empty a victim's address space
+    /// (`finish_task_reaping`).
     FinishReaping {
         /// The victim's process id.
         victim: u32,
@@ -208,59 +212,59 @@ pub enum What {
         /// The victim's process id.
         victim: u32,
     },
-    /// An address space has been emptied at its end (`exit_mmap`).
+    /// The last user has emptied an address space (`exit_mmap`).
     ExitMmap,
     /// A range of a victim's address space is emptied (a probe on the function that unmaps a
     /// range).
     Unmap {
-        /// Its first address.
+        /// The first address of the range.
         start: u64,
-        /// The first address after it.
+        /// The first address after the range.
         end: u64,
     },
     /// kswapd begins a round of reclaim (`mm_vmscan_kswapd_wake`).
     KswapdWake {
-        /// The node that it reclaims in.
+        /// The node in which kswapd reclaims.
         node: u32,
-        /// The highest zone that it reclaims in, counted as the kernel does: 0 is DMA.
+        /// The highest zone in which kswapd reclaims, by the kernel's number: 0 is DMA.
         zone: u8,
-        /// log₂ of the pages of the wanted blocks.
+        /// The order of the wanted blocks: log₂ of their pages.
         order: u8,
     },
-    /// kswapd's round of reclaim has ended (a probe where `balance_pgdat` returns or, if the
-    /// compiler has inlined it, on a function that it calls last).
+    /// kswapd's round of reclaim has ended. The event is a probe on the return of `balance_pgdat`
+    /// or, if the compiler has inlined that function, on a function that it calls last.
     KswapdDone,
     /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
     /// ended about a tenth of a second earlier.
     KswapdSleep {
-        /// The node that it reclaims in.
+        /// The node in which kswapd reclaims.
         node: u32,
     },
     /// An allocation wakes kswapd (`mm_vmscan_wakeup_kswapd`).
     WakeupKswapd {
         /// The node in which memory is short.
         node: u32,
-        /// The highest zone that would do, counted as the kernel does.
+        /// The highest zone that can serve the request, by the kernel's number: 0 is DMA.
         zone: u8,
-        /// log₂ of the wanted pages.
+        /// The wanted order: log₂ of the pages.
         order: u8,
         /// The request's GFP flags as the kernel's bits; 0 if a boosted watermark, not a request,
         /// wakes kswapd.
         gfp: u64,
     },
-    /// An allocation begins to reclaim by itself (`mm_vmscan_direct_reclaim_begin`).
+    /// An allocation begins direct reclaim (`mm_vmscan_direct_reclaim_begin`).
     DirectReclaimBegin {
-        /// log₂ of the wanted pages.
+        /// The wanted order: log₂ of the pages.
         order: u8,
         /// The request's GFP flags as the kernel's bits.
         gfp: u64,
     },
-    /// An allocation ends reclaiming by itself (`mm_vmscan_direct_reclaim_end`).
+    /// An allocation ends direct reclaim (`mm_vmscan_direct_reclaim_end`).
     DirectReclaimEnd {
-        /// The number of pages that it reclaimed.
+        /// The number of pages that the allocation reclaimed.
         pages: u64,
     },
-    /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.
+    /// A text was written to `trace_marker`; the recorder's own notes begin with `plimsoll: `.
     Mark(String),
 }
 

@@ -1,26 +1,25 @@
 //! The header of a recording: what was recorded, where, and how complete it is.
 
-/// The most events that [`Header::lost`] counts for one CPU; larger counts are read as this one.
-/// The count comes from a ring buffer or a file, either of which may be damaged, and the sum over
-/// all CPUs has to fit 64 bits.
+/// The largest count in [`Header::lost`] for one CPU; larger counts are reduced to it. A count
+/// comes from a ring buffer or a file, either of which may be damaged, and the sum over all CPUs
+/// must fit 64 bits.
 pub const LOST_MAX: u64 = 1 << 40;
 
 /// The facts about a recording: what was recorded, where, and how complete it is. Empty strings and
-/// zeros mean that the recording does not say; the text of `perf script` says none of it but the
-/// symbols.
+/// zeros mean that the recording does not say. The text of `perf script` provides only the symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kernel's release, as `uname -r` prints it.
     pub release: String,
     /// The machine, as `uname -m` prints it.
     pub machine: String,
-    /// Timer interrupts a second (`CONFIG_HZ`).
+    /// The number of timer interrupts per second (`CONFIG_HZ`).
     pub hz: u32,
-    /// Number of CPUs that were online.
+    /// The number of CPUs that were online.
     pub cpus: u32,
-    /// Size of a page, in bytes.
+    /// The size of a page, in bytes.
     pub page_bytes: u32,
-    /// Pages of a page block (`/proc/pagetypeinfo`).
+    /// The number of pages in a page block (`/proc/pagetypeinfo`).
     pub pageblock_pages: u32,
     /// The command that was run, as a person would type it.
     pub command: String,
@@ -28,13 +27,13 @@ pub struct Header {
     /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`,
     /// and so on.
     pub texts: Vec<(String, String)>,
-    /// The tracepoints and probes that were on.
+    /// The tracepoints and probes that were enabled.
     pub recorded: Vec<String>,
     /// A sentence for each thing that could not be recorded, with the reason and the remedy.
     pub missing: Vec<String>,
-    /// Functions of the kernel that events refer to.
+    /// The names of kernel functions to which events refer.
     pub symbols: Vec<String>,
-    /// Number of events that the kernel dropped, by CPU, each at most [`LOST_MAX`].
+    /// The number of events that the kernel dropped, by CPU, each at most [`LOST_MAX`].
     pub lost: Vec<(u32, u64)>,
 }
 

@@ -1,7 +1,7 @@
-//! Opening a recording: plain, gzip or zstd, from a file or standard input.
+//! Opens a recording: plain, gzip or zstd, from a file or standard input.
 //!
-//! The first bytes decide about the format, not the name: a pipe has no name, and a name may be
-//! wrong.
+//! The first bytes determine the format, not the file name, because a pipe has no name and a name
+//! may be wrong.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,11 +12,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::error::ReadError;
 
-/// Size of the buffers for packed and unpacked data, in bytes.
+/// The size of the buffers for packed and unpacked data, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The largest window of a zstd frame, in bytes: that of `zstd --long=27`, and what `zstd -d` accepts
-/// without being told. A few crafted kilobytes could otherwise fill 2 GiB of memory.
+/// The largest window of a zstd frame, in bytes. It is that of `zstd --long=27`, and the largest
+/// that `zstd -d` accepts by default. Without this limit, a few crafted kilobytes could fill 2 GiB
+/// of memory.
 const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Opens `file`, or standard input for `-`.
@@ -37,7 +38,7 @@ pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
     unpack(file, source)
 }
 
-/// Puts the decoder that the first bytes indicate in front of `source`.
+/// Wraps `source` in the decoder that its first bytes indicate.
 pub(crate) fn unpack(
     file: &str,
     mut source: Box<dyn Read + Send>,
@@ -95,7 +96,7 @@ impl<R: BufRead> Zstd<R> {
 
     /// Begins the next frame that has content; returns false at the end of the stream.
     fn next_frame(&mut self) -> io::Result<bool> {
-        // The loop ends: each turn takes at least a frame header from the stream.
+        // The loop ends: each iteration reads at least a frame header from the stream.
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => {
@@ -131,7 +132,7 @@ impl<R: BufRead> Zstd<R> {
 
 impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // The loop ends: each turn decodes at least a block or moves on to the next frame.
+        // The loop ends: each iteration decodes at least a block or begins the next frame.
         loop {
             if self.state == Frame::Between && !self.next_frame()? {
                 return Ok(0);
@@ -255,7 +256,7 @@ mod tests {
                     packed.truncate(length.index(packed.len()));
                 }
                 if let Ok(read) = text_of(packed) {
-                    // A changed back reference repeats at most what a block may hold.
+                    // A changed back reference can produce at most the content of one block.
                     prop_assert!(read.len() <= 1 << 20, "{}", read.len());
                 }
             }

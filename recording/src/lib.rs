@@ -1,8 +1,8 @@
-//! Recordings: what a Linux kernel did with its memory, event by event.
+//! Recordings: the memory-management events of a Linux kernel.
 //!
 //! A [`Recording`] is a [`Header`], which says what was recorded and where, and [`Event`]s in order
-//! of time. The same types hold a recording of this computer, a recording of a kernel booted in an
-//! emulator, and the text that `perf script` prints.
+//! of time. The same types represent a recording of this computer, a recording of a kernel booted
+//! in an emulator, and the output of `perf script`.
 
 use std::io::Write;
 

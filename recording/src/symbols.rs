@@ -1,11 +1,11 @@
-//! Names of the kernel's functions: `/proc/kallsyms` gives them for addresses, and recordings store
-//! them as small numbers.
+//! Names of the kernel's functions. `/proc/kallsyms` maps addresses to names, and recordings store
+//! names as small numbers.
 
 use std::collections::HashMap;
 
 use crate::event::Symbol;
 
-/// The names that events refer to, each once.
+/// The names to which events refer, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbols {
     names: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Kallsyms {
 }
 
 impl Kallsyms {
-    /// Reads the text of `/proc/kallsyms`, or lines of it. Data symbols and other lines are
+    /// Parses the text of `/proc/kallsyms`, or some lines of it. Data symbols and other lines are
     /// skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -49,7 +49,8 @@ impl Kallsyms {
             let kind = words.next()?;
             let name = words.next()?;
             let is_function = matches!(kind, "t" | "T" | "w" | "W" | "i");
-            // For a reader without the right to see addresses, the kernel prints them all as zeros.
+            // If the reader has no permission to see addresses, the kernel prints all of them as
+            // zeros.
             (is_function && address != 0).then(|| (address, name.to_owned()))
         };
         let mut functions: Vec<_> = text.lines().filter_map(function).collect();
@@ -75,8 +76,8 @@ impl Kallsyms {
     }
 
     /// Returns the address ranges of the function with this name and of the parts that a compiler
-    /// has split off it (`name.isra.0`, `name.cold`). Each ends where the next function begins; the
-    /// function with the highest address has no end and is left out.
+    /// has split off it (`name.isra.0`, `name.cold`). Each range ends where the next function
+    /// begins. The function with the highest address has no known end and is left out.
     #[must_use]
     pub fn extents(&self, name: &str) -> Vec<(u64, u64)> {
         let is_part = |known: &str| {

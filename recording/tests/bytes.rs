@@ -1,16 +1,16 @@
-//! The bytes of a file: what they are, and that they are few.
+//! Tests the exact bytes of a file, and that a file is small.
 
 use plimsoll_recording::{Event, Header, Recording, What};
 
-/// The body of the chunk that begins at this byte, and where the next chunk begins.
+/// Returns the body of the chunk that begins at the byte `at`, and the offset of the next chunk.
 fn chunk(bytes: &[u8], at: usize) -> (&[u8], usize) {
     let length = bytes[at + 4..at + 8].try_into().expect("four bytes");
     let end = at + 12 + u32::from_le_bytes(length) as usize;
     (&bytes[at + 12..end], end)
 }
 
-/// A file that version 3 wrote must mean the same for ever, and a writer and a reader that change together
-/// would not notice. The kinds of before are held by recordings in the repository.
+/// A file of version 3 must keep its meaning for ever. A change of both the writer and the reader
+/// would escape a round-trip test. Recordings in the repository protect the older kinds of events.
 #[test]
 fn events_of_reclaim_have_these_bytes_in_version_3() {
     let whats = [
@@ -44,14 +44,15 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
     let (_, second) = chunk(&bytes, 16);
     let (events, _) = chunk(&bytes, second);
     let expected: [&[u8]; 8] = [
-        // CPU, how many events, time of the first.
+        // The CPU, the number of events, the time of the first event.
         &[0, 6, 50],
-        // Each column: number, length, length as it is packed. Kinds and times.
+        // Each column begins with its number, its length and its packed length. Kinds and times.
         &[0, 6, 6, 29, 26, 30, 31, 27, 28],
         &[1, 6, 6, 0, 0, 0, 0, 0, 0],
-        // Tables: 0 and a new number, or the place of one that was seen. Processes.
+        // Columns with tables have 0 and a new number, or the index of a number seen before.
+        // Processes.
         &[2, 7, 7, 0, 8, 1, 1, 1, 1, 1],
-        // Zone and order, 16 bits each, seven of them in a byte, and an order alone.
+        // Zone and order, 16 bits each, written with seven bits per byte; then an order alone.
         &[8, 10, 10, 0, 0x82, 0x80, 0x0c, 0, 0x85, 0x80, 0x18, 0, 7],
         // Flags of an allocation, pages, nodes.
         &[9, 3, 3, 0, 4, 1],
@@ -73,7 +74,7 @@ fn events_that_are_alike_take_few_bytes() {
         header: Header::default(),
         events: (0..10_000).map(event).collect(),
     };
-    // As numbers they take five bytes each.
+    // Without compression, each event would take five bytes.
     let (bytes, _) = recording.write(Vec::new()).expect("memory takes all");
     let bytes = bytes.len();
     assert!(bytes < 1000, "{bytes}");

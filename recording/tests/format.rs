@@ -1,4 +1,4 @@
-//! The format: what is written comes back, and what is bad says what to do.
+//! Tests the format: a reader returns what was written, and errors about bad input say what to do.
 
 use std::io::{self, Cursor, Write};
 
@@ -9,7 +9,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Few enough that pages meet again, as they do on a computer.
+/// Page frame numbers, half of them from a range so small that pages recur, as they do on a
+/// computer.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![0..40_u64, any::<u64>()]
 }
@@ -214,7 +215,8 @@ proptest! {
         let mut bytes = bytes(&recording);
         let at = at.index(bytes.len());
         bytes[at] = to;
-        // An error, or the same, or a chunk that seems longer than the file: that looks cut off.
+        // The result is an error, the same recording, or a warning: a chunk that seems longer than
+        // the file makes the file look truncated.
         if let Ok((back, warnings)) = read(&bytes) {
             let cut = warnings.iter().any(|it| matches!(it, Warning::Truncated { .. }));
             prop_assert!(cut || back == recording);
@@ -288,7 +290,7 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     );
 }
 
-/// Version 3 differs from 2 in kinds of events and a column that 2 does not have.
+/// Version 3 added kinds of events and a column to version 2.
 #[test]
 fn a_file_of_version_2_is_read() {
     let recording = small();
@@ -351,7 +353,7 @@ fn every_kind_of_bad_file_says_what_to_do() {
     assert!(error(b"\0\x01\x02binary\n").contains("expected `comm pid [cpu]"));
 }
 
-/// Takes so many bytes and then no more, like a disk.
+/// A writer that accepts `room` bytes and then fails, like a full disk.
 struct Disk {
     bytes: Vec<u8>,
     room: usize,
@@ -381,7 +383,7 @@ fn what_was_written_before_the_disk_was_full_is_counted_and_can_be_read() {
     };
     let mut writer = Writer::new(&mut disk, &recording.header).expect("there is room");
     let mut written = Ok(());
-    // Rounds are forced so that some are in the file.
+    // Flushes force rounds of chunks, so that some chunks are in the file before it is full.
     for (nth, event) in recording.events.iter().enumerate() {
         written = written.and_then(|()| writer.push(event.clone()));
         if nth % 20 == 19 {

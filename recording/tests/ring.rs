@@ -1,4 +1,5 @@
-//! Ring buffers, built here word by word as the kernel does, and with every byte in doubt.
+//! Tests ring buffers that are built word by word as the kernel builds them, and buffers with any
+//! bytes.
 
 use plimsoll_recording::ring::{Decoder, Formats};
 use plimsoll_recording::{Event, Kallsyms, What};
@@ -70,7 +71,7 @@ fn decoder() -> Decoder {
     Decoder::new(formats(), Kallsyms::parse(kallsyms))
 }
 
-/// A payload: number, process 7, then `fields`.
+/// Returns a payload: the event's number, process 7, then `fields`.
 fn payload(number: u16, fields: &[u8]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend([0, 0, 7, 0, 0, 0]);
@@ -85,7 +86,7 @@ fn free(pfn: u64) -> Vec<u8> {
     payload(1, &fields)
 }
 
-/// An entry whose length is in its first word.
+/// Returns an entry whose length is in its first word.
 fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     let words = u32::try_from(payload.len() / 4).expect("short");
     assert!((1..29).contains(&words));
@@ -94,7 +95,7 @@ fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An entry whose length is in its second word.
+/// Returns an entry whose length is in its second word.
 fn long(step: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (step << 5).to_le_bytes().to_vec();
     let length = u32::try_from(payload.len()).expect("short") + 4;
@@ -135,7 +136,7 @@ fn times_add_up_through_extends_stamps_and_padding() {
             short(7, &free(2)),
             two_words(30, 5, 1),
             short(0, &free(3)),
-            // Discarded: eight bytes behind its head, and its time counts.
+            // A discarded event: eight bytes follow its head, and its time step counts.
             [two_words(29, 11, 8), vec![0xee; 4]].concat(),
             long(4, &free(4)),
             two_words(31, 9, 2),
@@ -193,7 +194,7 @@ fn a_call_chain_that_follows_no_contention_of_its_thread_is_left_out() {
         short(0, &payload(4, &bytes))
     };
     let mut of_another = chain(0x20);
-    // The thread, behind the head of the entry, the number, the flags and the count.
+    // The thread follows the head of the entry, the event's number, the flags and the count.
     of_another[4 + 4] ^= 1;
     let stacks = |buffers: &[&[Vec<u8>]]| -> Vec<usize> {
         let (mut decoder, mut events) = (decoder(), Vec::new());
@@ -251,7 +252,7 @@ fn reclaim_is_read() {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.collect()
     };
-    // 64 bits as two words, the low one first; a word before them is padding.
+    // 64-bit fields are two words, the low word first; the word before them is padding.
     let entries = [
         payload(12, &ints(&[1, 3, 2, 0, 0xdc0, 0])),
         payload(10, &ints(&[1, 3, 2])),

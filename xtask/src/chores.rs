@@ -1,4 +1,4 @@
-//! The chores that run other commands.
+//! The chores that run other programs: `.ci/run`, and `plimsoll` in two builds.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(crate) fn ci(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Compares the hashes of a debug and a release build for one quick experiment.
+/// Runs one quick experiment in a debug and a release build, and compares the hashes of the runs.
 pub(crate) fn determinism(root: &Path, experiment: &str) -> Result<(), String> {
     let debug = hashes(&reproduce(root, experiment, "dev")?)?;
     let release = hashes(&reproduce(root, experiment, "release")?)?;
@@ -64,7 +64,7 @@ fn reproduce(root: &Path, experiment: &str, profile: &str) -> Result<String, Str
     String::from_utf8(output.stdout).map_err(|error| format!("the report is not text: {error}"))
 }
 
-/// Returns the hash of each report; each report is one line.
+/// Returns the hash of each report in `reports`, which has one report per line.
 fn hashes(reports: &str) -> Result<Vec<String>, String> {
     let hash = |line: &str| {
         let report: Value = serde_json::from_str(line)

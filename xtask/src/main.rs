@@ -1,6 +1,6 @@
 //! Repository chores: `cargo xtask tidy | ci | determinism | mutants`.
 //!
-//! It does not depend on the other crates: it reads their files and runs their binaries.
+//! This crate does not depend on the other crates: it reads their files and runs their binaries.
 
 mod chores;
 mod mutants;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the folder of the workspace, which does not depend on where the command was typed.
+/// Returns the folder of the workspace, regardless of the current folder.
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask

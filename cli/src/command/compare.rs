@@ -7,7 +7,7 @@ use crate::args::Compare;
 use crate::output::Sink;
 use crate::recordings::Shelf;
 
-/// The default number of seeds, the same as for an experiment.
+/// The default number of seeds, which equals that of an experiment.
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {

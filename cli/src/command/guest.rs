@@ -1,4 +1,4 @@
-//! `plimsoll guest`: the roles of this program inside a kernel that it has booted.
+//! `plimsoll guest`: the roles of this program inside a guest that it has booted.
 
 use std::io;
 

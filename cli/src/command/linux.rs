@@ -38,7 +38,7 @@ fn record(args: Linux) -> anyhow::Result<()> {
 }
 
 fn options(args: Linux) -> anyhow::Result<Options> {
-    // clap requires both unless there is a subcommand.
+    // clap requires both options unless there is a subcommand.
     let load = args.load.expect("clap insists on a load");
     let output = args.output.expect("clap insists on an output");
     let kernel = match (args.kernel, args.hz) {
@@ -75,7 +75,7 @@ fn command_line() -> String {
 }
 
 fn spinner() -> ProgressBar {
-    // A new bar draws on standard error, and is hidden if that is not a terminal.
+    // A new spinner draws on standard error, and is hidden if standard error is not a terminal.
     let spinner = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} elapsed");
     spinner.set_style(style.expect("a constant that a test renders"));

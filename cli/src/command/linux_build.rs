@@ -16,7 +16,7 @@ use crate::output::{self, BadInput};
 
 /// The folder of the repository that has the semantic patches.
 const PATCHES: &str = "kernel";
-/// The interval at which a spinner turns while a step reports nothing.
+/// The interval at which a spinner moves while a step reports no progress.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Builds a kernel to boot: Debian's packaged source, configured for recordings
@@ -106,7 +106,7 @@ fn patches(args: &LinuxBuild) -> anyhow::Result<Vec<SemanticPatch>> {
     args.patch.iter().map(read).collect()
 }
 
-/// Returns the checkout that contains the current folder or this program.
+/// Returns the checkout of the repository that contains the current folder or this program.
 fn checkout() -> Option<PathBuf> {
     let is_checkout = |folder: &&Path| !build::names(&folder.join(PATCHES)).is_empty();
     let starts = [env::current_dir().ok(), env::current_exe().ok()];
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_checkout_is_found_from_a_folder_inside() {
-        // Tests run in the folder of their crate, which is inside the checkout.
+        // Cargo runs tests in the folder of their crate, which is inside the checkout.
         let found = checkout().expect("this is a checkout");
         assert!(found.join(PATCHES).join("phased.cocci").is_file());
     }

@@ -1,4 +1,5 @@
-//! `plimsoll machines`: lists all machines, or describes one with the sources of its costs.
+//! `plimsoll machines`: lists all simulated machines, or describes one with the sources of its
+//! costs.
 
 use plimsoll_lab::catalog::machines;
 use plimsoll_lab::report::table;

@@ -1,4 +1,4 @@
-//! `plimsoll record`: records what this computer's kernel does with its memory.
+//! `plimsoll record`: records the memory-management events of this computer's kernel.
 
 use plimsoll_linux::record::{self, Holds, Options, Progress, Reading, Rss};
 use std::io::{self, IsTerminal};
@@ -25,8 +25,8 @@ pub(crate) fn run(args: Record) -> anyhow::Result<()> {
         },
         texts: args.texts,
     };
-    // If there is a command, its own output goes to the same terminal, and a progress line would
-    // cut into it.
+    // If a command runs, its output goes to the same terminal, and progress lines would interrupt
+    // that output.
     let shown = io::stderr().is_terminal() && options.command.is_empty();
     let summary = record::record(&options, |progress| {
         if shown {

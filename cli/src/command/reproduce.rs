@@ -1,4 +1,4 @@
-//! `plimsoll reproduce`: runs all experiments of the catalog, or those that are named.
+//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog.
 
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks all names up before any experiment runs; an experiment that is named twice runs once.
+/// Looks up all names before any experiment runs. An experiment that is named twice runs once.
 fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>> {
     if names.is_empty() && CATALOG.is_empty() {
         return Err(BadInput("the catalog of experiments is empty; name one".to_owned()).into());

@@ -1,5 +1,5 @@
-//! The guest's console: kernel messages and, between them, lines in which the guest's first process
-//! reports its progress.
+//! The guest's console output: kernel messages, interleaved with progress lines that the guest's
+//! first process prints.
 //!
 //! ```text
 //! plimsoll: up 2.031 s, 4 CPUs, Linux 6.12.117
@@ -9,7 +9,7 @@
 //! plimsoll: failed: WHY
 //! ```
 
-/// The beginning of each line of the first process.
+/// The prefix of each progress line of the guest's first process.
 const PREFIX: &str = "plimsoll: ";
 /// The number of console lines that an error shows.
 const TAIL_LINES: usize = 12;
@@ -17,18 +17,17 @@ const TAIL_LINES: usize = 12;
 /// The progress of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The kernel boots.
+    /// The kernel is booting.
     Booting,
-    /// The first process runs; the text is what it reports about the clock, the CPUs and the
-    /// kernel.
+    /// The first process is running; the text is its report of the clock, the CPUs and the kernel.
     Up(String),
-    /// The load runs.
+    /// The load is running.
     Load,
-    /// The load has ended, and the ring buffers are read out.
+    /// The load has ended, and the ring buffers are being read.
     Reading,
     /// The guest has sent the whole recording.
     Done,
-    /// Something went wrong in the guest; the text is the guest's description of it.
+    /// The guest has failed; the text is its own description of the failure.
     Failed(String),
 }
 
@@ -47,7 +46,7 @@ impl Stage {
         format!("{PREFIX}{text}")
     }
 
-    /// Parses a line of the console; `None` if it reports no stage.
+    /// Parses a line of the console; returns `None` if the line reports no stage.
     fn parse(line: &str) -> Option<Self> {
         // A kernel message without a newline may precede the report on the same line.
         let (_, text) = line.trim_end().split_once(PREFIX)?;
@@ -77,11 +76,11 @@ impl Stage {
     }
 }
 
-/// The console's output so far.
+/// The console output received so far.
 #[derive(Debug)]
 pub(crate) struct Console {
     text: String,
-    /// Bytes of `text` whose lines have been parsed.
+    /// The number of bytes of `text` that have been parsed, always whole lines.
     seen: usize,
     stage: Stage,
     /// The text of [`Stage::Up`]; empty before that stage.
@@ -98,7 +97,7 @@ impl Console {
         }
     }
 
-    /// Appends what was written since the last call; returns whether the stage has changed.
+    /// Appends new console output and parses it; returns whether the stage has changed.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         self.text.push_str(&String::from_utf8_lossy(bytes));
         let before = self.stage.clone();
@@ -108,8 +107,8 @@ impl Console {
             if let Some(stage) = Stage::parse(line)
                 && !matches!(self.stage, Stage::Failed(_))
             {
-                // A guest may pass through several stages between two calls, so this text is kept
-                // apart.
+                // A guest may pass through several stages between two calls, so this text is stored
+                // separately.
                 if let Stage::Up(text) = &stage {
                     text.clone_into(&mut self.up);
                 }
@@ -129,7 +128,7 @@ impl Console {
         &self.up
     }
 
-    /// Returns the last lines that are not blank.
+    /// Returns the last nonblank lines, at most `TAIL_LINES`.
     pub(crate) fn tail(&self) -> String {
         let lines: Vec<&str> = self
             .text

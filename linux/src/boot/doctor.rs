@@ -1,4 +1,5 @@
-//! The programs that booting a kernel needs, and the command that installs missing ones.
+//! Checks for the programs that booting a kernel needs, and names the command that installs missing
+//! ones.
 
 use std::env;
 use std::ffi::OsStr;
@@ -10,8 +11,8 @@ use super::Error;
 use super::qemu::QEMU;
 use crate::package::{self, cache};
 
-/// The name of BusyBox, which must be linked statically, because the guest has no libraries except
-/// those of this program.
+/// The program name of BusyBox. It must be statically linked, because the guest has only the
+/// libraries of Plimsoll itself.
 const BUSYBOX: &str = "busybox";
 
 /// A requirement for booting a kernel, and its state.
@@ -28,10 +29,11 @@ pub struct Finding {
 pub enum State {
     /// The requirement is met; the text gives a version, a path or an amount.
     There(String),
-    /// The requirement is not met, but some loads work without it; the text says which do not.
+    /// The requirement is not met, but some loads work without it. The text says which loads do
+    /// not.
     Optional(String),
-    /// The requirement is not met, and nothing works without it; the text says what to do if no
-    /// package meets it.
+    /// The requirement is not met, and nothing works without it. The text says what to do if no
+    /// package provides it.
     Missing(String),
 }
 
@@ -40,7 +42,7 @@ pub enum State {
 pub struct Diagnosis {
     /// The requirements, in the order in which they were checked.
     pub findings: Vec<Finding>,
-    /// Debian packages that provide what is missing.
+    /// The Debian packages that provide the missing programs.
     pub packages: Vec<&'static str>,
 }
 
@@ -66,7 +68,7 @@ impl Diagnosis {
     }
 }
 
-/// Checks the requirements on this computer; the only programs it runs are `PROGRAM --version`.
+/// Checks the requirements on this computer. It runs programs only as `PROGRAM --version`.
 #[must_use]
 pub fn diagnose() -> Diagnosis {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -114,7 +116,7 @@ pub fn diagnose() -> Diagnosis {
 ///
 /// # Errors
 ///
-/// If there is no QEMU in `PATH`, with the command that says what installs it.
+/// If QEMU is not in `PATH`; the error names the command that says what installs it.
 pub(crate) fn qemu() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     find(QEMU, &path).ok_or_else(|| {
@@ -128,7 +130,7 @@ pub(crate) fn qemu() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is none, with the command that says what installs it.
+/// If no static busybox is found; the error names the command that says what installs one.
 pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     busybox(&path).map_err(|why| {
@@ -139,7 +141,7 @@ pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the memory that programs may still take, in MiB; `None` if it is not known.
+/// Returns the memory that is available to programs on this computer, in MiB; `None` if unknown.
 pub(crate) fn free_mib() -> Option<u64> {
     available_mib(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -153,7 +155,7 @@ fn available_mib(meminfo: &str) -> Option<u64> {
 }
 
 fn processor(arch: &str) -> State {
-    // This program runs in the guest too, and guests are x86-64, so the computer must be.
+    // This program also runs in guests, which are x86-64, so this computer must be x86-64 too.
     match arch {
         "x86_64" => State::There(arch.to_owned()),
         other => State::Missing(format!("guests are x86-64, and this computer is {other}")),
@@ -192,13 +194,13 @@ fn busybox(path: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the first file of this name in a list of folders like `$PATH`.
+/// Returns the first file named `program` in `path`, a list of folders like `$PATH`.
 fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     let mut files = env::split_paths(path).map(|folder| folder.join(program));
     files.find(|file| file.is_file())
 }
 
-/// Returns the version that QEMU prints, or its path if it prints none.
+/// Returns the version that the program `file` prints, or its path if it prints none.
 fn version(file: &Path) -> String {
     let output = Command::new(file).arg("--version").output();
     let line = output.ok().and_then(|output| {

@@ -1,4 +1,4 @@
-//! Reads enough of an ELF file to tell whether the program can run in a guest.
+//! Reads enough of an ELF file to decide whether the program can run in a guest.
 
 /// The kinds of programs, by how a guest can run them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub(crate) enum Program {
 const PT_INTERP: u32 = 3;
 const EM_X86_64: u16 = 62;
 
-/// Returns the kind of program that `bytes` are.
+/// Returns the kind of the program in `bytes`.
 pub(crate) fn kind(bytes: &[u8]) -> Program {
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
         return Program::Script(String::from_utf8_lossy(line).trim().to_owned());
     }
-    // These bytes mean 64 bits and little-endian.
+    // The two bytes after the ELF magic mean 64-bit and little-endian.
     let is_x86_64 =
         bytes.starts_with(b"\x7fELF\x02\x01") && number(bytes, 18, 2) == Some(u64::from(EM_X86_64));
     if !is_x86_64 {
@@ -34,7 +34,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Program {
     }
 }
 
-/// Returns the loader that a dynamic program names.
+/// Returns the path of the loader that a dynamic program names.
 fn interpreter(bytes: &[u8]) -> Option<String> {
     let headers = number(bytes, 32, 8)?;
     let (size, count) = (number(bytes, 54, 2)?, number(bytes, 56, 2)?);

@@ -16,7 +16,7 @@ pub enum Error {
     Missing(String),
     /// A file could not be read or written.
     File {
-        /// The operation on it: "read", "write" …
+        /// The operation on the file, such as "read" or "write".
         doing: &'static str,
         /// The file.
         path: PathBuf,
@@ -27,34 +27,34 @@ pub enum Error {
     Program {
         /// The program and its arguments.
         command: String,
-        /// The text that it wrote on standard error.
+        /// The text that the program wrote to standard error.
         said: String,
     },
-    /// The guest said that something went wrong in it.
+    /// The guest reported a failure.
     Guest {
-        /// The guest's description.
+        /// The guest's description of the failure.
         said: String,
-        /// The end of its console.
+        /// The last lines of the guest's console output.
         console: String,
         /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest ended before it had sent the whole recording.
     Ended {
-        /// The stage that it had reached.
+        /// The stage that the guest had reached.
         after: String,
-        /// QEMU's exit status, and what it wrote.
+        /// QEMU's exit status and output.
         how: String,
-        /// The end of its console.
+        /// The last lines of the guest's console output.
         console: String,
         /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest was stopped before it had sent the whole recording.
     Stopped {
-        /// The reason.
+        /// The reason why the guest was stopped.
         why: Stop,
-        /// The stage that it had reached.
+        /// The stage that the guest had reached.
         after: String,
         /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
@@ -64,14 +64,14 @@ pub enum Error {
 /// The reasons to stop a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It ran longer than its timeout.
+    /// The guest ran longer than its timeout.
     Timeout(Duration),
-    /// A signal from the user, such as Ctrl-C.
+    /// The user sent a signal, for example with Ctrl-C.
     Signal,
 }
 
 impl Error {
-    /// Makes the error of an operation on `path`, for `map_err`.
+    /// Returns a closure for `map_err` that makes the error of an operation on `path`.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File {
@@ -84,8 +84,8 @@ impl Error {
     /// Returns whether the user can correct the error.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        // A failing guest may be a fault of Plimsoll; the cause of all other errors is this
-        // computer or the request.
+        // If a guest fails, Plimsoll may be at fault. All other errors are caused by this computer
+        // or by the request.
         !matches!(self, Self::Guest { .. } | Self::Ended { .. })
     }
 }

@@ -1,8 +1,8 @@
-//! The guest's root folder: this very program with its libraries, the plan, kernel modules, and the
+//! The guest's initramfs: Plimsoll's own program and libraries, the plan, kernel modules, and the
 //! user's load if there is one.
 //!
-//! It is an archive in the format `newc`, which the kernel unpacks into memory. Nothing in it is
-//! compressed, because decompressing would cost the guest more than reading.
+//! The initramfs is a cpio archive in the format `newc`, which the kernel unpacks into memory. It
+//! is not compressed, because decompressing would cost the guest more than reading.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ pub(crate) const LIBRARIES: &str = "/lib";
 /// Folders on which the first process mounts file systems.
 const MOUNT_POINTS: [&str; 5] = ["/dev", "/proc", "/sys", "/tmp", "/run"];
 
-/// Everything that goes into a guest besides this program and its libraries.
+/// The contents of an initramfs besides this program and its libraries.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     pub(crate) plan: &'a Plan,
@@ -63,8 +63,7 @@ pub(crate) fn write(
     }
     if let Program::Dynamic(loader) = elf::kind(&program) {
         let name = loader.rsplit('/').next().unwrap_or_default();
-        // On some computers the loader is already in the folder that has all libraries in the
-        // guest.
+        // On some computers the loader already has the path that libraries have in the guest.
         if loader != format!("{LIBRARIES}/{name}") {
             io(archive.link(&loader, &format!("{LIBRARIES}/{name}")))?;
         }
@@ -85,7 +84,7 @@ pub(crate) fn write(
     io(archive.finish())
 }
 
-/// An archive that is being written.
+/// A `newc` archive that is being written.
 struct Archive<'a, W: Write> {
     to: &'a mut W,
     names: BTreeSet<String>,
@@ -101,7 +100,7 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// Adds a folder and those above it.
+    /// Adds a folder and all its parent folders.
     fn folder(&mut self, path: &str) -> io::Result<()> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -110,7 +109,7 @@ impl<'a, W: Write> Archive<'a, W> {
         Ok(())
     }
 
-    /// Adds a file that everyone may execute.
+    /// Adds a file that all users may execute.
     fn file(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.folder_of(path)?;
         self.entry(path, ModeFileType::Regular, 0o755, bytes)

@@ -1,5 +1,5 @@
-//! The shared libraries of this very program: those that it has mapped are those that it needs in a
-//! guest.
+//! Finds the shared libraries that this process has mapped. The same program needs the same
+//! libraries in a guest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ fn is_library(file: &Path) -> bool {
     name.is_some_and(|name| name.ends_with(".so") || name.contains(".so."))
 }
 
-/// Finds all names of a library, because a program may look for it by a link to the mapped file.
+/// Finds all names of a library, because a program may open it through a link to the mapped file.
 fn library(file: PathBuf) -> Library {
     let mut names: Vec<String> = file.file_name().into_iter().map(text).collect();
     let folder = file.parent().unwrap_or(Path::new("/"));

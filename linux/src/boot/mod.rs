@@ -1,8 +1,9 @@
 //! Boots a kernel with many CPUs in QEMU, without hardware virtualization, and records it.
 //!
-//! QEMU derives time from the number of instructions (`-icount`), so that what the guest sees does
-//! not depend on how busy this computer is. The guest's first process is this very program; it
-//! records and sends the recording through a virtual serial port into a file on this computer.
+//! QEMU derives the guest's time from the number of executed instructions (`-icount`), so that the
+//! guest's behaviour does not depend on how busy this computer is. Plimsoll itself runs as the
+//! guest's first process. It records the kernel and sends the recording through a virtual serial
+//! port to a file on this computer.
 
 mod console;
 pub mod doctor;

@@ -10,14 +10,14 @@ use super::Error;
 use crate::guest::load::Load;
 use crate::record::{Holds, Rss};
 
-/// The largest number of CPUs: their interrupt controllers have addresses of 8 bits, and QEMU
-/// without hardware virtualization has no x2APIC before version 9.
+/// The largest number of CPUs. Without x2APIC, interrupt controllers have 8-bit addresses, and QEMU
+/// before version 9 emulates no x2APIC.
 pub const CPUS_MAX: u32 = 255;
-/// The least memory with which a guest boots and records, in MiB.
+/// The minimum memory with which a guest can boot and record, in MiB.
 const MEMORY_MIN_MIB: u64 = 512;
-/// The least memory of a node, in MiB.
+/// The minimum memory of a node, in MiB.
 const NODE_MIN_MIB: u64 = 256;
-/// The largest ring buffer of a CPU, in MiB; a larger one would hold more than any load writes.
+/// The largest ring buffer of a CPU, in MiB. No load writes more events than fit into it.
 const BUFFER_MAX_MIB: u64 = 16;
 
 /// The memory of a guest, in MiB.
@@ -58,11 +58,11 @@ impl fmt::Display for Memory {
 /// The kernel to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelChoice {
-    /// A kernel image of the user's.
+    /// A kernel image that the user supplies.
     File(PathBuf),
     /// Debian's newest packaged cloud kernel of a series.
     Series(String),
-    /// A kernel that was built on this computer with this many timer interrupts a second.
+    /// A kernel that was built on this computer with this number of timer interrupts per second.
     Hz(u32),
 }
 
@@ -71,17 +71,17 @@ pub enum KernelChoice {
 pub enum LoadChoice {
     /// A load that is part of this program.
     Named(&'static Load),
-    /// A program or script of the user's.
+    /// A program or script that the user supplies.
     File(PathBuf),
 }
 
 impl LoadChoice {
-    /// Returns the file `text` if it contains a `/`, else the load of this name, else the file of
-    /// this name.
+    /// Interprets `text` as a file if it contains a `/`. Otherwise `text` names a load or, if there
+    /// is no such load, a file.
     ///
     /// # Errors
     ///
-    /// If there is neither such a load nor such a file.
+    /// If `text` names neither a load nor a file.
     pub fn find(text: &str) -> Result<Self, Error> {
         if !text.contains('/')
             && let Some(load) = Load::named(text)
@@ -103,13 +103,13 @@ impl LoadChoice {
 pub struct Options {
     /// The number of CPUs.
     pub cpus: u32,
-    /// The memory of all nodes together.
+    /// The total memory of all nodes.
     pub memory: Memory,
     /// The number of nodes; CPUs and memory are divided evenly among them.
     pub nodes: u32,
     /// The kernel to boot.
     pub kernel: KernelChoice,
-    /// The load that runs in it.
+    /// The load that runs in the guest.
     pub load: LoadChoice,
     /// The arguments of the load.
     pub told: Vec<String>,
@@ -125,15 +125,15 @@ pub struct Options {
     pub timeout: Duration,
     /// The file of the recording.
     pub output: PathBuf,
-    /// The file in which the console is kept. If `None`, only its end is shown, and only if
-    /// something goes wrong.
+    /// The file that receives the console output. If `None`, only the last lines are shown, and
+    /// only if the run fails.
     pub console: Option<PathBuf>,
     /// The command that the user typed, for the recording's header.
     pub command: String,
 }
 
 impl Options {
-    /// Checks what can be checked without looking at this computer.
+    /// Checks everything that does not depend on this computer.
     ///
     /// # Errors
     ///
@@ -183,8 +183,8 @@ impl Options {
         }
     }
 
-    /// Returns the size of each CPU's ring buffer in MiB. All of them together take at most a
-    /// quarter of the memory, but each has at least 1 MiB.
+    /// Returns the size of each CPU's ring buffer in MiB. All buffers together take at most a
+    /// quarter of the guest's memory, but each has at least 1 MiB.
     #[must_use]
     pub(crate) fn buffer_mib(&self) -> NonZeroU32 {
         let quarter = self.memory.0 / 4 / u64::from(self.cpus);

@@ -6,11 +6,11 @@ use std::path::Path;
 use super::initramfs::{LIBRARIES, PROGRAM};
 use super::options::Options;
 
-/// The emulator's program.
+/// The name of the emulator's program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
-/// Time is the number of instructions and never waits for the time of this computer. One thread
-/// emulates all CPUs in turn: with a thread for each CPU, guests with many CPUs miss their own
+/// The guest's clock counts instructions and never waits for this computer's clock. One thread
+/// emulates all CPUs in turn, because with one thread per CPU, guests with many CPUs miss timer
 /// ticks.
 const CLOCK: [&str; 4] = [
     "-accel",
@@ -19,18 +19,19 @@ const CLOCK: [&str; 4] = [
     "shift=0,sleep=off",
 ];
 
-/// All CPU features that QEMU can emulate except fast string operations. With those the kernel
-/// clears and copies pages byte by byte, and each byte is one step of the emulator and one
-/// nanosecond of the guest.
+/// All CPU features that QEMU can emulate except fast string operations. With these operations, the
+/// kernel would clear and copy pages byte by byte. Each byte would cost one step of the emulator
+/// and one nanosecond of guest time.
 const CPU: &str = "max,-erms,-fsrm";
 
-/// The kernel's arguments before those that the user appends.
+/// The kernel's command-line arguments, to which the user's arguments are appended.
 ///
 /// - `panic=-1` with `-no-reboot`: a panic ends QEMU instead of hanging it.
-/// - Watchdogs and stall warnings are off, because they would only measure how slow an emulator is.
-/// - `nohz=off`: each CPU has its tick at all times, as a busy CPU has, so that the timer wheel
-///   alone decides when timers fire.
-/// - `nokaslr`: addresses of functions are those of the kernel's own map.
+/// - Watchdogs and stall warnings are off, because they would only detect that the emulator is
+///   slow.
+/// - `nohz=off`: every CPU keeps its tick even when idle, so that the timer wheel alone decides
+///   when timers fire.
+/// - `nokaslr`: functions keep the addresses at which they were linked.
 const KERNEL: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nowatchdog \
     rcupdate.rcu_cpu_stall_suppress=1 mitigations=off nokaslr audit=0 nohz=off";
 
@@ -40,7 +41,7 @@ pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     pub(crate) console: &'a Path,
-    /// The file that receives what the guest writes to the virtual serial port.
+    /// The file that receives the guest's output on the virtual serial port.
     pub(crate) received: &'a Path,
 }
 
@@ -105,7 +106,7 @@ fn nodes(options: &Options) -> Vec<[String; 4]> {
 
 fn kernel_arguments(options: &Options) -> String {
     let mut text = KERNEL.to_owned();
-    // The kernel passes a variable that it does not know to its first process.
+    // The kernel passes a parameter that it does not know to its first process as a variable.
     text += &format!(" LD_LIBRARY_PATH={LIBRARIES} rdinit={PROGRAM}");
     for more in &options.append {
         text += &format!(" {more}");

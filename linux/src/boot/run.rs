@@ -1,4 +1,4 @@
-//! Boots, watches and ends one guest.
+//! Boots one guest, watches it, and stops it if necessary.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -25,30 +25,30 @@ use crate::record::{Holds, Rss};
 
 /// The interval at which the guest's state and console are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// The memory of QEMU itself and its translated code, beside that of the guest, in MiB.
+/// The memory for QEMU itself and its translated code, in addition to the guest's memory, in MiB.
 const QEMU_MIB: u64 = 512;
 
-/// The result of a run, and its costs.
+/// The result of a run, and the time that it took.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The kernel image that was booted.
     pub kernel: PathBuf,
-    /// The guest's report when it was up: its clock, CPUs and kernel.
+    /// The guest's report after it had booted: its clock, CPUs and kernel.
     pub up: String,
-    /// Size of the recording, in bytes.
+    /// The size of the recording, in bytes.
     pub bytes: u64,
-    /// The duration of the run, in time of this computer.
+    /// The wall-clock duration of the run on this computer.
     pub wall: Duration,
-    /// Seconds of CPU time that QEMU used on this computer; `None` if that is not known.
+    /// The CPU time that QEMU used on this computer, in seconds; `None` if it is not known.
     pub cpu_seconds: Option<f64>,
 }
 
-/// Boots a kernel as `options` say and writes the recording. `told` is called with each new stage,
-/// and with a text before other steps that take long.
+/// Boots a kernel according to `options` and writes the recording. Calls `told` with each new
+/// stage, and with a description before every other long step.
 ///
 /// # Errors
 ///
-/// If something is missing, cannot be done, or goes wrong in the guest.
+/// If this computer lacks something, an option cannot be met, or the guest fails.
 pub fn run(options: &Options, told: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
     options.check()?;
     let qemu = doctor::qemu()?;
@@ -187,8 +187,8 @@ struct Drafts {
     initramfs: PathBuf,
     console: PathBuf,
     said: PathBuf,
-    /// The data received so far. This file is in the folder of the output, so that a full file
-    /// system is noticed before the end, and the recording needs only to be renamed.
+    /// The data received so far. The file is in the folder of the output, so that a full file
+    /// system is noticed early, and a rename completes the recording.
     received: NamedTempFile,
     _folder: TempDir,
 }
@@ -241,7 +241,8 @@ impl Guest {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said)
-            // Ctrl-C must reach only this process, which then stops QEMU and keeps what it sent.
+            // Ctrl-C must reach only this process, which then stops QEMU and keeps the data
+            // received from it.
             .process_group(0)
             .spawn()
             .map_err(Error::file("run", qemu))?;
@@ -308,8 +309,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Moves what was received to the output if it is whole; otherwise keeps it and returns the
-    /// error. Returns the guest's report when it was up.
+    /// If the recording is complete, moves it to the output and returns the guest's [`Stage::Up`]
+    /// report. Otherwise keeps the received data and returns an error.
     fn judge(&self, end: End, received: NamedTempFile, output: &Path) -> Result<String, Error> {
         let stage = self.console.stage();
         if let (End::Exit(status), Stage::Done) = (&end, stage)
@@ -347,7 +348,7 @@ impl Guest {
     }
 }
 
-/// Makes a temporary file, which is private at first, as readable as other files.
+/// Makes a temporary file readable by all users; such files are created private.
 fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;
     let public = fs::Permissions::from_mode(0o644);
@@ -355,7 +356,7 @@ fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     set.map_err(Error::file("write", output))
 }
 
-/// Keeps what was received beside the output, as `OUTPUT.part`, unless it is empty.
+/// Keeps the received data beside the output, as `OUTPUT.part`, unless it is empty.
 fn keep(received: NamedTempFile, output: &Path) -> Result<Option<PathBuf>, Error> {
     let length = fs::metadata(received.path()).map_or(0, |data| data.len());
     if length == 0 {

@@ -1,4 +1,4 @@
-//! Compiles a kernel with one `make` and reports progress by the lines that it prints.
+//! Compiles a kernel with one `make` and derives the progress from the lines that `make` prints.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::source::Source;
 use super::{Error, Step, Tools};
 
-/// The number of objects of a 6.12 kernel of this configuration, which only sets the length of a
-/// progress bar.
+/// The approximate number of object files in a 6.12 kernel of this configuration. It only sets the
+/// length of a progress bar.
 const OBJECTS_ABOUT: u64 = 1_200;
 /// The path, in the build folder, of the image that `make` builds for x86.
 const IMAGE: &str = "arch/x86/boot/bzImage";
 
-/// A compiled kernel, in the folder where it was made.
+/// A compiled kernel that is still in its build folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiled {
     pub(super) image: PathBuf,
@@ -33,8 +33,8 @@ pub(super) fn compile(
 ) -> Result<Compiled, Error> {
     let make = |goal: &str| {
         let mut command = tools.make(&source.folder, folder);
-        // Only the release says what was built; the build's time, user and host are fixed, so the
-        // image does not depend on them.
+        // Only the release identifies the build. The build's time, user and host are fixed, so that
+        // the image does not depend on them.
         command.arg(format!("LOCALVERSION={local_version}"));
         command.args(["KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=plimsoll"]);
         command.args(["KBUILD_BUILD_HOST=plimsoll", &format!("-j{jobs}"), goal]);
@@ -70,15 +70,15 @@ pub(super) fn compile(
     })
 }
 
-/// Returns whether a line of `make` says that an object is being compiled: `  CC      mm/vmstat.o`.
+/// Returns whether a line of `make` reports the compilation of an object: `  CC      mm/vmstat.o`.
 fn is_object(line: &str) -> bool {
     let mut words = line.split_whitespace();
     matches!(words.next(), Some("CC" | "AS"))
         && words.next().is_some_and(|name| name.ends_with(".o"))
 }
 
-/// Counts the objects compiled before. A folder that cannot be read counts as empty, because the
-/// number only sets the length of a progress bar.
+/// Counts the object files that already exist below `folder`. A folder that cannot be read counts
+/// as empty, because the number only sets the length of a progress bar.
 fn objects_below(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     // The recursion ends: links are not followed, so the folders are a finite tree.

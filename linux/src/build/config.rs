@@ -1,4 +1,4 @@
-//! The kernel's configuration: the smallest one, and the options that a recording needs.
+//! The kernel's configuration: `tinyconfig`, plus the options that a recording needs.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use super::{Checks, Error, Recipe, Tools};
 
 /// Lines of a `.config`, with comments, which the kernel's own parser skips.
 const FRAGMENT: &str = include_str!("fragment.config");
-/// Lines that [`Checks::On`] adds.
+/// The lines of a `.config` that [`Checks::On`] adds.
 const DEBUG: &str = include_str!("debug.config");
-/// The file in a build folder that keeps the fragment with which the folder was configured.
+/// The file in a build folder that stores the fragment with which the folder was configured.
 const CONFIGURED: &str = "plimsoll.config";
 
-/// Configures `folder` to build `source`, unless it already has this configuration, because after a
-/// new configuration every object is compiled again.
+/// Configures `folder` to build `source`, unless the folder already has this configuration: after a
+/// new configuration, `make` compiles every object again.
 pub(super) fn configure(
     tools: &Tools,
     source: &Source,
@@ -28,7 +28,7 @@ pub(super) fn configure(
     if known != fragment || !config.is_file() {
         make(tools, source, folder, "tinyconfig")?;
         let tiny = fs::read_to_string(&config).map_err(Error::file("read", &config))?;
-        // If a line occurs twice, the kernel takes the later one.
+        // If an option occurs twice, the kernel uses the later line.
         fs::write(&config, tiny + &fragment).map_err(Error::file("write", &config))?;
         make(tools, source, folder, "olddefconfig")?;
     }
@@ -44,7 +44,7 @@ pub(super) fn configure(
     fs::write(&configured, &fragment).map_err(Error::file("write", &configured))
 }
 
-/// The lines that a kernel of `recipe` needs beyond the smallest configuration.
+/// Returns the lines that a kernel of `recipe` needs in addition to `tinyconfig`.
 fn fragment(recipe: &Recipe) -> String {
     let debug = match recipe.checks {
         Checks::Off => "",
@@ -58,8 +58,7 @@ fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(),
     Tools::run(command.arg(goal), &format!("configuring ({goal})")).map(|_| ())
 }
 
-/// Returns the options of `fragment` that `made`, a whole `.config`, does not have with the
-/// requested value.
+/// Returns the options of `fragment` whose requested value is not in `made`, a whole `.config`.
 fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let lines: Vec<&str> = made.lines().collect();
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));

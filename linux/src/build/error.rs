@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The request cannot be met; the text says what is possible.
     Asked(String),
-    /// Something must be installed first; the text has the command.
+    /// Something must be installed first; the text names the command that installs it.
     Missing(String),
     /// A command failed.
     Failed {
-        /// Its purpose, such as "unpacking the source".
+        /// The purpose of the command, such as "unpacking the source".
         what: String,
-        /// The end of what it printed.
+        /// The last lines of the command's output.
         said: String,
-        /// The file with all of its output, if it was kept.
+        /// The file with all of the command's output, if it was kept.
         log: Option<PathBuf>,
     },
     /// A file or folder could not be read or written.
     File {
-        /// The operation on it: "read", "write".
+        /// The operation on the file or folder, such as "read" or "write".
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -38,7 +38,7 @@ impl Error {
         matches!(self, Self::Asked(_) | Self::Missing(_))
     }
 
-    /// Makes the error of an operation on `path`, for `map_err`.
+    /// Returns a closure for `map_err` that makes the error of an operation on `path`.
     pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { what, path, source }

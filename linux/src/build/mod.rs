@@ -27,17 +27,17 @@ pub use self::semantic::{SemanticPatch, names};
 use self::source::Source;
 pub use self::tools::Tools;
 
-/// The number of timer interrupts a second.
+/// The number of timer interrupts per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// 250, as in Debian's own kernels.
+    /// 250 timer interrupts per second, as in Debian's own kernels.
     Hz250,
-    /// 1000 timer interrupts a second.
+    /// 1000 timer interrupts per second.
     Hz1000,
 }
 
 impl Rate {
-    /// Returns the number of timer interrupts a second.
+    /// Returns the number of timer interrupts per second.
     #[must_use]
     pub const fn hz(self) -> u32 {
         match self {
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// Says whether the kernel checks itself while it runs.
+/// Whether the kernel is built with runtime checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checks {
     Off,
@@ -83,8 +83,8 @@ impl Recipe {
         })
     }
 
-    /// Returns the recipe of the same kernel with checks while it runs: its log gets a warning if a
-    /// rule of locks, lists, timers, work items or the memory management (`DEBUG_VM`) is broken.
+    /// Returns the recipe for the same kernel with runtime checks. That kernel logs a warning if a
+    /// rule of locks, lists, timers, work items or memory management (`DEBUG_VM`) is broken.
     #[must_use]
     pub fn checked(self) -> Self {
         let checks = Checks::On;
@@ -101,8 +101,7 @@ impl Recipe {
         format!("{}-{}", self.series, self.configuration())
     }
 
-    /// Returns the part of the name that says how the kernel is configured: `hz1000`,
-    /// `hz1000-debug`.
+    /// Returns the part of the name that describes the configuration: `hz1000` or `hz1000-debug`.
     fn configuration(&self) -> String {
         let checks = match self.checks {
             Checks::Off => "",
@@ -145,7 +144,7 @@ pub struct Built {
     pub package: String,
 }
 
-/// Builds the kernel of `recipe` below `cache`, with `jobs` compilers at once.
+/// Builds the kernel of `recipe` below `cache`, with `jobs` compilers in parallel.
 ///
 /// # Errors
 ///
@@ -183,8 +182,8 @@ pub fn build(
     keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
 }
 
-/// Puts a compiled kernel into its folder below `kernels`. A rename at the end ensures that a
-/// folder of that name is complete.
+/// Puts a compiled kernel into its folder below `kernels`. A final rename ensures that a folder
+/// with that name is complete.
 fn keep(
     recipe: &Recipe,
     source: &Source,
@@ -238,7 +237,7 @@ fn keep(
     })
 }
 
-/// Locks the folder, because two builds at once would patch each other's source.
+/// Locks the folder, because two concurrent builds would patch each other's source.
 fn lock(folder: &Path) -> Result<File, Error> {
     fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
     let path = folder.join("lock");

@@ -1,11 +1,11 @@
 //! Semantic patches: files that Coccinelle's `spatch` reads, applied to the kernel's source.
 //!
-//! The patches are read from a folder and never become part of this program, because they have
-//! another licence.
+//! The patches are read from a folder and never become part of this program, because their licence
+//! differs from Plimsoll's.
 //!
-//! Each patch names the file that it changes (`// Apply to: mm/vmstat.c`) and the number of times
-//! that words occur in that file afterwards (`// Expect: 3 zone_hold_next`). If a patch does not
-//! match, `spatch` changes nothing and reports success, so only the counts reveal it.
+//! Each patch names the file that it changes (`// Apply to: mm/vmstat.c`) and how often certain
+//! words must occur in that file afterwards (`// Expect: 3 zone_hold_next`). If a patch does not
+//! match, `spatch` changes nothing but reports success, so only these counts reveal the failure.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::source::Source;
 use super::{Error, Tools};
 
-/// The folder in the source that keeps files as they were packaged.
+/// The folder in the source that holds unpatched copies of the patched files.
 const PRISTINE: &str = ".plimsoll-pristine";
 /// The path, in the source, of the draft of a patched file.
 const DRAFT: &str = ".plimsoll-draft.c";
@@ -23,12 +23,12 @@ const SUFFIX: &str = ".cocci";
 /// A semantic patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemanticPatch {
-    /// Its name, such as `phased`.
+    /// The patch's name, such as `phased`.
     pub name: String,
     file: PathBuf,
     /// The file of the kernel that the patch changes, relative to the source folder.
     target: PathBuf,
-    /// The words that must occur in that file afterwards, with the number of times.
+    /// The words that must occur in the target after patching, each with its number of occurrences.
     expected: Vec<(usize, String)>,
 }
 
@@ -37,7 +37,7 @@ impl SemanticPatch {
     ///
     /// # Errors
     ///
-    /// [`Error::Asked`] if there is no such patch, or it does not say which file it changes.
+    /// [`Error::Asked`] if the patch does not exist, or does not name the file that it changes.
     pub fn read(name: &str, folder: &Path) -> Result<Self, Error> {
         let known = names(folder);
         if !known.iter().any(|known| known == name) {
@@ -133,8 +133,8 @@ pub fn names(folder: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Makes `source` the packaged one with `patches` and no others. A file that already has the right
-/// content is not written, so that it is not compiled again.
+/// Makes `source` the packaged source with `patches` and no others. A file that already has the
+/// right content is not rewritten, so that `make` does not compile it again.
 pub(super) fn patch(
     tools: &Tools,
     source: &Source,
@@ -163,8 +163,8 @@ pub(super) fn patch(
     Ok(())
 }
 
-/// Copies `file` to `copy` if there is no copy yet. A rename at the end ensures that a copy is
-/// complete.
+/// Copies `file` to `copy` if `copy` does not exist yet. A final rename ensures that an existing
+/// copy is complete.
 fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     if copy.is_file() {
         return Ok(());
@@ -176,7 +176,7 @@ fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     fs::rename(&draft, copy).map_err(Error::file("rename", &draft))
 }
 
-/// Returns the files below `root`/`folder`, by their paths from `root`, without drafts.
+/// Returns the files below `root`/`folder` except drafts, as paths relative to `root`.
 fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let read = root.join(folder);

@@ -1,30 +1,31 @@
 //! The kernel's source as Debian packages it: fetched and unpacked into the cache, not installed.
 //!
-//! Each step works in a folder of its own and ends with a rename, so an interrupted step is done
-//! again and a folder that is only half unpacked is never used.
+//! Each step works in a separate folder and ends with a rename. So an interrupted step is repeated,
+//! and a half-unpacked folder is never used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Step, Tools};
 
-/// The file in the source that keeps the name and version of the package.
+/// The file in the source that stores the name and version of the package.
 const PACKAGE: &str = ".plimsoll-package";
 
 /// A kernel's unpacked source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// The folder that has `Makefile`.
+    /// The folder that contains the kernel's top-level `Makefile`.
     pub(super) folder: PathBuf,
-    /// The package it comes from, such as `linux-source-6.12_6.12.117-1~deb12u1_all`.
+    /// The package that contained the source, such as `linux-source-6.12_6.12.117-1~deb12u1_all`.
     pub(super) package: String,
 }
 
-/// Checks that a series is two numbers, because it becomes part of a command and of a path.
+/// Checks that a series is two numbers with a dot between them, because it becomes part of a
+/// command and of a path.
 ///
 /// # Errors
 ///
-/// [`Error::Asked`] if it is not.
+/// [`Error::Asked`] if `series` is anything else.
 pub(super) fn check_series(series: &str) -> Result<(), Error> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match series.split_once('.') {
@@ -35,7 +36,8 @@ pub(super) fn check_series(series: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the source of `series` below `folder`; fetches and unpacks it if it is not there yet.
+/// Returns the source of `series` below `folder`; fetches and unpacks the source if it is not
+/// present yet.
 pub(super) fn source(
     tools: &Tools,
     series: &str,
@@ -59,7 +61,7 @@ pub(super) fn source(
     told(Step::Begins(&format!("unpacking linux-source-{series}")));
     let package = unpack(tools, series, &archive, &draft)?;
     fs::remove_dir_all(&fetched).map_err(Error::file("remove", &fetched))?;
-    // A folder without the file that names the package is the remainder of an interrupted build.
+    // A folder without the file that names the package was left by an interrupted build.
     if unpacked.exists() {
         fs::remove_dir_all(&unpacked).map_err(Error::file("remove", &unpacked))?;
     }
@@ -109,7 +111,7 @@ fn unpack(tools: &Tools, series: &str, archive: &Path, draft: &Path) -> Result<S
     Ok(package)
 }
 
-/// Makes an empty folder of this name; an existing one is removed first.
+/// Creates `folder` as an empty folder; an existing one is removed first.
 fn empty(folder: &Path) -> Result<PathBuf, Error> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(Error::file("remove", folder))?;

@@ -1,5 +1,5 @@
-//! The programs that build a kernel: finds missing ones, names the packages that provide them, and
-//! runs them.
+//! Finds and runs the programs that build a kernel, and names the packages that provide missing
+//! ones.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +27,10 @@ const NEEDED: [(&str, &str); 11] = [
 /// The additional program that a semantic patch needs.
 const NEEDED_TO_PATCH: (&str, &str) = ("spatch", "coccinelle");
 
-/// The number of last lines of a command's output that an error repeats.
+/// The number of lines, from the end of a command's output, that an error quotes.
 const LINES_SHOWN: usize = 12;
 
-/// The folders in which programs are looked for.
+/// The folders that are searched for programs.
 #[derive(Clone, Debug)]
 pub struct Tools {
     path: OsString,
@@ -49,8 +49,8 @@ impl Tools {
         Self { path: path.into() }
     }
 
-    /// Checks that everything a build needs is installed; `patching` adds what a semantic patch
-    /// needs.
+    /// Checks that all programs and headers for a build are installed; `patching` adds the program
+    /// that semantic patches need.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Tools {
 
     fn has(&self, tool: &str) -> bool {
         if tool.ends_with(".h") {
-            // Only the compiler knows the folders of headers, so it is asked.
+            // Only the compiler knows the folders of headers, so the check runs it on the header.
             let mut command = self.command("gcc");
             command.args(["-E", "-x", "c", "-include", tool, "/dev/null"]);
             return command.output().is_ok_and(|output| output.status.success());
@@ -81,9 +81,9 @@ impl Tools {
         env::split_paths(&self.path).any(|folder| folder.join(tool).is_file())
     }
 
-    /// Makes a command that finds its programs in these folders and prints English messages.
+    /// Makes a command that searches these folders for programs and prints English messages.
     pub(super) fn command(&self, program: &str) -> Command {
-        // `Command` would look a bare name up on this process's `PATH`.
+        // `Command` would search this process's `PATH` for a bare name.
         let found = env::split_paths(&self.path).map(|folder| folder.join(program));
         let program = found
             .into_iter()
@@ -94,7 +94,7 @@ impl Tools {
         command
     }
 
-    /// Runs `command`, and keeps what it prints in case it fails.
+    /// Runs `command` and returns its standard output; if it fails, the error quotes its output.
     pub(super) fn run(command: &mut Command, what: &str) -> Result<String, Error> {
         let output = command
             .output()
@@ -128,8 +128,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // `command` still holds the writing ends of the pipe; as long as it does, the loop below
-        // would not see the end of the output.
+        // `command` still holds the write ends of the pipe. Replacing them closes them, or the loop
+        // below would never see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

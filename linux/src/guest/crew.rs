@@ -1,5 +1,5 @@
-//! The worker processes of a load, seen from the process that leads them. A load's set of workers
-//! is called its crew.
+//! The crew of a load: its worker processes, and the operations by which their leader controls
+//! them.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use super::op::{Op, REACHED};
 use super::worker::{END_OF_PROGRAM, monotonic_ns};
 
-/// The time from the order to start until all workers begin, in nanoseconds: enough to give the
-/// order to 255 workers.
+/// The delay between the first order to start and the common start of all workers, in nanoseconds.
+/// It is long enough to send the order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
 /// Workers that have received their programs and wait for the start.
@@ -66,14 +66,14 @@ impl Crew {
         self.workers.iter().map(|worker| worker.child.id())
     }
 
-    /// Returns the exit status of each worker, in the order of the programs; `None` for one that
-    /// still runs.
+    /// Returns the exit status of each worker, in the order of the programs; `None` for a worker
+    /// that is still running.
     pub(crate) fn ended(&mut self) -> io::Result<Vec<Option<ExitStatus>>> {
         let workers = self.workers.iter_mut();
         workers.map(|worker| worker.child.try_wait()).collect()
     }
 
-    /// Ends all workers, whatever they are doing.
+    /// Kills all workers.
     pub(crate) fn kill(mut self) -> io::Result<()> {
         for worker in &mut self.workers {
             worker.child.kill()?;

@@ -27,16 +27,16 @@ const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("tracefs", "/sys/kernel/tracing"),
     ("cgroup2", "/sys/fs/cgroup"),
 ];
-/// The name that QEMU gives to the serial port that the recording is sent through.
+/// The name that QEMU gives to the serial port through which the recording is sent.
 const PORT_NAME: &str = "plimsoll";
-/// Memory for data that was read and not yet sent, in MiB.
+/// The memory for data that has been read but not sent yet, in MiB.
 const BATCHES_MIB: NonZeroU32 = NonZeroU32::new(8).expect("eight");
 
-/// Runs as the first process of a guest; switches the guest off at its end.
+/// Runs as the first process of a guest, and switches the guest off at the end.
 ///
 /// # Errors
 ///
-/// If this is not the first process of a guest; nothing has been done then.
+/// If this is not the first process of a guest. In this case, the function changes nothing.
 pub fn run() -> io::Result<()> {
     // Outside a guest this function would switch off the user's computer.
     if process::id() != 1 || !is_guest() {
@@ -87,7 +87,7 @@ fn work() -> io::Result<()> {
     recorded(&plan)
 }
 
-/// Records into the serial port while the load runs.
+/// Records the kernel to the serial port while the load runs.
 fn recorded(plan: &Plan) -> io::Result<()> {
     let options = Options {
         output: port()?,
@@ -95,7 +95,7 @@ fn recorded(plan: &Plan) -> io::Result<()> {
         length: None,
         buffer_mib: Some(plan.buffer_mib),
         memory_mib: BATCHES_MIB,
-        // Reading the ring buffers while the load runs would be a load of its own.
+        // Reading the ring buffers while the load runs would itself load the guest.
         reading: Reading::Afterwards,
         rss: if plan.rss { Rss::Wanted } else { Rss::Spared },
         holds: if plan.holds {
@@ -115,10 +115,11 @@ fn recorded(plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// Sets what not every kernel has and a load can do without; failures are only reported.
+/// Applies optional kernel settings: some kernels lack them, and loads run without them. Failures
+/// are only reported.
 fn prepare() {
-    // Only mappings that ask for huge pages get them, so that every other page is allocated by
-    // itself.
+    // Only mappings that ask for huge pages get them, so that all other pages are allocated one by
+    // one.
     let huge_pages = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if huge_pages.exists()
         && let Err(error) = fs::write(huge_pages, "madvise")
@@ -130,13 +131,12 @@ fn prepare() {
     }
 }
 
-/// Makes the kernel compute the sizes of its page lists again. It computed them before it freed the
-/// memory of the initramfs, so they would not follow from the managed pages that `/proc/zoneinfo`
-/// prints.
+/// Makes the kernel recompute the sizes of its page lists. It first computed them before it freed
+/// the initramfs, so they would not match the managed pages that `/proc/zoneinfo` prints.
 fn size_lists() -> io::Result<()> {
     const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
     let usual = fs::read_to_string(FRACTION)?;
-    // The kernel computes the sizes only if the value changes.
+    // The kernel recomputes the sizes only if the value changes.
     fs::write(FRACTION, "1000000")?;
     fs::write(FRACTION, usual.trim())
 }

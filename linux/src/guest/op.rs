@@ -1,8 +1,8 @@
-//! The steps of a load's workers: the language in which the process that leads a load tells its
-//! workers what to do.
+//! The steps of a load's workers. The process that leads a load sends its workers programs made of
+//! these steps.
 //!
-//! A step is one line of text, so that a program can be written to a worker's standard input and
-//! read by a person.
+//! A step is one line of text, so that a program is easy to write to a worker's standard input and
+//! easy to read.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,9 +37,9 @@ pub(crate) enum Op {
     },
     /// Deletes a file.
     DeleteFile(String),
-    /// Starts a program that ends at once, this many times, one after the other.
+    /// Starts a program that exits at once, this many times, one after the other.
     Exec(u32),
-    /// Starts this many programs together, and lets them end once all of them run.
+    /// Starts this many programs together, and lets them exit when all are running.
     ExecCrowd(u32),
     /// Makes this many pipes and fills each; all of them are closed at the end of the step.
     Pipes(u32),
@@ -49,16 +49,17 @@ pub(crate) enum Op {
     Sleep(u64),
     /// Sleeps until this many microseconds after the common start of all workers.
     Until(u64),
-    /// Writes `oom_score_adj` of this worker.
+    /// Sets the `oom_score_adj` of this worker.
     OomScoreAdj(i32),
-    /// Moves this worker into a memory cgroup, which is made if there is none of this name.
+    /// Moves this worker into a memory cgroup, which is created if it does not exist.
     Group(String),
-    /// Binds this worker's memory to a node, by its memory policy.
+    /// Binds this worker's memory to a node, with a memory policy.
     Bind(u32),
     /// Starts a process that uses this worker's memory, and does nothing until it is killed.
     Share,
-    /// Starts such a process with `vfork`. The new process, not this worker, reports to the leader
-    /// that this step was reached, because this worker waits until it ends.
+    /// Does what [`Op::Share`] does, but with `vfork`. The new process, not this worker, reports to
+    /// the leader that this step was reached, because this worker waits until the new process
+    /// exits.
     Vfork,
     /// Reports to the leader that this step was reached.
     Report,

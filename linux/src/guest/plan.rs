@@ -1,6 +1,6 @@
-//! The orders for the first process of a guest, as a text in its initramfs.
+//! The plan: instructions for the first process of a guest, as a text in the guest's initramfs.
 //!
-//! Each line is one `name value`, so that a person can read the file to find a fault.
+//! Each line is one `name value`, so that the file is easy to read when something goes wrong.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,18 +11,18 @@ pub(crate) const PLAN: &str = "/plimsoll/plan";
 /// The path of a user's own load in the initramfs.
 pub(crate) const USER_LOAD: &str = "/plimsoll/load";
 
-/// The orders for the first process of a guest.
+/// The instructions for the first process of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The load that runs while the guest is recorded.
     pub(crate) work: Work,
-    /// The names of the kernel modules in the initramfs, each after those that it needs.
+    /// The names of the kernel modules in the initramfs, each after the modules that it needs.
     pub(crate) modules: Vec<String>,
     /// True if changes of resident pages are recorded.
     pub(crate) rss: bool,
     /// True if ends of zone-lock holds are recorded.
     pub(crate) holds: bool,
-    /// Size of each CPU's ring buffer, in MiB.
+    /// The size of each CPU's ring buffer, in MiB.
     pub(crate) buffer_mib: NonZeroU32,
     /// The command that the user typed, for the recording's header.
     pub(crate) command: String,

@@ -1,7 +1,7 @@
 //! Starts a second process that uses the memory of the first, and binds a process's memory to a
 //! node. This needs `clone` and `set_mempolicy`, which `rustix` does not have.
 //!
-//! The second process only waits for its end. It shares everything in memory with the first,
+//! The second process only waits to be killed. It shares everything in memory with the first,
 //! including the state of the C library, so it may call nothing that changes memory.
 #![expect(
     unsafe_code,
@@ -17,23 +17,24 @@ use memmap2::MmapMut;
 
 use super::op::REACHED;
 
-/// The stack of a second process, in bytes; the process calls only two functions of the C library.
+/// The size of a second process's stack, in bytes. The process calls only two functions of the C
+/// library.
 const STACK_BYTES: usize = 64 << 10;
 /// The number of nodes that a mask of one word can name.
 const NODES_MAX: u32 = c_ulong::BITS;
 
-/// Starts a process that uses this process's memory until it is killed.
+/// Starts a second process that uses this process's memory until it is killed.
 pub(super) fn share() -> io::Result<()> {
     start(wait, libc::CLONE_VM)
 }
 
-/// Starts a process like [`share`], but waits until it ends; the second process reports that it
-/// runs.
+/// Starts a second process like [`share`], but waits until it exits. The second process reports
+/// that it runs.
 pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }
 
-/// Binds the memory of this process to `node`: its allocations fail before they go elsewhere.
+/// Binds the memory of this process to `node`: its allocations fail rather than use another node.
 pub(super) fn bind(node: u32) -> io::Result<()> {
     if node >= NODES_MAX {
         let text = format!("node {node} cannot be asked for: at most {}", NODES_MAX - 1);
@@ -65,9 +66,9 @@ fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);
-    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls
-    // only `write` and `pause`, and never returns. `errno`, which both processes share, is set by
-    // these calls only if a signal has a handler, which no signal has in a worker.
+    // SAFETY: `what` runs on a separate stack that is never unmapped, takes no argument, calls only
+    // `write` and `pause`, and never returns. `errno`, which both processes share, is set by these
+    // calls only if a signal has a handler, which no signal has in a worker.
     let pid = unsafe { libc::clone(what, top, flags | libc::SIGCHLD, ptr::null_mut()) };
     if pid < 0 {
         return Err(io::Error::last_os_error());

@@ -19,11 +19,11 @@ use rustix::time::{ClockId, clock_gettime};
 use super::op::{Op, REACHED};
 use super::second;
 
-/// Bytes of a page; guests are always x86-64.
+/// The size of a page, in bytes; guests are always x86-64.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// The line that ends a program on a worker's standard input.
 pub(crate) const END_OF_PROGRAM: &str = "ready?";
-/// Size of a message over a local socket, in bytes.
+/// The size of a message over a local socket, in bytes.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// The number of bytes that a pipe holds before a writer must wait.
 const PIPE_BYTES: usize = 64 << 10;
@@ -81,7 +81,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Binds the calling thread to one CPU; the thread runs there when this returns.
+/// Binds the calling thread to one CPU; the thread already runs on that CPU when this returns.
 pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     let mut only = CpuSet::new();
     let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
@@ -200,7 +200,7 @@ fn read_file(file: &str, first: usize, pages: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts this program to do nothing; the process ends when its standard input is closed.
+/// Starts a process of this program that does nothing, and exits when its standard input is closed.
 fn start_nothing() -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(["guest", "nothing"])

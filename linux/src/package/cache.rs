@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use super::CHECKED_SERIES;
 use crate::boot::Error;
 
-/// Returns the folder of everything that Plimsoll keeps: `$XDG_CACHE_HOME/plimsoll`, or else
-/// `~/.cache/plimsoll`.
+/// Returns Plimsoll's cache folder: `$XDG_CACHE_HOME/plimsoll`, or else `~/.cache/plimsoll`.
 ///
 /// # Errors
 ///
@@ -26,17 +25,17 @@ pub fn folder() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If there is no cache folder.
+/// If the cache folder cannot be determined.
 pub fn kernels() -> Result<PathBuf, Error> {
     Ok(folder()?.join("kernels"))
 }
 
-/// Returns the folder of the kernel without patches that `build` makes with this many timer
-/// interrupts a second.
+/// Returns the folder of the unpatched kernel that `build` makes with `hz` timer interrupts per
+/// second.
 ///
 /// # Errors
 ///
-/// If there is no cache folder.
+/// If the cache folder cannot be determined.
 pub fn built(hz: u32) -> Result<PathBuf, Error> {
     Ok(kernels()?.join(format!("{CHECKED_SERIES}-hz{hz}")))
 }

@@ -8,12 +8,12 @@ use std::process::{Command, Output};
 use super::{CHECKED_SERIES, Kernel, cache};
 use crate::boot::Error;
 
-/// Returns the newest packaged kernel of `series`; fetches it if it is not there yet. `said` is
-/// called before anything is fetched.
+/// Returns the newest packaged kernel of `series`; fetches it if it is not present yet. Calls
+/// `said` before it fetches anything.
 ///
 /// # Errors
 ///
-/// If `series` is not a kernel series, there is no such package, or it cannot be fetched or
+/// If `series` is not a kernel series, or its package does not exist or cannot be fetched or
 /// unpacked.
 pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     check(series)?;
@@ -39,7 +39,8 @@ pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error>
     Kernel::of_folder(&folder)
 }
 
-/// Checks that a series is two numbers, because it becomes part of a command and of a path.
+/// Checks that a series is two numbers with a dot between them, because it becomes part of a
+/// command and of a path.
 fn check(series: &str) -> Result<(), Error> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match series.split_once('.') {
@@ -50,7 +51,7 @@ fn check(series: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the names of all packages that begin like a kernel of this series.
+/// Returns the names of all packages that begin with the prefix of this series' kernels.
 fn names(series: &str) -> Result<String, Error> {
     let output =
         run(Command::new("apt-cache").args(["pkgnames", &format!("linux-image-{series}.")]))?;
@@ -65,7 +66,7 @@ fn newest<'a>(series: &str, names: impl Iterator<Item = &'a str>) -> Option<Stri
 }
 
 /// Returns the key that sorts the kernels of `series` by age: the number after the series, then
-/// what Debian added. An unsigned kernel sorts after the signed one of the same version; they
+/// Debian's suffix. An unsigned kernel sorts after the signed kernel of the same version; the two
 /// differ only in the signature.
 fn version(series: &str, name: &str) -> Option<(u32, String)> {
     let rest = name.strip_prefix("linux-image-")?.strip_prefix(series)?;
@@ -93,7 +94,7 @@ fn newest_in(series: &str, kernels: &Path) -> Option<Result<Kernel, Error>> {
     Some(Kernel::of_folder(&kernels.join(name)))
 }
 
-/// Fetches a package and unpacks it. A rename at the end ensures that the folder is complete.
+/// Fetches a package and unpacks it. A final rename ensures that the folder is complete.
 fn fetch(package: &str, kernels: &Path) -> Result<(), Error> {
     fs::create_dir_all(kernels).map_err(Error::file("make", kernels))?;
     let draft = tempfile::Builder::new()

@@ -1,4 +1,4 @@
-//! The kernel that is booted: a file of the user's, or a package of Debian that is unpacked but not
+//! The kernel to boot: a file that the user supplies, or a Debian package that is unpacked but not
 //! installed.
 
 pub mod cache;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::boot::Error;
 
-/// The kernel series with which recordings were checked last.
+/// The kernel series with which recording was last checked.
 pub const CHECKED_SERIES: &str = "6.12";
 
 /// The offset at which an x86 kernel image has [`MAGIC`], in bytes.
@@ -23,12 +23,12 @@ const MAGIC: &[u8; 4] = b"HdrS";
 pub struct Kernel {
     /// The compressed image, `vmlinuz`.
     pub image: PathBuf,
-    /// The folder of its modules, if there is one.
+    /// The folder of the kernel's modules, if it exists.
     pub modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// Returns the kernel in `image`, with its modules if they are where distributions put them: in
+    /// Returns the kernel in `image`, with its modules if they are in the usual place:
     /// `../lib/modules/RELEASE` for `vmlinuz-RELEASE`.
     ///
     /// # Errors
@@ -57,11 +57,11 @@ impl Kernel {
         })
     }
 
-    /// Returns the kernel that was unpacked in `folder`, which has `boot/vmlinuz-*`.
+    /// Returns the kernel that was unpacked in `folder`, whose image is `boot/vmlinuz-*`.
     ///
     /// # Errors
     ///
-    /// If there is no kernel, or it cannot be read.
+    /// If the folder has no kernel, or the kernel cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Self, Error> {
         let boot = folder.join("boot");
         let entries = fs::read_dir(&boot).map_err(Error::file("read", &boot))?;

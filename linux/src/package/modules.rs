@@ -1,7 +1,7 @@
 //! Kernel modules for a guest, in the order in which they must be loaded.
 //!
-//! A package has no list of the modules that a module needs, because such a list is made when the
-//! package is installed. So the names are read from `depends=` in each module.
+//! A package contains no list of module dependencies, because that list is made when the package is
+//! installed. So the dependencies are read from `depends=` in each module.
 
 use std::fs;
 use std::io::Read;
@@ -12,25 +12,25 @@ use lzma_rust2::XzReader;
 use super::Kernel;
 use crate::boot::Error;
 
-/// The limit of recursion, which is deeper than any chain of modules; without it, modules that need
-/// each other would recurse for ever.
+/// The recursion limit, which exceeds any real chain of dependencies. Without it, modules that need
+/// each other would cause endless recursion.
 const DEPTH_MAX: usize = 16;
 
 /// A module that is copied into a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its name, such as `zram`.
+    /// The module's name, such as `zram`.
     pub name: String,
-    /// The ELF file, decompressed.
+    /// The module's ELF file, decompressed.
     pub bytes: Vec<u8>,
 }
 
-/// Returns the modules of these names and all modules that they need, each after those that it
+/// Returns the modules in `names` and all modules that they need, each after the modules that it
 /// needs.
 ///
 /// # Errors
 ///
-/// If the kernel has no modules, one of these is not among them, or one cannot be read.
+/// If the kernel has no modules, or a module is missing or cannot be read.
 pub fn in_order(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, Error> {
     let mut found = Vec::new();
     let Some(first) = names.first() else {
@@ -117,8 +117,8 @@ fn module_name(file: &Path) -> Option<String> {
     ["", ".xz"].contains(&rest).then(|| canonical(name))
 }
 
-/// Returns the form of a module's name that is compared, because users and files write `-` as well
-/// as `_`.
+/// Returns the form of a module's name that is used for comparison, because users and files write
+/// both `-` and `_`.
 fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -136,8 +136,8 @@ fn unpacked(file: &Path) -> Result<Vec<u8>, Error> {
     Ok(unpacked)
 }
 
-/// Returns the modules that a module needs. It has `depends=a,b` in a section of texts, each of
-/// which ends with a zero byte.
+/// Returns the modules that a module needs. The module file contains `depends=a,b` in a section of
+/// zero-terminated texts.
 fn depends(module: &[u8]) -> Vec<String> {
     const NAME: &[u8] = b"\0depends=";
     let at = module.windows(NAME.len()).position(|window| window == NAME);

@@ -1,5 +1,5 @@
-//! The thread that decodes what the readers took, packs it and writes it to the file. It is called
-//! the converter.
+//! The converter: a thread that decodes the sub-buffers that the readers took, packs the events and
+//! writes them to the file.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,7 +20,7 @@ use super::summary::Counts;
 const LOWEST: i32 = 19;
 const USUAL: i32 = 0;
 
-/// The progress of the converter; another thread reads it to show it.
+/// The progress of the converter, which another thread reads and displays.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) events: AtomicU64,
@@ -39,19 +39,19 @@ pub(super) struct Converted<W> {
     pub(super) first_damage: Option<String>,
 }
 
-/// Turns batches into events in a file.
+/// Decodes batches of sub-buffers and writes their events to a file.
 pub(super) struct Converter<W> {
     pub(super) decoder: Decoder,
     pub(super) writer: Writer<W>,
     pub(super) sub_buffer_bytes: usize,
     pub(super) pressure: Arc<Pressure>,
     pub(super) done: Arc<Done>,
-    /// Called once if the file cannot be written further.
+    /// Called once if a write to the file fails.
     pub(super) on_failure: Box<dyn Fn() + Send>,
 }
 
 impl<W: Write> Converter<W> {
-    /// Takes batches until all readers have ended.
+    /// Receives and converts batches until all readers have ended.
     pub(super) fn run(mut self, batches: &Receiver<Batch>) -> Converted<W> {
         set_priority(LOWEST);
         let mut lowest = true;
@@ -105,7 +105,7 @@ impl<W: Write> Converter<W> {
         for event in events.drain(..) {
             self.writer.push(event)?;
         }
-        // Relaxed: the number is shown to a person, and no other memory depends on it.
+        // Relaxed: the number is only displayed, and no other memory depends on it.
         self.done.events.fetch_add(count, Ordering::Relaxed);
         let bytes = self.writer.totals().bytes;
         self.done.bytes.store(bytes, Ordering::Relaxed);
@@ -123,7 +123,8 @@ fn set_priority(nice: i32) {
 /// the beginning shows whether the wait was for a spinning lock.
 #[derive(Debug, Default)]
 struct Waits {
-    /// The CPU and the lock of each wait that has begun. A spinning waiter stays on its CPU.
+    /// The CPU and the lock of each wait that has begun. A spinning waiter does not move to another
+    /// CPU.
     open: HashSet<(u32, u64)>,
 }
 

@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 pub enum RecordError {
     /// The kernel has no tracefs.
     NoTracefs,
-    /// The user may not trace.
+    /// The user has no permission to trace.
     NotRoot,
     /// The kernel is locked down.
     Lockdown,
@@ -25,33 +25,34 @@ pub enum RecordError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// There is not enough memory for the ring buffers.
+    /// The kernel does not have enough memory for the ring buffers.
     Buffers {
-        /// Requested size for each CPU, in MiB.
+        /// The requested size of each CPU's ring buffer, in MiB.
         mib: u32,
     },
     /// The file of the recording could not be opened.
     Output {
-        /// The file as given.
+        /// The path of the file, as the user gave it.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
     /// The command could not be started.
     Command {
-        /// Its name.
+        /// The name of the command.
         name: String,
         /// The error of the operating system.
         source: io::Error,
     },
     /// The recording could not be written to its end.
     Write {
-        /// The file as given.
+        /// The path of the file, as the user gave it.
         path: PathBuf,
-        /// The error of the operating system, and the number of events in the file.
+        /// The error of the operating system, and the number of events that are in the file.
         source: WriteError,
     },
-    /// The kernel describes its events in a way that is not known; the text says what is unknown.
+    /// The kernel describes its events in a form that Plimsoll does not know; the text says what is
+    /// unknown.
     Formats(String),
     /// The system refused an operation that no other variant covers.
     System {
@@ -63,7 +64,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Returns the error that a refusal by tracefs means for the user.
+    /// Translates an error of tracefs into the error to report to the user.
     pub(crate) fn of_tracefs(path: impl AsRef<Path>, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::PermissionDenied {
             if !geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Switches the recorded events on, and reports those that the kernel does not allow.
+//! Switches on the events to record, and reports the events that the kernel refuses.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::tracefs::Instance;
 /// A tracepoint that a recording needs.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    /// Its folder below `events`.
+    /// The tracepoint's folder below `events`.
     event: &'static str,
     limit: Limit,
 }
@@ -18,9 +18,9 @@ struct Wanted {
 #[derive(Clone, Copy, Debug)]
 enum Limit {
     All,
-    /// The events of these functions.
+    /// Only the events of these functions.
     Functions(&'static [&'static str]),
-    /// The events of locks whose waiters spin, with a call chain.
+    /// Only the events of locks whose waiters spin, each with a call chain.
     SpinLocks,
 }
 
@@ -36,8 +36,8 @@ const fn of(event: &'static str, functions: &'static [&'static str]) -> Wanted {
 
 /// The work functions that maintain per-CPU lists and counters.
 const UPKEEP: &[&str] = &["vmstat_update", "vmstat_shepherd"];
-/// Functions of timers that queue work later, including the vmstat work. A kernel that was patched
-/// with `kernel/phased.cocci` has functions of its own for the latter.
+/// Timer functions that queue delayed work, including the vmstat work. A kernel patched with
+/// `kernel/phased.cocci` has separate functions for the vmstat work.
 const DELAYED: &[&str] = &["delayed_work_timer_fn", PATCHED[0], PATCHED[1]];
 const PATCHED: [&str; 2] = ["vmstat_timer_fn", "vmstat_kick_fn"];
 
@@ -72,23 +72,23 @@ const WANTED: [Wanted; 25] = [
     all("ftrace/print"),
 ];
 
-/// The filter for locks whose waiters always spin: plain, read and write locks. A mutex, whose
-/// waiters may spin for a while, is not among them.
+/// The filter for locks whose waiters always spin: spinlocks, and rwlocks for reading and for
+/// writing. It excludes mutexes, whose waiters spin only for a while.
 const SPINNING: &str = "flags == 1 || flags == 3 || flags == 5";
 
-/// The events that were switched on, and those that could not be.
+/// The events that were switched on, and the events that could not be switched on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) recorded: Vec<String>,
     pub(super) missing: Vec<String>,
 }
 
-/// Switches the events on in `instance`; `rss` says whether `rss_stat` is among them.
+/// Switches the events on in `instance`, including `rss_stat` if `rss` is [`Rss::Wanted`].
 pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));
     for wanted in WANTED.into_iter().chain(more) {
-        // Notes are always recorded and have no switch.
+        // The kernel always records notes; they have no switch.
         if wanted.event != "ftrace/print" {
             chosen.enable(instance, kallsyms, wanted);
         }
@@ -101,12 +101,12 @@ pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chos
     chosen
 }
 
-/// Says whether changes of resident pages are recorded.
+/// Whether changes of resident pages are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rss {
-    /// Records every change of a process's counters, which is one more event for most page faults.
+    /// Records every change of a process's rss counters, which adds one event to most page faults.
     Wanted,
-    /// Records none of them.
+    /// Records no changes of resident pages.
     Spared,
 }
 
@@ -128,8 +128,7 @@ impl Chosen {
         let limit = match wanted.limit {
             Limit::All => String::new(),
             Limit::Functions(functions) => {
-                // The kernel refuses a filter as a whole if it names a function that does not
-                // exist.
+                // The kernel refuses the whole filter if it names a function that does not exist.
                 let is_there =
                     |name: &&&str| !PATCHED.contains(name) || kallsyms.address(name).is_some();
                 let functions: Vec<&str> = functions.iter().filter(is_there).copied().collect();

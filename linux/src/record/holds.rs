@@ -1,25 +1,25 @@
-//! Records the ends of zone-lock holds. Linux has no tracepoint there, so a probe is set where
-//! locks are released, and limited to releases by the page allocator.
+//! Records the ends of zone-lock holds. Linux has no tracepoint there, so the recorder probes the
+//! function that releases locks, and filters for releases by the page allocator.
 
 use plimsoll_recording::{Header, Kallsyms};
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// Says whether ends of zone-lock holds are recorded.
+/// Whether ends of zone-lock holds are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Records each of them. The probe slows every release of a lock that was taken with interrupts
-    /// off.
+    /// Records the end of every hold. The probe slows every release of a lock that was taken with
+    /// interrupts off.
     Wanted,
-    /// Records none of them.
+    /// Records no ends of holds.
     Spared,
 }
 
-/// The functions in which a release of a zone lock may have its return address: those that release
-/// the lock after moving pages; those into which a compiler may have inlined them; and the callers
-/// of `free_pcppages_bulk` and `free_one_page`. Because these two end with the release, a compiler
-/// makes the release a jump, and its return address lies in their caller. None of the functions
-/// releases another lock this way.
+/// The functions that may contain the return address of a zone-lock release. Some release the lock
+/// after moving pages; a compiler may have inlined these into others, which are listed too. The
+/// callers of `free_pcppages_bulk` and `free_one_page` are listed because these two end with the
+/// release: a compiler makes it a tail call, whose return address lies in the caller. None of the
+/// functions releases another lock this way.
 const FUNCTIONS: [&str; 19] = [
     "free_pcppages_bulk",
     "free_unref_page_commit",
@@ -42,7 +42,7 @@ const FUNCTIONS: [&str; 19] = [
     "zone_hold_next",
 ];
 
-/// Switches the probe on, or adds to the header why the ends are missing.
+/// Switches the probe on, or adds to the header why ends of holds are missing.
 pub(super) fn enable(
     instance: &Instance,
     probe: Result<&Probe, &NoProbe>,

@@ -1,4 +1,4 @@
-//! Facts about the kernel that a recording has beside its events.
+//! The facts about the kernel that a recording has in addition to its events.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_getres};
 
 use crate::tracefs::Marker;
 
-/// Texts that change while memory is used, so they are read before and after the load.
+/// Texts that change as memory is used, so the recorder reads them before and after the load.
 const MOVING: [(&str, &str); 4] = [
     ("zoneinfo", "/proc/zoneinfo"),
     ("pagetypeinfo", "/proc/pagetypeinfo"),
@@ -40,11 +40,11 @@ const SETTINGS: [(&str, &str); 8] = [
     ("version", "/proc/version"),
 ];
 
-/// The buffer for texts, in bytes. Most texts are shorter; zoneinfo has seven lines for each CPU
-/// and zone.
+/// The size of the buffer for texts, in bytes. Most texts are shorter; zoneinfo has seven lines for
+/// each CPU and zone.
 const TEXT_BYTES: usize = 1 << 20;
 
-/// Returns a header with what does not change: the release, the tick rate, sizes, settings.
+/// Returns a header with the facts that do not change: the release, the tick rate, sizes, settings.
 pub(super) fn header() -> Header {
     let uname = uname();
     let mut header = Header {
@@ -67,9 +67,9 @@ pub(super) fn header() -> Header {
     header
 }
 
-/// Returns the bytes of CPU 0's last-level cache for each CPU that shares it (Linux:
-/// `per_cpu_data_slice_size`), or 0 if the kernel knows of no cache. Linux decides by this number
-/// when frees of small blocks empty the lists.
+/// Returns CPU 0's share of its last-level cache, in bytes: the size divided by the number of CPUs
+/// that share the cache (Linux: `per_cpu_data_slice_size`), or 0 if the kernel knows of no cache.
+/// Linux uses this number to decide when frees of small blocks empty the lists.
 fn cache_slice() -> u64 {
     const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
     let text = |level: u32, name: &str| {
@@ -108,7 +108,8 @@ fn bytes(size: &str) -> Option<u64> {
     kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the number of timer interrupts a second, which is how often the coarse clock advances.
+/// Returns the number of timer interrupts per second, which is the rate at which the coarse clock
+/// advances.
 fn hz() -> u32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0);
@@ -118,10 +119,10 @@ fn hz() -> u32 {
 }
 
 /// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. Each text is read between two
-/// notes in the ring buffer, so that the recording shows at which point the lists were as long as
-/// the text says.
+/// notes in the ring buffer, so that the recording shows at which point among the events the text
+/// was read.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
-    // The buffer is written to now, so that no page is allocated for it between the notes.
+    // The buffer is filled now, so that the kernel allocates no page for it between the notes.
     let mut buffer = vec![1; TEXT_BYTES];
     for (name, path) in MOVING {
         let name = format!("{name} {moment}");
@@ -145,8 +146,8 @@ fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
     buffer.resize(buffer.len().max(1 << 12), 0);
     let mut file = File::open(path).ok()?;
     let mut text = Vec::new();
-    // The loop ends: the text of a kernel file has an end, and the limit is far above the longest
-    // one.
+    // The loop ends: the text of a kernel file has an end, and this limit exceeds the longest such
+    // text.
     while text.len() < TEXT_BYTES * 16 {
         let count = file.read(buffer).ok()?;
         if count == 0 {

@@ -1,4 +1,4 @@
-//! Records the events of this computer's kernel, while a command runs or for some time.
+//! Records the events of this computer's kernel, while a command runs or for a given time.
 //!
 //! ```text
 //! ring buffer of CPU 0 ── reader 0 ──┐
@@ -6,9 +6,9 @@
 //! …                                  ┘
 //! ```
 //!
-//! The trace clock is `mono`: all CPUs share it, so events of several CPUs can be put in order, and
-//! it counts nanoseconds. The clock `local` differs between CPUs, and `global` takes a lock for
-//! each event.
+//! The trace clock is `mono`, which counts nanoseconds and is common to all CPUs, so that events of
+//! several CPUs can be put in order. The clock `local` differs between CPUs, and `global` takes a
+//! lock for each event.
 
 mod convert;
 mod error;
@@ -42,11 +42,11 @@ pub struct Options {
     /// The command to run and its arguments; if empty, no command runs and `length` limits the
     /// recording.
     pub command: Vec<OsString>,
-    /// The largest duration; if `None`, recording ends when the command ends or a signal comes.
+    /// The largest duration; if `None`, recording ends when the command ends or a signal arrives.
     pub length: Option<Duration>,
-    /// Size of each CPU's ring buffer, in MiB; if `None`, a share of free memory.
+    /// The size of each CPU's ring buffer, in MiB; if `None`, a share of free memory.
     pub buffer_mib: Option<NonZeroU32>,
-    /// Memory for events that wait to be packed, in MiB.
+    /// The memory for events that wait to be packed, in MiB.
     pub memory_mib: NonZeroU32,
     /// The time at which the ring buffers are read.
     pub reading: Reading,
@@ -61,21 +61,21 @@ pub struct Options {
 /// The time at which the ring buffers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// While the load runs, so that its length is not limited.
+    /// While the load runs, so that the size of the buffers does not limit the length of the load.
     Meanwhile,
-    /// After the load has ended, so that reading does not disturb it; events that do not fit into
-    /// the buffers are lost.
+    /// After the load has ended, so that reading does not disturb the load; events that do not fit
+    /// into the buffers are lost.
     Afterwards,
 }
 
 /// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Events that were decoded and written.
+    /// The number of events that were decoded and written.
     pub events: u64,
-    /// Bytes in the file.
+    /// The number of bytes in the file.
     pub bytes: u64,
-    /// Events that the kernel dropped.
+    /// The number of events that the kernel dropped.
     pub lost: u64,
     /// The time since recording began.
     pub elapsed: Duration,

@@ -1,12 +1,12 @@
-//! A flag that says that memory for events that wait to be packed runs out.
+//! A flag that readers raise when the memory for events that wait to be packed is full.
 //!
-//! What readers take waits in memory for the converter, which packs and writes it with the lowest
-//! priority, so that it uses only time that the load leaves. If memory runs out, the converter must
-//! hurry.
+//! The sub-buffers that readers take wait in memory for the converter. The converter runs at the
+//! lowest priority, so that it uses only CPU time that the load leaves. When the flag is raised,
+//! the converter returns to the default priority.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Raised by readers that must wait; checked by the converter.
+/// The flag, which readers raise before they wait and the converter checks.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     high: AtomicBool,

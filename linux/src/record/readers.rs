@@ -1,4 +1,4 @@
-//! One thread for each CPU, which takes full sub-buffers out of the CPU's ring buffer.
+//! The readers: one thread for each CPU, which takes sub-buffers out of the CPU's ring buffer.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
@@ -13,14 +13,14 @@ use rustix::fs::OFlags;
 use super::pressure::Pressure;
 use crate::tracefs::Instance;
 
-/// The time for which a reader sleeps once it has emptied its ring buffer. A shorter time costs the
-/// load more wake-ups; a longer one needs larger buffers.
+/// The time for which a reader sleeps after it has emptied its ring buffer. A shorter time disturbs
+/// the load with more wake-ups; a longer time needs larger buffers.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The largest number of sub-buffers in a batch.
 const BATCH: usize = 64;
 
-/// Sub-buffers of one CPU, one after the other.
+/// Consecutive sub-buffers of one CPU.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) cpu: u32,
@@ -42,12 +42,12 @@ struct Stop {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Take what comes until told otherwise.
+    /// The readers take sub-buffers until the state changes.
     #[default]
     Reading,
-    /// Take what is left, and end.
+    /// The readers take the remaining sub-buffers, and end.
     Emptying,
-    /// End at once.
+    /// The readers end without taking the remaining sub-buffers.
     Abandoned,
 }
 
@@ -85,8 +85,8 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Makes all readers take what is left, and waits for them. The caller must have switched
-    /// tracing off, or they may never find the buffers empty.
+    /// Makes all readers take the remaining sub-buffers and end, and waits for them. The caller
+    /// must have switched tracing off, or the readers may never find the buffers empty.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end(State::Emptying)
     }
@@ -106,19 +106,19 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        // Readers still run here only after an error, which the caller reports. They must end,
-        // because an instance whose buffers are open cannot be removed.
+        // If readers still run here, an error has occurred, which the caller reports. The readers
+        // must end, because an instance whose buffers are open cannot be removed.
         let _ = self.end(State::Abandoned);
     }
 }
 
 impl Stop {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is one word, so a panic elsewhere cannot have left it half changed.
+        // The state is one word, so a panic of another thread cannot have left it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until the pause is over or the readers must end; returns the state.
+    /// Sleeps for [`PAUSE`], or until the readers must end; returns the state.
     fn pause(&self) -> State {
         let reading = |state: &mut State| *state == State::Reading;
         let waited = self.changed.wait_timeout_while(self.lock(), PAUSE, reading);
@@ -136,7 +136,7 @@ struct Reader<S> {
 
 impl<S: Read> Reader<S> {
     fn run(mut self, stop: &Stop) -> io::Result<()> {
-        // The loop ends: with tracing off, the buffer runs empty.
+        // The loop ends: with tracing off, the buffer becomes empty.
         loop {
             let state = stop.pause();
             if state == State::Abandoned {
@@ -153,7 +153,8 @@ impl<S: Read> Reader<S> {
         }
     }
 
-    /// Takes up to a batch out of the ring buffer; `None` if it is empty.
+    /// Takes up to [`BATCH`] sub-buffers out of the ring buffer; returns `None` if the ring buffer
+    /// is empty.
     fn batch(&mut self) -> io::Result<Option<Batch>> {
         let mut bytes = Vec::new();
         for _ in 0..BATCH {

@@ -1,15 +1,15 @@
 //! Records the ends of kswapd's rounds of reclaim. Linux has a tracepoint where a round begins, and
-//! one where kswapd goes to sleep a tenth of a second after its end, but none at the end, so a
-//! probe is set there.
+//! another where kswapd goes to sleep, a tenth of a second after the round has ended. It has none
+//! at the end itself, so the recorder sets a probe there.
 
 use plimsoll_recording::Header;
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// The filter for kswapd, because the probed function may be one that other threads call too.
+/// The filter for kswapd, because other threads may call the probed function too.
 const OF_KSWAPD: &str = "comm ~ \"kswapd*\"";
 
-/// Switches the probe on, or adds to the header why the ends are missing.
+/// Switches the probe on, or adds to the header why the ends of rounds are missing.
 pub(super) fn enable(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let why = match probe {
         Ok(probe) => {

@@ -23,20 +23,21 @@ use super::{Options, Progress, Reading, RecordError, kernel};
 /// The number of full batches of sub-buffers in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
-/// The length at which a text that a command leaves is cut, in bytes.
+/// The length, in bytes, to which a text that the command has left is truncated.
 const TEXT_BYTES_MAX: usize = 1 << 24;
 
-/// Records this computer as `options` say; `show` is called with the progress from time to time.
+/// Records this computer according to `options`, and calls `show` with the progress from time to
+/// time.
 ///
 /// # Errors
-/// If the kernel may not be recorded, the command cannot be started, or the file cannot be written
-/// to its end; what was written before is in the file.
+/// If the kernel refuses to be recorded, the command cannot be started, or a write to the file
+/// fails. The file then has the data that was written before the error.
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;
     let mut setup = Setup::new(options)?;
-    // The file is opened only after the setup, so that a kernel that refuses does not cost the user
-    // an earlier recording of this name.
+    // The file is opened only after the setup, so that a failed setup does not overwrite an earlier
+    // recording with this name.
     let out = output(&options.output)?;
     let began = Instant::now();
     let mut marker = setup.instance.marker()?;
@@ -85,7 +86,7 @@ pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, 
     })
 }
 
-/// The parts of a recording that stay the same while it runs.
+/// The parts of a recording session that do not change while it runs.
 struct Session<'a> {
     options: &'a Options,
     watch: &'a Watch,
@@ -100,7 +101,7 @@ type Ran = (
 );
 
 impl Session<'_> {
-    /// Runs the load and takes the events out of the ring buffers, while it runs or afterwards.
+    /// Runs the load, and takes the events out of the ring buffers during the load or afterwards.
     fn run(
         &self,
         setup: &mut Setup,
@@ -142,8 +143,8 @@ impl Session<'_> {
             None => readers(setup)?,
         };
         let read = readers.finish().map_err(system("read the ring buffers"));
-        // The converter ends once all senders are dropped: those of the readers, which have ended,
-        // and this one.
+        // The converter ends when all senders are dropped. The readers have ended and dropped
+        // theirs; this is the last one.
         drop(sender);
         let converted = converter.join();
         let converted = converted.map_err(|_| RecordError::Formats("a panic".to_owned()))?;
@@ -188,7 +189,7 @@ impl Session<'_> {
             pressure: Arc::clone(pressure),
             done: Arc::clone(done),
             on_failure: Box::new(move || {
-                // An error means that the recording is ending already, so it is ignored.
+                // An error means that the recording is already ending, so it is ignored.
                 let _ = failed.send(News::Failed);
             }),
         };

@@ -12,12 +12,11 @@ use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 /// The largest default size of a CPU's ring buffer, in MiB: about half a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// By default all buffers together take at most the free memory divided by this number.
+/// The default limit for all buffers together is the free memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
-/// The prepared kernel, in which only tracing must be switched on. The fields are dropped in this
-/// order, because a probe cannot be removed before the instance that uses it, nor tracefs before
-/// both.
+/// The prepared kernel; switching tracing on starts the recording. The order of the fields is their
+/// drop order: a probe cannot be removed before the instance that uses it, nor tracefs before both.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,
@@ -43,8 +42,8 @@ impl Setup {
         let mut header = kernel::header();
         buffers(&instance, options.buffer_mib, cpus.len())?;
         instance.set("trace_clock", "mono")?;
-        // Once a buffer is full, the kernel drops new events instead of old ones, so what is kept
-        // has no gaps.
+        // When a buffer is full, the kernel drops new events instead of old ones, so the events
+        // that it keeps have no gaps.
         instance.set("options/overwrite", "0")?;
         let kallsyms = kallsyms(&mut header);
         let chosen = events::enable(&instance, options.rss, &kallsyms);
@@ -121,7 +120,8 @@ fn kallsyms(header: &mut Header) -> Kallsyms {
     kallsyms
 }
 
-/// Switches on the probe of bulk allocations, or adds to the header why they are missing.
+/// Switches on the probe of bulk allocations, or adds to the header why bulk allocations are
+/// missing.
 fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let consequence = "bulk allocations (alloc_pages_bulk has no tracepoint) are not recorded, \
                        and their pages appear as frees without an allocation";
@@ -143,7 +143,7 @@ fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Heade
         .push(format!("plimsoll:bulkret: {consequence} ({why})."));
 }
 
-/// Reads the formats of events, and the size of a sub-buffer in bytes.
+/// Returns the formats of events, and the size of a sub-buffer in bytes.
 fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usize), RecordError> {
     let unknown = |error: &dyn ToString| RecordError::Formats(error.to_string());
     let mut formats = Formats::default();

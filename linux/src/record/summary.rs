@@ -10,21 +10,22 @@ use plimsoll_recording::{Event, Totals, What};
 /// Numbers of events, by subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks allocated.
+    /// The number of allocated blocks.
     pub allocs: u64,
-    /// Blocks freed.
+    /// The number of freed blocks.
     pub frees: u64,
-    /// Blocks that went from a per-CPU list back to a zone.
+    /// The number of blocks returned from per-CPU lists to a zone.
     pub drains: u64,
-    /// Other events of pages.
+    /// The number of other page events.
     pub pages: u64,
-    /// Work items and timers.
+    /// The number of events of work items and timers.
     pub upkeep: u64,
-    /// Waits for locks.
+    /// The number of waits for locks.
     pub waits: u64,
-    /// Reclaim by kswapd and by allocations.
+    /// The number of events of reclaim, by kswapd and by allocations.
     pub reclaim: u64,
-    /// OOM victims and their reaping, ends of address spaces, changes of resident pages.
+    /// The number of events of processes: OOM victims and their reaping, ends of address spaces,
+    /// changes of resident pages.
     pub processes: u64,
 }
 
@@ -57,27 +58,28 @@ impl Counts {
     }
 }
 
-/// A summary of what was recorded.
+/// A summary of a recording.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// The file as given.
+    /// The path of the file, as the user gave it.
     pub path: PathBuf,
     /// The numbers of events and bytes in the file.
     pub totals: Totals,
-    /// CPUs that were recorded.
+    /// The number of CPUs that were recorded.
     pub cpus: u32,
     /// The time from switching tracing on to switching it off.
     pub duration: Duration,
     /// Numbers of events, by subject.
     pub counts: Counts,
-    /// Events that the kernel dropped, by CPU; CPUs without any are left out.
+    /// The number of events that the kernel dropped, by CPU; CPUs without lost events are left out.
     pub lost: Vec<(u32, u64)>,
-    /// The number of ring buffer pages that could not be decoded to their end, and the first error;
-    /// `None` if all could.
+    /// The number of sub-buffers that could not be decoded to their end, and the first error;
+    /// `None` if all were decoded.
     pub damaged: Option<(u64, String)>,
     /// A sentence for each thing that could not be recorded, with the reason.
     pub missing: Vec<String>,
-    /// The command and its exit status; `None` if there was none or the recording ended before it.
+    /// The command and its exit status; `None` if there was no command or the recording ended
+    /// before the command did.
     pub command: Option<(String, ExitStatus)>,
 }
 

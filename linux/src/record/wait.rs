@@ -1,5 +1,5 @@
-//! Waits for the end of a recording: the end of the command, the end of the time, a signal, or a
-//! full disk.
+//! Waits for the end of a recording: the command ends, the time is over, a signal arrives, or the
+//! disk is full.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -24,9 +24,9 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 pub(super) enum News {
     /// The command has ended.
     Ended(io::Result<ExitStatus>),
-    /// A signal came; the number is the signal's.
+    /// The signal with this number arrived.
     Signal(i32),
-    /// The file cannot be written further.
+    /// A write to the file failed.
     Failed,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         let (sender, news) = channel();
-        // A pipe is used because a kernel that was built to be recorded may have no sockets, which
-        // the iterator of the crate `signal_hook` would need.
+        // Signals arrive through a pipe. The signal iterator of the crate `signal_hook` needs
+        // sockets, which a kernel built for recordings may lack.
         let (mut reader, writer) = io::pipe()?;
         let last = Arc::new(AtomicUsize::new(0));
         let mut signals = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // Actions run in the order in which they are registered, so `last` holds the signal
-            // before the pipe wakes the reader.
+            // Actions run in the order in which they are registered, so `last` holds the signal's
+            // number before the pipe wakes the reader.
             let number = usize::try_from(signal).unwrap_or_default();
             signals.push(flag::register_usize(signal, Arc::clone(&last), number)?);
             signals.push(low_level::pipe::register(signal, writer.try_clone()?)?);
@@ -61,7 +61,8 @@ impl Watch {
             // ends.
             while matches!(reader.read(&mut [0]), Ok(1)) {
                 let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
-                // The receiver is gone once the recording has ended, so an error is ignored.
+                // After the end of the recording the receiver no longer exists, so an error is
+                // ignored.
                 let _ = of_signals.send(News::Signal(signal));
             }
         })?;
@@ -92,7 +93,7 @@ impl Watch {
             thread.spawn(move || ended.send(News::Ended(child.wait())))?;
         }
         let mut told = false;
-        // The loop ends with the command, with the time, or with the second signal.
+        // The loop ends when the command ends, the time is over, or a second signal arrives.
         loop {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
@@ -100,7 +101,7 @@ impl Watch {
                 let Some(pid) = pid else {
                     return Ok(None);
                 };
-                // The recording goes on until the command, which is asked to end, has ended.
+                // The command is asked to end, and the recording continues until it has ended.
                 until = None;
                 terminate(pid);
                 continue;
@@ -108,7 +109,7 @@ impl Watch {
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),
                 Ok(News::Ended(status)) => return status.map(Some),
-                // For SIGINT the command needs no signal from here: the terminal has interrupted it
+                // A command needs no SIGINT from this process, because the terminal has sent it one
                 // too.
                 Ok(News::Signal(signal)) if pid.is_some() && !told => {
                     told = true;
@@ -132,7 +133,7 @@ impl Drop for Watch {
             low_level::unregister(signal);
         }
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and its result is of no use here.
+            // The thread does not panic, and its result is not needed.
             let _ = thread.join();
         }
     }
@@ -140,12 +141,12 @@ impl Drop for Watch {
 
 fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // The command may have ended by itself, so an error is ignored.
+        // The command may already have ended, so an error is ignored.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// Starts the command; variables in its environment say where it can leave notes and texts.
+/// Starts the command. Its environment variables name the file for notes and the folder for texts.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

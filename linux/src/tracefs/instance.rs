@@ -1,4 +1,4 @@
-//! An instance of tracing: ring buffers and a set of events that belong to this recorder alone.
+//! A tracefs instance: ring buffers and a set of events that belong to this recorder alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,18 +8,17 @@ use std::process;
 use crate::record::RecordError;
 use crate::tracefs::Tracefs;
 
-/// The beginning of the names of Plimsoll's instances; the recorder's process id follows.
+/// The prefix of the names of Plimsoll's instances; the recorder's process ID follows it.
 const PREFIX: &str = "plimsoll-";
 
-/// An instance, which is removed when this is dropped.
+/// A tracefs instance, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     dir: PathBuf,
 }
 
 impl Instance {
-    /// Makes an instance in which tracing is off. It also removes instances of recorders that were
-    /// killed.
+    /// Creates an instance with tracing off, and removes instances that killed recorders have left.
     pub(crate) fn create(tracefs: &Tracefs) -> Result<Self, RecordError> {
         let instances = tracefs.root().join("instances");
         remove_stale(&instances);
@@ -47,7 +46,7 @@ impl Instance {
         file.write_all(text.as_bytes())
     }
 
-    /// Does what [`Instance::write`] does, for a file without which nothing can be recorded.
+    /// Does what [`Instance::write`] does, for files that are essential for recording.
     pub(crate) fn set(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let written = self.write(file, text);
         written.map_err(|error| RecordError::of_tracefs(self.path(file), error))
@@ -69,7 +68,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Returns a writer of notes into the ring buffers.
+    /// Returns a writer that writes notes into the ring buffers.
     pub(crate) fn marker(&self) -> Result<Marker, RecordError> {
         let path = self.path("trace_marker");
         let opened = OpenOptions::new().write(true).open(&path);
@@ -88,7 +87,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         let _ = self.write("events/enable", "0");
-        // An error cannot be reported here; a later recorder removes the instance if it stays.
+        // An error cannot be reported here; if the instance remains, a later recorder removes it.
         let _ = fs::remove_dir(&self.dir);
     }
 }

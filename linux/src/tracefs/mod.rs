@@ -1,6 +1,6 @@
 //! The kernel's tracefs: finds or mounts it, and makes an instance in it for this recorder.
 //!
-//! An instance has its own ring buffers and its own set of events, so that recording does not
+//! An instance has separate ring buffers and a separate set of events, so that recording does not
 //! disturb other users of tracing. It is removed when it is dropped, even if the recording fails.
 
 mod instance;
@@ -15,8 +15,8 @@ pub(crate) use instance::{Instance, Marker};
 pub(crate) use mount::Tracefs;
 pub(crate) use probe::{NoProbe, Probe};
 
-/// The size of one read, in bytes. Some files of tracefs return no more than one read asks for, and
-/// nothing to the next read.
+/// The size of one read, in bytes. Some files of tracefs return no more than the first read
+/// requests, and nothing to the next read.
 const READ_BYTES: usize = 1 << 16;
 
 /// Reads the text of a file of tracefs.

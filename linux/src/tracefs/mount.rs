@@ -1,4 +1,4 @@
-//! Finds tracefs; if it is not mounted, mounts it for as long as the recorder needs it.
+//! Finds tracefs. If it is not mounted, mounts it while the recorder needs it.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::record::RecordError;
 /// The usual mount point of tracefs.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// The mounted tracefs; it is unmounted when this is dropped if this program mounted it.
+/// The mounted tracefs. If this program mounted it, it is unmounted when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -73,7 +73,7 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.mounted == Mounted::ByUs {
-            // If another process uses it by now, it stays mounted, which does no harm.
+            // If another process is using tracefs by now, it stays mounted, which does no harm.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }

@@ -1,5 +1,5 @@
-//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, at the end of a
-//! round of reclaim by kswapd, and where a lock that was taken with interrupts off is released.
+//! Sets probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, at the end of
+//! a round of reclaim by kswapd, and at the release of a lock that was taken with interrupts off.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::process;
 
 use crate::tracefs::Tracefs;
 
-/// The end of a bulk allocation. The function has had several names; the newest comes first.
+/// The end of a bulk allocation. The probed function has had several names; the newest is first.
 const BULK: Kind = Kind {
     name: "bulkret",
     places: &[
@@ -17,25 +17,27 @@ const BULK: Kind = Kind {
     ],
 };
 /// The end of a round of reclaim by kswapd. If a compiler has inlined `balance_pgdat` into its only
-/// caller, the probe is set on the function that it calls last, which other threads call too.
+/// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads call
+/// that function too.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],
 };
-/// The release of a lock. When a function begins, the return address is on top of the stack of an
-/// x86 CPU, so the field `caller` holds it.
+/// The release of a lock. At the entry of an x86 function, the top of the stack is the return
+/// address, so the field `caller` holds that address.
 const HOLD_END: Kind = Kind {
     name: "holdend",
     places: &[("p", "_raw_spin_unlock_irqrestore caller=$stack0:x64")],
 };
 
-/// A kind of probe, and the places for it; the first place that the kernel accepts is used.
+/// A kind of probe, and the places where it may be set; the first place that the kernel accepts is
+/// used.
 struct Kind {
     name: &'static str,
     places: &'static [(&'static str, &'static str)],
 }
 
-/// A probe, which is removed when this is dropped. Drop it after the instance that uses it.
+/// A probe, which is removed when this value is dropped. Drop it after the instance that uses it.
 #[derive(Debug)]
 pub(crate) struct Probe {
     file: PathBuf,
@@ -43,7 +45,7 @@ pub(crate) struct Probe {
     name: &'static str,
 }
 
-/// The reason why there is no probe.
+/// The reason why a probe could not be set.
 #[derive(Debug)]
 pub(crate) enum NoProbe {
     /// The kernel, or the architecture, does not support the probe.
@@ -90,7 +92,7 @@ impl Probe {
         Err(NoProbe::Refused(refused))
     }
 
-    /// Returns the probe's event, as a folder below `events`.
+    /// Returns the folder of the probe's event, relative to `events`.
     pub(crate) fn event(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }
@@ -113,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the lines that set a probe and remove it, without the group.
+    /// Returns the lines that set and remove a probe, without the group name.
     fn told(set: impl Fn(&Tracefs) -> Result<Probe, NoProbe>) -> Vec<String> {
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("kprobe_events");

@@ -1,5 +1,5 @@
-//! One chunk: a tag and a body with a checksum. Most of the body is columns, each compressed by
-//! itself.
+//! One chunk: a tag and a body with a checksum. Most of the body is columns, each compressed
+//! separately.
 
 use std::io::{self, Read, Write};
 
@@ -11,18 +11,18 @@ use super::CHUNK_BYTES_MAX;
 use super::columns::Column;
 use super::varint::{put, take};
 
-/// Bytes before a body: tag, length, checksum.
+/// The number of bytes before a chunk's body: tag, length, checksum.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// A column shorter than this, in bytes, is not compressed: its table of codes would cost more than
-/// compression saves.
+/// The minimum size, in bytes, of a column that is compressed. For a shorter column, the table of
+/// codes would cost more than compression saves.
 const PACKED_FROM_BYTES: usize = 48;
 
-/// The compression level, of at most 9. On a recording of a build, writing with level 9 takes a
-/// third more CPU time in all than with this level, for 1.5 % fewer bytes.
+/// The compression level, at most 9. For a recording of a build, level 9 takes a third more CPU
+/// time in total than this level, and saves 1.5 % of the bytes.
 const LEVEL: u32 = 3;
 
-/// A chunk that was read.
+/// A chunk as read from a file.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) tag: [u8; 4],
@@ -68,7 +68,8 @@ pub(super) fn read(input: &mut impl Read, offset: u64) -> Result<Option<Chunk>, 
     if length as usize > CHUNK_BYTES_MAX {
         return Err(ChunkError::Damaged("its length is over 64 MiB"));
     }
-    // The buffer grows with the bytes that are really there, so a false length costs no memory.
+    // The buffer grows only with the bytes that are actually read, so a false length costs no
+    // memory.
     let mut body = Vec::new();
     let wanted = input.by_ref().take(u64::from(length));
     { wanted }.read_to_end(&mut body).map_err(ChunkError::Io)?;
@@ -110,7 +111,8 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
 }
 
 /// Takes the next column off a body; returns its number and its uncompressed bytes. `room` is the
-/// number of bytes to which the rest of the chunk may unpack; `None` if it is exceeded.
+/// number of bytes to which the rest of the chunk may still unpack. Returns `None` if the column
+/// exceeds `room` or is damaged.
 pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;
@@ -123,7 +125,7 @@ pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, 
     }
     let mut unpacked = Vec::new();
     let decoder = DeflateDecoder::new(bytes);
-    // Reading one byte more than promised shows whether the column is longer than it says.
+    // Reading one byte more than the stated length reveals a column that is longer than it states.
     let mut limited = decoder.take(plain as u64 + 1);
     limited.read_to_end(&mut unpacked).ok()?;
     (unpacked.len() == plain).then_some((column, unpacked))

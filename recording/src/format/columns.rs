@@ -1,9 +1,9 @@
-//! The columns of a chunk. A column holds one field of all the chunk's events, one after the other,
-//! so that similar numbers are neighbours and compress well.
+//! The columns of a chunk. A column holds one field of all the chunk's events, so that similar
+//! numbers are adjacent and compress well.
 //!
-//! [`Column::style`] says how a column's numbers are written. `layout` lists the fields of an event
-//! once and passes them to a [`Side`]: the writer's side takes numbers from the event, the reader's
-//! side puts them there.
+//! [`Column::style`] returns the encoding of a column's numbers. `layout` lists the fields of an
+//! event once and passes them to a [`Side`]. The writer's side takes numbers from the event, and
+//! the reader's side puts numbers into the event.
 
 use rustc_hash::FxHashMap;
 
@@ -15,14 +15,14 @@ use super::varint::{fold, put, put_text, take, take_text, unfold};
 pub(super) enum Style {
     /// The number itself.
     Plain,
-    /// The signed difference to the number before it.
+    /// The signed difference from the preceding number.
     Delta,
-    /// The number's place, from 1, in a table of the numbers seen so far; 0 means that a new number
+    /// The number's index, from 1, in a table of the numbers seen so far; 0 means that a new number
     /// follows.
     Table,
     /// A text.
     Text,
-    /// The number itself; a column that is missing is all zeros.
+    /// The number itself. A missing column means that all numbers are zero.
     Sparse,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Column {
     Text = 21,
     /// The texts of the first or the last chunk; events do not use it.
     Fields = 22,
-    /// The place of the right guess, for the four kinds of events whose pages are guessed.
+    /// The index of the right guess, for the four kinds of events whose pages are guessed.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
@@ -132,8 +132,8 @@ impl Column {
     }
 }
 
-/// The state that columns keep from chunk to chunk. The writer's and the reader's go through the
-/// same states, so the reader can undo what the writer did.
+/// The state that columns keep from chunk to chunk. The writer's and the reader's copies go through
+/// the same states, so the reader can undo the writer's encoding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     pub(super) guesser: Guesser,
@@ -147,18 +147,18 @@ struct Seen {
     values: Vec<u64>,
 }
 
-/// One end of the encoding: `layout` passes the numbers and texts of an event through it, each with
-/// its column.
+/// One side of the encoding, writer or reader. `layout` passes the numbers and texts of an event
+/// through it, each with its column.
 pub(super) trait Side {
-    /// Reads or writes one number; `None` if the column ends early.
+    /// Reads or writes one number; returns `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
-    /// Returns the place, from 1, of the guess that is `page`, or 0 if none is. The reader has no
-    /// page yet and returns 0.
+    /// Returns the index, from 1, of the guess that equals `page`, or 0 if none does. The reader
+    /// does not know the page yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
-    /// Sets `page` to the guess at `place`; the writer does nothing, because it has the page
-    /// already. `None` if there is no such guess.
+    /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
+    /// The writer does nothing, because it already knows the page.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
-    /// The state that the writer's and the reader's side both keep.
+    /// Returns the state that columns keep from chunk to chunk.
     fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
@@ -229,7 +229,7 @@ pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) columns: [&'a [u8]; Column::COUNT],
     absent: [bool; Column::COUNT],
-    /// Number of known symbols; a symbol from this number on is an error.
+    /// The number of known symbols; a symbol with this number or a larger one is an error.
     symbols: u64,
 }
 

@@ -1,13 +1,13 @@
-//! A header as pairs of a name and a value, so that a reader can skip names it does not know.
+//! A header as pairs of a name and a value, so that a reader can skip unknown names.
 
 use super::varint::{put_text, take_text};
 use crate::header::{Header, LOST_MAX};
 
-/// The prefix of the name of a pair that holds one of [`Header::texts`]; the rest is the text's
-/// name.
+/// The prefix that marks the name of a pair as one of [`Header::texts`]. The rest of the name is
+/// the text's name.
 const TEXT: &str = "text ";
 
-/// Packs all of a header except its symbols, which have chunks of their own.
+/// Packs all of a header except its symbols, which have separate chunks.
 pub(super) fn pack(header: &Header) -> Vec<u8> {
     let mut out = Vec::new();
     let mut pair = |name: &str, value: &str| {
@@ -37,14 +37,15 @@ pub(super) fn pack(header: &Header) -> Vec<u8> {
         pair("lost", &format!("{cpu} {events}"));
     }
     for (name, text) in &header.texts {
-        // `pair` drops empty values, so an empty text is kept by a newline, which `unpack` takes
-        // off.
+        // `pair` drops empty values, so each text gets a final newline, which `unpack` removes
+        // again.
         pair(&format!("{TEXT}{name}"), &format!("{text}\n"));
     }
     out
 }
 
-/// Adds to `header` what [`pack`] wrote; `None` if the bytes end too early. It skips unknown names.
+/// Adds to `header` the pairs that [`pack`] wrote, and skips unknown names. Returns `None` if the
+/// bytes end too early.
 pub(super) fn unpack(mut bytes: &[u8], header: &mut Header) -> Option<()> {
     while !bytes.is_empty() {
         let name = take_text(&mut bytes)?;
@@ -78,8 +79,8 @@ fn lost(value: &str) -> Option<(u32, u64)> {
     Some((cpu.parse().ok()?, events.min(LOST_MAX)))
 }
 
-/// Returns what `last` has and `first` lacks, which is what the last chunk of a recording adds to
-/// the first.
+/// Returns the parts of `last` that `first` lacks. The last chunk of a recording adds these to the
+/// first.
 pub(super) fn added(first: &Header, last: &Header) -> Header {
     fn new<T: Clone + PartialEq>(first: &[T], last: &[T]) -> Vec<T> {
         let unknown = last.iter().filter(|it| !first.contains(it));

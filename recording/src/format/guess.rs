@@ -1,11 +1,11 @@
-//! Guessing page frame numbers.
+//! Guesses page frame numbers, so that most of them need not be stored.
 //!
-//! Written out, page frame numbers would be two thirds of a recording, and Linux makes most of them
-//! predictable: an allocation takes the page that its CPU freed last, a process frees its pages in
-//! the order in which it got them, pages come to their list in the order of their frees, and a
-//! spill takes the pages that were on the list longest. So the writer and the reader keep the same
-//! lists and make the same guesses. The file says which guess was right, and holds the number
-//! itself only where none was. A wrong guess costs bytes, never correctness.
+//! Without guesses, page frame numbers would be two thirds of a recording. Linux makes most of them
+//! predictable. An allocation takes the page that its CPU freed last. A process frees its pages in
+//! the order in which it allocated them. Pages enter their list in the order of their frees, and a
+//! spill takes the pages that have been on the list longest. So the writer and the reader keep the
+//! same lists and make the same guesses. The file states which guess was right, and contains the
+//! number itself only if no guess was. A wrong guess costs bytes, never correctness.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(super) enum Role {
     Zone,
 }
 
-/// The facts that an event has about its page, except the page's number.
+/// The facts that an event states about its page, except the page's number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) role: Role,
@@ -33,10 +33,10 @@ pub(super) struct Deed {
 /// The largest number of guesses for one page.
 const GUESSES: usize = 12;
 
-/// The largest number of pages that are remembered of a list; Linux's own lists are seldom longer.
+/// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of frees that are remembered until a batch contains them.
+/// The largest number of frees that are remembered while they wait for a batch that contains them.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.
@@ -56,32 +56,32 @@ impl Guesses {
         guesses
     }
 
-    /// Returns the place of `page`, from 1, or 0 if it is not among the guesses.
+    /// Returns the index of `page` among the guesses, from 1, or 0 if it is not one of them.
     pub(super) fn place(&self, page: u64) -> u64 {
         let found = self.pages[..self.count].iter().position(|it| *it == page);
         found.map_or(0, |at| at as u64 + 1)
     }
 
-    /// Returns the page at `place`, counted from 1.
+    /// Returns the guess with the index `place`, counted from 1.
     pub(super) fn page(&self, place: u64) -> Option<u64> {
         let at = usize::try_from(place).ok()?.checked_sub(1)?;
         self.pages[..self.count].get(at).copied()
     }
 }
 
-/// The history that guesses are made from.
+/// The history from which guesses are made.
 #[derive(Clone, Debug)]
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
     pending: FxHashMap<u32, VecDeque<u64>>,
-    /// Two tables: for each page, the page of the same migrate type that the same thread allocated
-    /// next, and the one that it allocated before.
+    /// Two tables: for each page, the page that the same thread allocated next with the same
+    /// migrate type, and the page that this thread allocated before.
     after: Table,
     before: Table,
-    /// Two tables: the page that a thread allocated last, of each migrate type, and the page that
-    /// it freed last.
+    /// Two tables: the page that each thread allocated last with each migrate type, and the page
+    /// that each thread freed last.
     last_alloc: Table,
     last_free: Table,
     /// The migrate type that each block of 512 pages had when last seen.
@@ -111,8 +111,8 @@ impl Guesser {
         self.pid = pid;
     }
 
-    /// Returns the place of `page` among the guesses, from 1, or 0. The result is that of
-    /// [`Guesses::place`], but guesses after the right one are not made.
+    /// Returns the index of `page` among the guesses, from 1, or 0. The result is that of
+    /// [`Guesses::place`], but no guesses are made after the right one.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
         let place = |pages: &mut dyn Iterator<Item = u64>| {
             let found = pages.take(GUESSES).position(|it| it == page);
@@ -157,8 +157,8 @@ impl Guesser {
         }
     }
 
-    /// Guesses the page that a thread frees from the page that it freed last and those that it
-    /// allocated last.
+    /// Guesses the page that a thread frees next. The guesses follow from the page that the thread
+    /// freed last and the pages that it allocated last.
     fn guess_free(&self) -> Guesses {
         let pid = u64::from(self.pid);
         let last = self.last_free.get(pid);
@@ -184,7 +184,7 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`. `place` is the place of the guess that was right, or 0.
+    /// Remembers what happened to `page`. `place` is the index of the right guess, or 0.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);
@@ -195,7 +195,8 @@ impl Guesser {
         match deed.role {
             Role::Alloc => {
                 let list = self.lists.entry(key).or_default();
-                // The pages before it have left the list by events that were not recorded.
+                // Events that were not recorded have removed the pages nearer to the head of the
+                // list.
                 list.drain(..place.min(list.len()));
                 let stream = self.stream(deed.mobility);
                 if let Some(last) = self.last_alloc.get(stream) {
@@ -207,8 +208,8 @@ impl Guesser {
             Role::Drain => {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
-                    // No guess was right: pages after it have left the list by events that were not
-                    // recorded.
+                    // No guess was right: events that were not recorded have removed the pages
+                    // nearer to the tail.
                     0 => place_from_end(list, page),
                     place => place,
                 };
@@ -217,7 +218,7 @@ impl Guesser {
             Role::Batched => {
                 let pending = self.pending.entry(self.cpu).or_default();
                 let place = match place {
-                    // This is the first page of a batch, so the frees before it belong to no batch.
+                    // This page is the first of a batch, so the frees before it belong to no batch.
                     0 => pending
                         .iter()
                         .position(|it| *it == page)
@@ -251,7 +252,7 @@ impl Guesser {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }
 
-    /// Returns the key of the list that a page comes from or goes to.
+    /// Returns the key of the list from which an event removes a page, or to which it adds one.
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);
@@ -260,15 +261,16 @@ impl Guesser {
     }
 }
 
-/// Returns the place of `page`, counted from the end and from 1, or 0 if it is not near the end.
+/// Returns the position of `page` in the list, counted from 1 at the end, or 0 if `page` is not
+/// near the end.
 fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
-    // The page that a spill takes is at most a few batches away from the end.
+    // A spill removes pages at most a few batches away from the end.
     let near = list.iter().rev().take(1024);
     let found = { near }.position(|it| *it == page);
     found.map_or(0, |at| at + 1)
 }
 
-/// A table of fixed size, in which a new pair replaces an older one that has the same place.
+/// A hash table of fixed size, in which a new pair replaces an older pair in the same slot.
 #[derive(Clone, Debug)]
 struct Table {
     pairs: Vec<Option<(u64, u64)>>,

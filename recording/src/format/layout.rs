@@ -83,8 +83,8 @@ pub(super) fn blank(kind: u64) -> Option<What> {
     })
 }
 
-/// Passes every field of `what` through `side`; `None` if a column ends early or a number does not
-/// fit its field.
+/// Passes every field of `what` through `side`. Returns `None` if a column ends early or a number
+/// does not fit its field.
 pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
     match what {
         What::Alloc {
@@ -262,7 +262,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
     }
 }
 
-/// Passes a page through `side`: the place of the right guess or, if none was right, the number.
+/// Passes a page through `side`: the index of the right guess or, if none was right, the page's
+/// number.
 fn page(
     side: &mut impl Side,
     role: Role,
@@ -313,8 +314,8 @@ fn flag(value: &mut bool) -> Part<'_> {
     Part::Flag(value)
 }
 
-/// Passes up to three small fields through `side` as one number, 16 bits each, because few
-/// combinations of them occur.
+/// Passes up to three small fields through `side` as one number, with 16 bits for each field. A
+/// single number suffices for a table, because few combinations of values occur.
 fn class<const N: usize>(side: &mut impl Side, parts: [Part<'_>; N]) -> Option<()> {
     const BITS: usize = 16;
     let number = |part: &Part<'_>| match part {
@@ -373,7 +374,8 @@ fn frames(side: &mut impl Side, stack: &mut Vec<Symbol>) -> Option<()> {
     side.number(Column::StackLength, &mut length)?;
     let length = usize::try_from(length).ok()?;
     for nth in 0..length {
-        // The chain grows with what is read, so a false length costs no memory.
+        // The chain grows only with the numbers that are actually read, so a false length costs no
+        // memory.
         if nth == stack.len() {
             stack.push(Symbol(0));
         }

@@ -7,10 +7,10 @@
 //! body    prologue (numbers)  then per column: number  plain length  packed length  bytes
 //! ```
 //!
-//! All numbers are little-endian. The tags: `HEAD`, the first, says what was recorded and where;
-//! `NAME` adds names of functions; `EVNT` holds events of one CPU; `DONE`, the last, holds what is
-//! known only at the end. A reader skips tags that it does not know. docs/recordings.md has the
-//! tables.
+//! All numbers are little-endian. The tags are these. The first chunk, `HEAD`, says what was
+//! recorded and where. `NAME` adds names of functions, and `EVNT` holds events of one CPU. The last
+//! chunk, `DONE`, holds facts that are known only at the end. A reader skips unknown tags.
+//! docs/recordings.md has the tables.
 
 mod chunk;
 mod columns;
@@ -24,29 +24,29 @@ mod writer;
 pub use reader::Reader;
 pub use writer::{Totals, Writer};
 
-/// The first bytes of a recording. The first byte occurs in no text, and the others reveal a
-/// transfer that changed line ends.
+/// The first bytes of a recording. The first of them occurs in no text, and the line ends in the
+/// rest reveal a transfer that converts line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 
-/// A reader sees another number here if the bytes are in the other order.
+/// The byte-order mark, which a reader sees as another number if the file has the other byte order.
 const MARK: u32 = 0x0102_0304;
 
-/// The version that is written, and the newest that is read. Version 1 had no guesses of pages;
-/// because a missing guess column is all zeros, it reads as if every guess had been wrong. Version
-/// 3 added the events of reclaim.
+/// The version that is written, and the newest that is read. Version 1 had no guesses of pages. A
+/// missing guess column is all zeros, so a file of version 1 reads as if every guess had been
+/// wrong. Version 3 added the events of reclaim.
 const VERSION: u16 = 3;
 
-/// Bytes before the first chunk.
+/// The number of bytes before the first chunk.
 const PREAMBLE_BYTES: usize = 16;
 
 /// The most events of one `EVNT` chunk, and the most names of one `NAME` chunk. The writer ends a
-/// chunk before that, and the reader refuses a chunk with more.
+/// chunk before it exceeds this number, and the reader refuses a larger chunk.
 pub const CHUNK_EVENTS_MAX: u64 = 1 << 17;
 
-/// The most bytes that one chunk may have, and the most that all columns of one chunk may unpack
-/// to. The reader refuses a chunk beyond that, because a few KiB can be made to unpack to any size.
-/// Besides a chunk, a reader keeps up to 25 MB of tables from which it predicts pages, and the
-/// numbers that the file's tables have named so far.
+/// The largest size of one chunk, and the largest total size of its unpacked columns, in bytes. The
+/// reader refuses a larger chunk, because a crafted chunk of a few KiB can unpack to any size. In
+/// addition to a chunk, a reader keeps up to 25 MB of tables for guessing pages, and the tables of
+/// numbers seen so far.
 pub const CHUNK_BYTES_MAX: usize = 1 << 26;
 
 const HEAD: [u8; 4] = *b"HEAD";

@@ -1,4 +1,4 @@
-//! Reading a recording, chunk by chunk.
+//! Reads a recording, chunk by chunk.
 
 use std::io::Read;
 
@@ -33,7 +33,7 @@ enum End {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads up to the first event. Errors call the input `file`.
+    /// Reads the input up to the first event. Errors name the input `file`.
     ///
     /// # Errors
     /// If the input is not a recording, is damaged, or has a byte order or a version that is not
@@ -60,20 +60,21 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// Returns the header as far as it is known; it is complete once [`Reader::next_events`] has
-    /// returned `None`.
+    /// Returns the part of the header that has been read so far. It is complete after
+    /// [`Reader::next_events`] has returned `None`.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Returns the events of the next chunk, all of one CPU and in its order; `None` at the end.
+    /// Returns the events of the next chunk, all of one CPU and in the order of that CPU; `None` at
+    /// the end.
     ///
     /// # Errors
-    /// If the input cannot be read or a chunk is damaged. A file that is cut off is no error: the
-    /// events before that are good, and [`Reader::finish`] returns a warning.
+    /// If the input cannot be read or a chunk is damaged. A truncated file is no error: all
+    /// complete chunks are returned, and [`Reader::finish`] returns a warning.
     pub fn next_events(&mut self) -> Result<Option<Vec<Event>>, ReadError> {
-        // The loop ends: each turn takes a chunk from a finite input.
+        // The loop ends: each iteration reads a chunk of a finite input.
         while let Some(chunk) = self.chunk()? {
             let mut body = &chunk.body[..];
             match chunk.tag {
@@ -154,7 +155,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads the next chunk; `None` at the end and also where the file is cut off.
+    /// Reads the next chunk; returns `None` at the end, including the end of a truncated file.
     fn chunk(&mut self) -> Result<Option<Chunk>, ReadError> {
         if self.end == End::Reached {
             return Ok(None);

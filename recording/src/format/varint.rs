@@ -1,10 +1,10 @@
-//! Numbers and texts as bytes. A number has seven bits in each byte, the least significant first;
-//! the high bit says that more bytes follow. Signed numbers are folded first, so that small numbers
-//! of either sign stay short.
+//! Encodes numbers and texts as bytes. Each byte has seven bits of a number, the least significant
+//! first; the high bit means that more bytes follow. Signed numbers are first mapped to unsigned
+//! ones, so that small numbers of either sign stay short.
 
 /// Appends `value` to `out`.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
-    // The loop ends: the value loses seven bits each turn.
+    // The loop ends: the value loses seven bits in each iteration.
     while value >= 0x80 {
         out.push(low_byte(value) | 0x80);
         value >>= 7;
@@ -22,7 +22,8 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a number off the front of `bytes`; `None` if they end early or the number exceeds 64 bits.
+/// Takes a number off the front of `bytes`. Returns `None` if `bytes` ends early or the number
+/// exceeds 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -48,7 +49,7 @@ pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Moves the sign into the lowest bit.
+/// Maps a signed number to an unsigned one by moving the sign into the lowest bit.
 pub(super) const fn fold(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }

@@ -1,4 +1,4 @@
-//! Writing a recording while it is being made.
+//! Writes a recording while it is being made.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,17 +12,19 @@ use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// The number of events, of all CPUs together, that are held back before their chunks are written.
+/// The number of events, of all CPUs together, that the writer buffers before it writes their
+/// chunks.
 const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
-/// The most bytes of texts and call chains that are held back. The other fields of an event take
-/// less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+/// The most bytes of texts and call chains that the writer buffers. The other fields of an event
+/// take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
 const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
 ///
-/// Events of one CPU must come in the order in which the kernel wrote them; CPUs may come in any
-/// order. [`Writer::finish`] must be called; without it readers report that the file is cut off.
+/// Events of one CPU must be pushed in the order in which the kernel wrote them; events of
+/// different CPUs may alternate in any order. [`Writer::finish`] must be called; otherwise readers
+/// report that the file is truncated.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -30,7 +32,7 @@ pub struct Writer<W> {
     symbols: usize,
     held: BTreeMap<u32, Vec<Event>>,
     held_events: u64,
-    /// Bytes of texts and call chains in `held`.
+    /// The number of bytes of texts and call chains in `held`.
     held_bytes: usize,
     memory: Memory,
     totals: Totals,
@@ -39,15 +41,15 @@ pub struct Writer<W> {
 /// The amount of data in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Events in whole chunks.
+    /// The number of events in complete chunks.
     pub events: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub bytes: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes what is known before the first event. Events may use the symbols of `header` from now
-    /// on.
+    /// Creates a writer, and writes the facts of `header` that are known before the first event.
+    /// From then on, events may use the symbols of `header`.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -76,7 +78,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Sets all names that events may refer to from now on: `all` begins with the names set before.
+    /// Sets all names to which events may refer from now on. `all` must begin with the names set
+    /// before.
     ///
     /// # Errors
     /// If the new names cannot be written.
@@ -99,7 +102,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Takes one event and holds it back until the next round of chunks.
+    /// Buffers one event until the next round of chunks is written.
     ///
     /// # Errors
     /// If the file cannot be written, if the event refers to a symbol that [`Writer::symbols`] has
@@ -126,7 +129,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the events that are held back.
+    /// Writes the buffered events.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -143,8 +146,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the events that are held back and the parts of `header` that were not known at the
-    /// beginning: lost events, texts read at the end, events that could not be recorded.
+    /// Writes the buffered events and the parts of `header` that were not known at the beginning:
+    /// lost events, texts read at the end, events that could not be recorded.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -206,11 +209,12 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
     body
 }
 
-/// Returns the most bytes that the text or the call chain of an event takes in its column.
+/// Returns the maximum number of bytes that the text or the call chain of an event takes in its
+/// column.
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),
-        // A zero and a new number below 2³².
+        // Each symbol takes at most a zero and a new number below 2³².
         What::ContentionBegin { stack, .. } => stack.len() * 6,
         _ => 0,
     }

@@ -2,32 +2,31 @@
 
 use super::layout::Page;
 
-/// An error: a place in the sub-buffer, in bytes, and what is wrong there.
+/// An error: an offset in the sub-buffer, in bytes, and a description of what is wrong there.
 type Wrong = (usize, &'static str);
 
-/// The lower bits of `commit` are the number of bytes of data.
+/// The bits of `commit` that hold the number of bytes of data.
 const COMMIT_MASK: u64 = (1 << 20) - 1;
-/// This bit of `commit` says that the kernel dropped events before this sub-buffer.
+/// The bit of `commit` that is set if the kernel dropped events before this sub-buffer.
 const COMMIT_MISSED: u64 = 1 << 31;
-/// This bit of `commit` says that the number of dropped events is stored after the data.
+/// The bit of `commit` that is set if the number of dropped events is stored after the data.
 const COMMIT_MISSED_STORED: u64 = 1 << 30;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// A full time stamp has this many bits; the bits above come from the time before it.
+/// The number of bits in a full time stamp; the higher bits are copied from the preceding time.
 const STAMP_BITS: u32 = 59;
 
 /// A sub-buffer whose first fields have been read.
 #[derive(Debug)]
 pub(super) struct SubBuffer<'a> {
     time_ns: u64,
-    /// All bytes up to the end of the data, so that a place counts from the sub-buffer's first
-    /// byte.
+    /// All bytes up to the end of the data, so that offsets count from the sub-buffer's first byte.
     bytes: &'a [u8],
     begin: usize,
-    /// Number of events that the kernel dropped before it.
+    /// The number of events that the kernel dropped before this sub-buffer.
     pub(super) lost: u64,
 }
 
@@ -88,7 +87,7 @@ impl<'a> Entries<'a> {
     /// Reads entries up to and including the next event; `None` at the end of the data.
     fn step(&mut self) -> Result<Option<Entry<'a>>, Wrong> {
         const CUT: &str = "an entry goes beyond the data";
-        // The loop ends: each turn moves on by at least four bytes.
+        // The loop ends: each iteration advances by at least four bytes.
         while self.at < self.bytes.len() {
             let at = self.at;
             let cut = (at, CUT);
@@ -123,8 +122,8 @@ impl<'a> Entries<'a> {
                     let length = length.ok_or((at, "an event has a length below 4"))?;
                     let payload = self.bytes.get(begin..).and_then(|it| it.get(..length));
                     let payload = payload.ok_or(cut)?;
-                    // Entries begin at multiples of four, so a length that is not one would
-                    // misplace all that follow.
+                    // Entries begin at multiples of four, so any other length would misplace all
+                    // the entries that follow.
                     self.at = begin + length.next_multiple_of(4);
                     return Ok(Some(Entry {
                         at,
@@ -150,7 +149,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Reads up to eight bytes as a number; `None` if there are more.
+/// Reads up to eight bytes as a number; returns `None` for more bytes.
 pub(super) fn little_endian(bytes: &[u8]) -> Option<u64> {
     let mut wide = [0; 8];
     wide.get_mut(..bytes.len())?.copy_from_slice(bytes);

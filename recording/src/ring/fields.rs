@@ -20,7 +20,7 @@ impl<'a> Record<'a> {
     }
 
     /// Returns the field as an unsigned number; `None` if there is no such field, or the event ends
-    /// before it does.
+    /// before the end of the field.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let field = self.field(name)?;
         let bytes = self.payload.get(field.offset..)?.get(..field.size)?;
@@ -50,14 +50,14 @@ impl<'a> Record<'a> {
         Some(String::from_utf8_lossy(text).trim_end().to_owned())
     }
 
-    /// Returns the addresses of a call chain: as many as the field `size` says, but no more than
-    /// the event holds.
+    /// Returns the addresses of a call chain: the number that the field `size` gives, but no more
+    /// than the event holds.
     pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
-        /// The values that end a chain that is shorter than its array.
+        /// The values that mark the end of a chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
         let (field, size) = (self.field(name)?, self.field("size")?);
-        // `int size` is directly before the addresses, which begin at a multiple of their own
-        // width, so the distance is the width.
+        // The field `int size` directly precedes the addresses, which are aligned to their width.
+        // So the distance between the two fields is the width.
         let width = field.offset.checked_sub(size.offset);
         let width = width.filter(|width| matches!(width, 4 | 8))?;
         let most = usize::try_from(self.number("size")?).ok()?;

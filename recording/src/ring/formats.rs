@@ -1,4 +1,4 @@
-//! The `format` files of tracefs, which say where the fields of an event are.
+//! The `format` files of tracefs, which give the offsets of an event's fields.
 
 use std::error;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Formats {
 pub struct FormatError {
     /// The line that cannot be parsed.
     pub line: String,
-    /// The thing that was expected instead.
+    /// The content that was expected instead.
     pub expected: &'static str,
 }
 
@@ -38,10 +38,10 @@ impl error::Error for FormatError {}
 
 impl Formats {
     /// Adds the events of `text`, which is one `format` file or several, one after the other. Lines
-    /// that are neither a name, a number nor a field are skipped.
+    /// that contain no name, number or field are skipped.
     ///
     /// # Errors
-    /// If a field or a number makes no sense.
+    /// If a field or a number cannot be parsed.
     pub fn add(&mut self, text: &str) -> Result<(), FormatError> {
         let mut format = Format::default();
         let mut number = None;
@@ -63,11 +63,11 @@ impl Formats {
         Ok(())
     }
 
-    /// Reads the text of `events/header_page`. Without it, the layout of sub-buffers is assumed to
-    /// be that of a kernel of 64 bits.
+    /// Reads the text of `events/header_page`. Without it, the decoder assumes the sub-buffer
+    /// layout of a 64-bit kernel.
     ///
     /// # Errors
-    /// If the text lacks one of the fields, or a field makes no sense.
+    /// If the text lacks one of the fields, or a field cannot be parsed.
     pub fn header_page(&mut self, text: &str) -> Result<(), FormatError> {
         let lines = text
             .lines()
@@ -100,7 +100,7 @@ impl Formats {
     }
 
     /// Returns the size of a sub-buffer, in bytes, if [`Formats::header_page`] was called. One read
-    /// of a ring buffer returns this much.
+    /// of a ring buffer returns one sub-buffer.
     #[must_use]
     pub fn sub_buffer_bytes(&self) -> Option<usize> {
         (self.page.bytes > 0).then_some(self.page.bytes)

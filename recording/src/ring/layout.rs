@@ -1,11 +1,11 @@
-//! The places of fields in events and at the beginning of sub-buffers.
+//! The offsets of fields in events and in the headers of sub-buffers.
 
 /// One field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) offset: usize,
-    /// Size of the field in bytes; 0 if it extends to the end of the event.
+    /// The size of the field, in bytes; 0 if the field extends to the end of the event.
     pub(super) size: usize,
     pub(super) signed: bool,
 }
@@ -17,20 +17,20 @@ pub(super) struct Format {
     pub(super) fields: Vec<Field>,
 }
 
-/// The places of the fields at the beginning of a sub-buffer.
+/// The offsets of the fields in the header of a sub-buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) timestamp: usize,
     pub(super) commit: usize,
-    /// Size of the field `commit`: 8 bytes, or 4 on a kernel of 32 bits.
+    /// The size of the field `commit`, in bytes: 8, or 4 on a 32-bit kernel.
     pub(super) commit_bytes: usize,
     pub(super) data: usize,
-    /// Size of a whole sub-buffer, in bytes; 0 if it is not known.
+    /// The size of a whole sub-buffer, in bytes; 0 if it is not known.
     pub(super) bytes: usize,
 }
 
 impl Default for Page {
-    /// The layout of a kernel of 64 bits.
+    /// The layout of a 64-bit kernel.
     fn default() -> Self {
         Self {
             timestamp: 0,

@@ -1,4 +1,4 @@
-//! The meaning of the kernel's events in a recording, by their names and fields.
+//! Translates the kernel's events to those of a recording, by their names and fields.
 
 use super::fields::Record;
 use crate::event::{HOLD_ENDS, Symbol, What};
@@ -6,16 +6,16 @@ use crate::event::{HOLD_ENDS, Symbol, What};
 /// The meaning of an event of the kernel in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// An event that a recording has; the function reads its fields. The decoder fills in functions
-    /// of the kernel afterwards.
+    /// An event that a recording has; the function reads its fields. The decoder fills in symbols
+    /// of kernel functions afterwards.
     What(fn(&Record<'_>) -> Option<What>),
-    /// The call chain of the event before it.
+    /// The call chain of the preceding event.
     Stack,
     /// An event that recordings do not have.
     Unknown,
 }
 
-/// A placeholder, until the decoder fills in the function.
+/// A placeholder until the decoder fills in the symbol of the kernel function.
 const LATER: Symbol = Symbol(0);
 
 pub(super) fn meaning(name: &str) -> Meaning {
@@ -205,7 +205,7 @@ fn alloc(it: &Record<'_>) -> Option<What> {
     /// The page frame numbers that Linux prints if the allocation got no page.
     const NO_PAGE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
     let (pfn, order) = (it.number("pfn")?, it.small("order")?);
-    // Linux prints -1 if no migrate type was given; that does not fit and becomes `None`.
+    // Linux prints -1 if no migrate type was given; -1 does not fit and becomes `None`.
     let mobility = it.small("migratetype");
     Some(if NO_PAGE.contains(&pfn) {
         What::AllocFailed { order, mobility }

@@ -7,9 +7,9 @@
 //! payload     event's number (2) …                                     events/*/*/format
 //! ```
 //!
-//! A [`Decoder`] takes the sub-buffers of each CPU in the order in which they were read. Nothing in
-//! them is trusted: a sub-buffer that cannot be decoded is an error, and the next one can still be
-//! decoded.
+//! A [`Decoder`] takes the sub-buffers of each CPU in the order in which they were read. The
+//! decoder trusts no byte of a sub-buffer. A sub-buffer that cannot be decoded is an error, and
+//! later ones can still be decoded.
 
 mod entries;
 mod fields;
@@ -33,7 +33,7 @@ use crate::symbols::{Kallsyms, Symbols};
 
 pub use self::formats::{FormatError, Formats};
 
-/// Turns sub-buffers into events.
+/// Decodes sub-buffers into events.
 #[derive(Debug)]
 pub struct Decoder {
     formats: Formats,
@@ -47,11 +47,11 @@ pub struct Decoder {
 /// The reason why a sub-buffer could not be decoded to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingError {
-    /// The CPU whose sub-buffer it is.
+    /// The CPU to which the sub-buffer belongs.
     pub cpu: u32,
-    /// The place in the sub-buffer, in bytes.
+    /// The offset of the error in the sub-buffer, in bytes.
     pub at: usize,
-    /// What is wrong there.
+    /// A description of the error.
     pub what: &'static str,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for RingError {
 impl error::Error for RingError {}
 
 impl Decoder {
-    /// Makes a decoder that decodes by `formats` and names functions by `kallsyms`.
+    /// Creates a decoder that uses `formats` to decode events and `kallsyms` to name functions.
     #[must_use]
     pub fn new(formats: Formats, kallsyms: Kallsyms) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Decoder {
     /// wrote them.
     ///
     /// # Errors
-    /// If the sub-buffer cannot be decoded; the events before that place are in `out`.
+    /// If the sub-buffer cannot be decoded; the events before the error are in `out`.
     pub fn sub_buffer(
         &mut self,
         cpu: u32,
@@ -109,7 +109,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes one payload; `None` if it is too short or a number does not fit.
+    /// Decodes one payload; returns `None` if it is too short or a number does not fit.
     fn event(
         &mut self,
         cpu: u32,
@@ -172,14 +172,14 @@ impl Decoder {
         }
     }
 
-    /// Returns the names that the events so far refer to.
+    /// Returns the names to which the events decoded so far refer.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
         self.symbols.names()
     }
 
-    /// Returns the number of events that the kernel says it dropped, by CPU; a gap whose size it
-    /// does not say counts as one.
+    /// Returns the number of events that the kernel reports as dropped, by CPU. A gap of unreported
+    /// size counts as one event.
     #[must_use]
     pub fn lost(&self) -> &BTreeMap<u32, u64> {
         &self.lost
@@ -192,9 +192,9 @@ impl Decoder {
     }
 }
 
-/// Decodes what was read of all ring buffers: pairs of a CPU and one sub-buffer, each CPU's in the
-/// order in which they were read. Errors of sub-buffers that cannot be decoded are returned beside
-/// the recording.
+/// Decodes the sub-buffers of all ring buffers. `sub_buffers` yields pairs of a CPU and one
+/// sub-buffer, for each CPU in the order of reading. Returns the recording, and the errors of
+/// sub-buffers that cannot be decoded.
 #[must_use]
 pub fn decode<'a, I>(
     mut header: Header,
@@ -222,8 +222,8 @@ where
     (recording, wrong)
 }
 
-/// Gives a call chain to the contention before it, because the kernel writes the chain right after
-/// that event.
+/// Adds a call chain to the preceding contention event, because the kernel writes the chain right
+/// after that event.
 fn attach(events: &mut [Event], pid: u32, chain: Vec<Symbol>) {
     let Some(last) = events.last_mut().filter(|event| event.pid == pid) else {
         return;

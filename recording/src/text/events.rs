@@ -1,18 +1,19 @@
-//! The events of a text: the names that recordings have, and their fields.
+//! Parses the events of a text, by their names and fields.
 
 use super::Expected;
 use super::number::{decimal, number};
 use crate::event::{Symbol, What};
 use crate::symbols::Symbols;
 
-/// The order of Linux' largest blocks by default; a line with a larger one is taken to be wrong.
+/// The order of Linux's largest blocks by default; a line with a larger order is treated as an
+/// error.
 const ORDER_MAX: u8 = 10;
 
-/// Parses an event; `None` for one that recordings do not have.
+/// Parses an event; returns `None` for an event that recordings do not have.
 ///
-/// A page event that makes no sense is an error, because a replay would go wrong from there on. A
-/// line of another kind counts as an unknown event instead, because on some kernels its text says
-/// too little.
+/// A page event that makes no sense is an error, because a replay would go wrong from there on. Any
+/// other event that makes no sense counts as unknown instead, because some kernels print too few of
+/// its fields.
 pub(super) fn event(
     name: &[u8],
     fields: &[u8],
@@ -28,8 +29,8 @@ pub(super) fn event(
                 pfn,
                 order,
                 mobility,
-                // `perf` may print flags by name, and a name stands for other bits in other
-                // kernels, so only a number is read.
+                // `perf` may print flags by name, and the bits of a name differ between kernels, so
+                // only a number is read.
                 gfp: field(fields, b"gfp_flags=").and_then(number),
             },
             (None, order, mobility) => What::AllocFailed { order, mobility },
@@ -103,7 +104,8 @@ fn other(name: &[u8], fields: &[u8], symbols: &mut Symbols) -> Option<What> {
             function: function(b"function=")?,
             now: value(b"now=")?,
         },
-        // The return probe of `alloc_pages_bulk` prints the number of pages it returned.
+        // The return probe of `alloc_pages_bulk` prints the number of pages that the function
+        // returned.
         b"bulkret" => What::BulkAlloc {
             pages: u32::try_from(value(b"ret=")?).ok()?,
         },
@@ -169,7 +171,8 @@ fn small(fields: &[u8], key: &[u8]) -> Option<u8> {
 
 /// Parses the page frame number; `None` if the event has no page.
 fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
-    // perf computes `page` from `pfn` with the wrong base; the result still tells pages apart.
+    // perf computes `page` from `pfn` with the wrong base, but the result still identifies the
+    // page.
     let value = field(fields, b"pfn=").or_else(|| field(fields, b"page="));
     let value = value.ok_or("`pfn=` and a number")?;
     if value == b"(nil)" {

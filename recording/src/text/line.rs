@@ -5,9 +5,10 @@
 //!  comm            pid    cpu   seconds             event              fields
 //! ```
 //!
-//! A comm may hold spaces, colons and brackets, so the parser looks for a CPU in brackets that a
-//! time follows. perf cannot compute `page`, so pages are identified by `pfn`, which is hexadecimal
-//! since Linux 5.13 and decimal before. An allocation that failed has neither.
+//! A comm may contain spaces, colons and brackets, so the parser searches for a CPU in brackets
+//! followed by a time. perf cannot compute `page`, so pages are identified by `pfn`, which is
+//! hexadecimal since Linux 5.13 and decimal before. A failed allocation has neither a `page` nor a
+//! `pfn`.
 
 use super::Expected;
 use super::events::event;
@@ -20,13 +21,13 @@ use crate::symbols::Symbols;
 pub(super) enum Line<'a> {
     /// An event that recordings have.
     Event(Event),
-    /// The name of another event.
+    /// The name of an event that recordings do not have.
     Other(&'a [u8]),
     /// An empty line or a comment.
     Blank,
 }
 
-/// The largest number of CPUs that is accepted, which is the most that Linux can be built for.
+/// The largest number of CPUs that is accepted, which is the maximum for which Linux can be built.
 const CPUS_MAX: u64 = 8192;
 
 /// Parses a line without its newline.
@@ -52,7 +53,7 @@ pub(super) fn parse<'a>(line: &'a [u8], symbols: &mut Symbols) -> Result<Line<'a
     }))
 }
 
-/// Splits a line before the first `[cpu]` that a time follows.
+/// Splits a line before the first `[cpu]` that is followed by a time.
 fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_cpu = |at: &usize| {
         let (cpu, rest) = digits(&line[at + 1..]);
@@ -68,8 +69,8 @@ fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
     opens.into_iter().find(is_cpu).map(|at| line.split_at(at))
 }
 
-/// Parses the last word before the CPU: `pid`, or `pid/tid`, of which the thread counts, because
-/// threads allocate.
+/// Parses the last word before the CPU: `pid` or `pid/tid`. Returns the thread of `pid/tid`,
+/// because threads allocate.
 fn pid(head: &[u8]) -> Option<u32> {
     let word = head
         .trim_ascii_end()
@@ -95,8 +96,8 @@ fn time(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((time_ns, rest))
 }
 
-/// Returns the event's name with its subsystem, and the fields after it. A sampling period may come
-/// before the name.
+/// Returns the event's name with its subsystem, and the fields after it. A sampling period may
+/// precede the name.
 fn event_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_period, text) = digits(text.trim_ascii_start());
     let text = text.trim_ascii_start();

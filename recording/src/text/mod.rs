@@ -1,4 +1,4 @@
-//! The text that `perf script` prints of the kernel's events.
+//! Reads the text that `perf script` prints for the kernel's events.
 //!
 //! ```text
 //! perf record -a -e kmem:mm_page_alloc,kmem:mm_page_free,kmem:mm_page_free_batched,\
@@ -13,5 +13,5 @@ mod reader;
 
 pub use reader::{LINE_BYTES_MAX, Reader};
 
-/// The error of a line: what was expected where it stopped making sense.
+/// The error of a line: the content that was expected where parsing failed.
 type Expected = &'static str;

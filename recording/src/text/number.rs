@@ -26,14 +26,14 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses a decimal number that `end` follows; returns it and the text after `end`.
+/// Parses a decimal number that is followed by `end`; returns the number and the text after `end`.
 pub(super) fn number_until(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     let (digits, rest) = digits(text);
     let value = decimal(digits)?;
     (rest.first() == Some(&end)).then(|| (value, &rest[1..]))
 }
 
-/// Splits `text` after the decimal digits that it begins with.
+/// Splits `text` after its leading decimal digits.
 pub(super) fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }

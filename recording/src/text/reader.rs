@@ -1,8 +1,8 @@
 //! Reads a text line by line, without a string for each line.
 //!
-//! perf merges the buffers of all CPUs by time, but a late buffer can put an event behind one with
-//! a later time. The reader returns events in the order of the file, and a step back in time is an
-//! error only if no late buffer explains it.
+//! perf merges the buffers of all CPUs by time, but a late buffer can put an event after events
+//! with later times. The reader returns events in the order of the file. A step back in time is an
+//! error only if no late buffer can explain it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,12 +15,12 @@ use crate::event::Event;
 use crate::input;
 use crate::symbols::Symbols;
 
-/// The largest step back in time that a late buffer explains, in nanoseconds: perf flushes its
+/// The largest step back in time that a late buffer can explain, in nanoseconds: perf flushes its
 /// buffers at least once in this time.
 const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
 
-/// The most bytes of a line, with its newline. A packed file of a few KiB can hold a line of any
-/// length, and a line is kept in memory until it is parsed.
+/// The largest number of bytes in a line, including its newline. A compressed file of a few KiB can
+/// contain a line of any length, and a line is kept in memory until it is parsed.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The number of characters of a bad line that an error shows.
@@ -56,7 +56,7 @@ impl Reader {
         Ok(Self::new(name, input::open(file)?))
     }
 
-    /// Reads the text of `input`; errors call it `file`.
+    /// Reads the text of `input`; errors name it `file`.
     #[must_use]
     pub fn new(file: &str, input: Box<dyn BufRead + Send>) -> Self {
         Self {
@@ -78,19 +78,19 @@ impl Reader {
         self.line
     }
 
-    /// Returns the number of events so far that recordings do not have, by name.
+    /// Returns the number of events read so far that recordings do not have, by name.
     #[must_use]
     pub fn ignored(&self) -> &BTreeMap<String, u64> {
         &self.ignored
     }
 
-    /// Returns the names of functions that the events so far refer to.
+    /// Returns the names of functions to which the events read so far refer.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
         self.symbols.names()
     }
 
-    /// Returns the warning about a last line that is cut off, if there is one.
+    /// Returns the warning about a truncated last line, if there is one.
     #[must_use]
     pub fn warning(&self) -> Option<&Warning> {
         self.warning.as_ref()
@@ -103,7 +103,7 @@ impl Reader {
     }
 
     fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
-        // The loop ends: each turn takes a line from a finite input.
+        // The loop ends: each iteration reads a line of a finite input.
         loop {
             self.buffer.clear();
             self.line += 1;
@@ -159,7 +159,7 @@ impl Reader {
         if text.chars().nth(SHOWN_CHARS).is_some() {
             shown.push('…');
         }
-        // Control characters of a binary file must not reach the terminal.
+        // Control characters from a binary file must not reach the terminal.
         let shown = shown.replace(char::is_control, "�");
         ReadError::Line {
             file: self.file.clone(),

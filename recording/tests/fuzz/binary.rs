@@ -1,4 +1,4 @@
-//! The binary format: changed bytes with checksums that match again, chunks in any order, and
+//! Fuzzes the binary format: changed bytes with recomputed checksums, chunks in any order, and
 //! columns of any numbers.
 
 use std::sync::LazyLock;
@@ -10,9 +10,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Bytes before the first chunk.
+/// The number of bytes before the first chunk.
 pub(crate) const PREAMBLE_BYTES: usize = 16;
-/// Bytes before the body of a chunk: tag, length, checksum.
+/// The number of bytes before the body of a chunk: tag, length, checksum.
 const HEAD_BYTES: usize = 12;
 
 /// A chunk without its length and checksum, which [`file`] computes.
@@ -22,8 +22,8 @@ pub(crate) struct Chunk {
     pub(crate) body: Vec<u8>,
 }
 
-/// A good file with every kind of event, in chunks of eight events, so that most columns are too
-/// short to be compressed and a changed byte is a changed number.
+/// A good file with every kind of event. Its chunks have eight events, so that most columns are too
+/// short to be compressed, and a changed byte changes a number.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let header = Header {
         release: "6.12.0".to_owned(),
@@ -51,7 +51,7 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     writer.finish(&last).expect("memory takes all").0
 });
 
-/// Events of every kind. Page frames follow from `round`, so that they recur.
+/// Returns events of every kind. Page frame numbers follow from `round`, so that they recur.
 #[rustfmt::skip]
 fn whats(round: u64) -> Vec<What> {
     let (pfn, order, mobility, function) = (64 + round, 0, Some(1), Symbol(1));
@@ -108,7 +108,7 @@ fn chunks(bytes: &[u8]) -> Vec<Chunk> {
     chunks
 }
 
-/// Returns a file of these chunks, each with its right length and checksum.
+/// Returns a file of these chunks, with the right lengths and checksums.
 pub(crate) fn file(chunks: &[Chunk]) -> Vec<u8> {
     let mut bytes = GOOD[..PREAMBLE_BYTES].to_vec();
     for Chunk { tag, body } in chunks {
@@ -129,7 +129,7 @@ pub(crate) fn chunk(tag: &[u8; 4], parts: &[Vec<u8>]) -> Chunk {
     Chunk { tag, body }
 }
 
-/// Returns `value` in seven bits a byte, the low ones first.
+/// Returns `value` encoded with seven bits per byte, the low bits first.
 pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -146,7 +146,7 @@ pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     [varint(number), length.clone(), length, plain.to_vec()].concat()
 }
 
-/// Reads all of `bytes` chunk by chunk, and asserts what holds for every input.
+/// Reads all of `bytes` chunk by chunk, and asserts the properties that hold for every input.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     let mut reader = Reader::new("f", bytes)?;
     let mut events = Vec::new();
@@ -171,8 +171,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     Ok(recording)
 }
 
-/// Asserts that `bytes` are an error that says what to do, or events that can be written and read
-/// again.
+/// Asserts that reading `bytes` returns either an error that says what to do, or events that can be
+/// written and read again.
 pub(crate) fn assert_readable_or_refused(bytes: &[u8]) {
     match read(bytes) {
         Ok(recording) => {
@@ -246,8 +246,8 @@ fn apply(chunks: &mut Vec<Chunk>, edit: &Edit) {
     }
 }
 
-/// Numbers of which most are zeros, which every column accepts. The others are numbers near which
-/// something changes: places of tables, ends of fields and signs.
+/// Numbers for columns. Most are zeros, which every column accepts. The others are boundary values:
+/// of table indices, field widths and signs.
 fn number() -> impl Strategy<Value = u64> {
     let ends = vec![
         0xff,
@@ -262,7 +262,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![90 => Just(0), 8 => 1..4_u64, 1 => select(ends), 1 => any::<u64>()]
 }
 
-/// An `EVNT` chunk: few events, and a column of some numbers for most of the 28 columns.
+/// An `EVNT` chunk: a few events, and some numbers for most of the 28 columns.
 fn events() -> impl Strategy<Value = Chunk> {
     let numbers = || vec(number(), 0..80);
     let kinds = vec(prop_oneof![60 => 1..32_u64, 1 => number()], 0..8);
@@ -304,8 +304,8 @@ pub(crate) fn text_of(text: &str) -> Vec<u8> {
     [varint(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
-// A reader allocates 25 MB for its predictions when it meets the first pages, so this test reads
-// few files.
+// A reader allocates 25 MB for its guesses when it reads the first page, so this test reads few
+// files.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 

@@ -1,8 +1,8 @@
-//! Readers of bytes that may be anything: damaged files, foreign texts, ring buffers of another
+//! Fuzzes the readers with arbitrary bytes: damaged files, foreign texts, ring buffers of another
 //! kernel. A reader returns events or a typed error. It never panics, and its limits hold.
 //!
-//! Each module makes good input, changes it where a reader has to decide, and reads it. Bytes at
-//! random alone would be refused by the first checksum.
+//! Each module makes good input, changes it where a reader has to make a decision, and reads it.
+//! Random bytes alone would fail the first checksum.
 
 mod binary;
 mod limits;

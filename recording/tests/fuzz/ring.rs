@@ -1,4 +1,4 @@
-//! The kernel's ring buffers: sub-buffers in which entries are exchanged, and formats of kernels
+//! Fuzzes the decoder of ring buffers: sub-buffers with arbitrary entries, and formats of kernels
 //! that do not exist.
 
 use plimsoll_recording::header::LOST_MAX;
@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// The names of the events, in the order of their numbers from 1: those that the reader knows, one
-/// that it does not know, and that of the call chain.
+/// The names of the events, in the order of their numbers from 1: all known names, one unknown
+/// name, and the name of the call chain.
 const NAMES: [&str; 36] = [
     "mm_page_alloc",
     "mm_page_free",
@@ -49,7 +49,7 @@ const NAMES: [&str; 36] = [
     "kernel_stack",
 ];
 
-/// The fields that every event has here, of four bytes each. No real event has them all.
+/// The fields that every event has in this test, four bytes each. No real event has all of them.
 const FIELDS: [&str; 13] = [
     "pfn",
     "order",
@@ -129,7 +129,7 @@ fn decoder(events: &str, page: &str) -> Decoder {
     Decoder::new(formats, Kallsyms::parse(kallsyms))
 }
 
-/// One entry of a sub-buffer, of an event whose number is at most `most`.
+/// One entry of a sub-buffer, for an event whose number is at most `most`.
 fn entry(most: u16) -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![3 => 0..4_u8, 1 => any::<u8>()];
     let fields = || vec(small.clone(), 0..96);
@@ -155,8 +155,8 @@ fn entry(most: u16) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![8 => event, 1 => two_words, 1 => vec(any::<u8>(), 0..9)]
 }
 
-/// A sub-buffer whose header has the number of its bytes, or a wrong one, and a number of lost
-/// events after its data.
+/// A sub-buffer with a right or wrong data length in its header, and a number of lost events after
+/// its data.
 fn sub_buffer(most: u16) -> impl Strategy<Value = Vec<u8>> {
     let time_ns = prop_oneof![0..1000_u64, any::<u64>()];
     let flags =
@@ -190,8 +190,8 @@ fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
             assert!(error.at <= bytes.len(), "{error}");
             assert_eq!(error.cpu, cpu);
         }
-        // An event takes at least eight bytes, and an address of a call chain at least four. One
-        // byte of text becomes at most three.
+        // An event takes at least eight bytes, and an address in a call chain at least four. One
+        // byte of text decodes to at most three bytes.
         assert!(events.len() <= bytes.len() / 8, "{}", events.len());
         let kept = |event: &Event| match &event.what {
             What::ContentionBegin { stack, .. } => stack.len() * 4,
@@ -265,7 +265,7 @@ proptest! {
         first in 0..NAMES.len() - 1,
         sub_buffers in vec(sub_buffer(2), 1..4),
     ) {
-        // There are only two events, so that many edits change fields that are read.
+        // Only two events are used, so that many edits change fields that the decoder reads.
         let (events, page) = texts(&NAMES[first..first + 2]);
         decode(&mut decoder(&changed(&events, &of_events), &page), &sub_buffers);
         decode(&mut decoder(&events, &changed(&page, &of_page)), &sub_buffers);

@@ -1,10 +1,11 @@
-//! Rules about the English of comments: CONTRIBUTING.md says how a comment reads.
+//! Rules about the English of comments. CONTRIBUTING.md says how to write a comment.
 
 use super::{File, Tree};
 
-/// Doc comments that open like this have a clause without a noun where the reader expects an
-/// actor, or point at something that rustdoc does not show beside them. "What", "How" and
-/// "Whether" may open the documentation of a field: "How far a request may go" reads well.
+/// Openings that a doc comment must not have. They begin a clause without a noun where the reader
+/// expects an actor, or refer to something that rustdoc does not show beside the item. "What",
+/// "How" and "Whether" may open the documentation of a field: "How far a request may go" reads
+/// well.
 const OPENINGS: [&str; 8] = [
     "Who ",
     "Whoever ",
@@ -16,7 +17,7 @@ const OPENINGS: [&str; 8] = [
     "As above",
 ];
 
-/// Words that hide an actor or a number wherever they stand in a comment.
+/// Phrases that hide an actor or a number anywhere in a comment.
 const ANYWHERE: [&str; 7] = [
     "who asks",
     "whoever ",
@@ -27,8 +28,8 @@ const ANYWHERE: [&str; 7] = [
     "of several the",
 ];
 
-/// Documentation that is shorter says nothing that the name does not, unless it is a
-/// link or names the counterpart in Linux.
+/// The minimum number of words of a doc comment. A shorter one adds nothing to the name, unless it
+/// is a link or names the counterpart in Linux.
 const WORDS_MIN: usize = 2;
 
 pub(super) fn plain(tree: &Tree) -> Vec<String> {
@@ -42,7 +43,7 @@ pub(super) fn plain(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// The first lines of doc comments that open badly or say nothing.
+/// Returns an error for each doc comment whose first line has a bad opening or says nothing.
 fn openings(file: &File) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -68,7 +69,7 @@ fn openings(file: &File) -> Vec<String> {
     found
 }
 
-/// Phrases of any comment without an actor.
+/// Returns an error for each comment line with a phrase that hides an actor.
 fn anywhere(file: &File) -> Vec<String> {
     let comments = file.text.lines().enumerate().filter_map(|(nth, line)| {
         let text = line.trim_start().strip_prefix("//")?;
@@ -82,7 +83,7 @@ fn anywhere(file: &File) -> Vec<String> {
     comments.collect()
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a doc comment's line; `None` for any other line.
 fn doc(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let text = line

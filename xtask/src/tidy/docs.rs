@@ -1,4 +1,5 @@
-//! The rules about Markdown: links must lead to existing files, and the maps must be complete.
+//! The rules about Markdown: links must lead to existing files, and maps of the repository must be
+//! complete.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ pub(super) fn links(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Returns an error for each relative link of `file` to a file that does not exist.
+/// Returns an error for each relative link in `file` whose target does not exist.
 fn dangling(tree: &Tree, file: &File) -> Vec<String> {
     let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn readme_map(tree: &Tree) -> Vec<String> {
     unmapped.map(text).collect()
 }
 
-/// Returns whether the text names `folder`, in one word or as a branch of a drawn tree.
+/// Returns whether the text names `folder`, either in code style or as a branch of a drawn tree.
 fn names_folder(text: &str, folder: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or(folder);
     let branch = format!("── {last}/");
@@ -84,7 +85,7 @@ pub(super) fn lock_classes(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Returns the variants of a plain enum, as rustfmt lays it out.
+/// Returns the variants of the plain enum that begins with `opening`, as formatted by rustfmt.
 fn variants<'a>(text: &'a str, opening: &str) -> Vec<&'a str> {
     let body = text.split_once(opening).map_or("", |(_, rest)| rest);
     let body = body.split_once("\n}").map_or("", |(body, _)| body);

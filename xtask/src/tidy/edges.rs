@@ -1,12 +1,12 @@
-//! The allowed dependencies between the workspace's crates: mm, recording and xtask depend on no
-//! other crate, machines on mm, the lab on machines, mm and recording, linux on recording, and the
-//! command on the lab, linux and recording.
+//! The rule about dependencies between the workspace's crates. mm, recording and xtask depend on no
+//! other crate, the machines only on mm, and linux only on recording. The lab depends on the
+//! machines, mm and recording; the command depends on the lab, linux and recording.
 
 use toml::{Table, Value};
 
 use super::{File, Tree};
 
-/// Every allowed dependency, from the folder of a crate to packages.
+/// The folder of each crate, with the packages on which it may depend.
 const EDGES: [(&str, &[&str]); 9] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
@@ -67,7 +67,7 @@ fn check_crate(folder: &str, manifest: &File) -> Vec<String> {
     of_ours.iter().filter(foreign).map(text).collect()
 }
 
-/// Returns the packages in all tables of dependencies, including those for single targets.
+/// Returns the packages in all dependency tables, including tables for specific targets.
 fn dependencies(manifest: &Table) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in manifest {
@@ -82,7 +82,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     found
 }
 
-/// Returns the package of a dependency, which may have another name in the manifest.
+/// Returns the package of a dependency; the manifest may use another name for it.
 fn package(name: &str, dependency: &Value) -> String {
     let renamed = dependency.get("package").and_then(Value::as_str);
     renamed.unwrap_or(name).to_owned()

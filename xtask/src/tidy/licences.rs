@@ -1,12 +1,12 @@
-//! The rule about licences: files that change the kernel have the kernel's licence and a folder of
-//! their own; no other file has it.
+//! The rule about licences: files that change the kernel have the kernel's licence and are in a
+//! separate folder. No other file has that licence.
 
 use super::{File, Tree};
 
 /// The folder of the files that change the kernel.
 const KERNEL: &str = "kernel/";
-/// The licence of that folder. The text is written in two parts, or this rule would find it in this
-/// file.
+/// The licence line of files in [`KERNEL`]. The text is written in two parts, or this rule would
+/// find it in this file.
 const LICENCE: &str = concat!("SPDX-License-Identifier: ", "GPL-2.0-only");
 /// The licence line of any file under the GPL.
 const FOREIGN: &str = concat!("SPDX-License-Identifier: ", "GPL");

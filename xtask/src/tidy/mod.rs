@@ -1,4 +1,4 @@
-//! Rules of this repository that no other tool checks. Every rule says what to do.
+//! Rules of this repository that no other tool checks. The error of every rule says what to do.
 
 mod circles;
 mod comments;
@@ -64,14 +64,14 @@ pub(crate) struct Tree {
     files: Vec<File>,
 }
 
-/// One file.
+/// One text file of the repository.
 pub(crate) struct File {
-    /// The path from the root, with `/` between its parts.
+    /// The path from the root of the repository, with `/` as separator.
     path: String,
     text: String,
 }
 
-/// Folders that are skipped, because git does not keep them or they hold the code of others.
+/// Folders that are skipped, because git ignores them or they contain third-party code.
 const SKIPPED: [&str; 2] = ["target", "node_modules"];
 const READ: [&str; 4] = ["rs", "md", "toml", "cocci"];
 
@@ -86,7 +86,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Adds the files of `folder`. The recursion ends: links to folders are not followed, so the
+    /// Adds the files below `folder`. The recursion ends: links to folders are not followed, so the
     /// folders are a finite tree.
     fn read_folder(&mut self, folder: &Path) -> Result<(), String> {
         let cannot = |error| format!("cannot read {}: {error}", folder.display());

@@ -1,11 +1,12 @@
-//! The rules about Rust files.
+//! The rules about Rust source files: their size, their header comment, hidden inputs, and reasons
+//! for silenced lints.
 
 use super::{File, Tree};
 
-/// The largest number of lines; longer files hide more than one idea.
+/// The largest number of lines in a file; a longer file contains more than one idea.
 const LINES_MAX: usize = 500;
 
-/// Names that would make a run of the manager depend on more than its inputs.
+/// Names that would make a run of the memory manager depend on more than its inputs.
 const HIDDEN_INPUTS: [&str; 6] = [
     "std::time",
     "std::env",
@@ -66,8 +67,7 @@ fn unexplained(file: &File) -> Vec<String> {
             let attribute = &attribute[..attribute.find(']').unwrap_or(attribute.len())];
             let before = &file.text[..at];
             let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-            // Only an attribute begins its line; text about an attribute is inside a string or
-            // comment.
+            // A real attribute begins its line; other matches are inside a string or comment.
             let is_attribute = before[line_start..].trim().is_empty();
             if is_attribute && !attribute.contains("reason") {
                 let number = before.lines().count().max(1) + usize::from(before.ends_with('\n'));

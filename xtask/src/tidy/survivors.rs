@@ -1,10 +1,10 @@
-//! The rule about accepted survivors: they are sorted, unique, in files that exist, and have a
-//! reason.
+//! The rule about accepted surviving mutants: they are sorted, unique, in existing files, and have
+//! a reason.
 
 use super::Tree;
 use crate::mutants::{SURVIVORS, parse_survivors};
 
-/// The least length of a reason, in bytes; a shorter one would say nothing.
+/// The minimum length of a reason, in bytes; a shorter one would say nothing.
 const SHORTEST_REASON: usize = 20;
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

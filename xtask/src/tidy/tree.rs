@@ -1,11 +1,11 @@
-//! Small repositories for the tests of the rules: a good one, and copies of it with one file
-//! changed.
+//! Small repositories for the tests of the rules: one that obeys every rule, and copies with one
+//! file changed.
 
 use std::fs;
 
 use super::Tree;
 
-/// A repository that keeps every rule.
+/// The files of a repository that obeys every rule.
 const GOOD: [(&str, &str); 9] = [
     (
         "Cargo.toml",
@@ -37,8 +37,8 @@ const GOOD: [(&str, &str); 9] = [
     ("lab/src/lib.rs", "//! The experiments.\n"),
 ];
 
-/// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
-/// the file.
+/// Returns the errors of `rule` for the good repository with `text` as the content of `path`. An
+/// empty text removes the file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
     let unchanged = GOOD.iter().copied().filter(|(known, _)| *known != path);
     let files = unchanged.chain([(path, text)]);

@@ -1,4 +1,4 @@
-//! Bursts: each CPU allocates and frees much memory at once, then is idle for a while, so that
+//! Bursts: each CPU allocates and frees many pages in a row, then stays idle for a while, so that
 //! `high` decays.
 
 use std::io;

@@ -6,8 +6,8 @@ use super::{Guest, Load, Parameter, Values};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// Number of periods after which a worker unmaps everything it has mapped. 37 periods of any usual
-/// length are not a whole number of seconds.
+/// The number of periods after which a worker unmaps everything it has mapped. 37 periods of any
+/// usual length are not a whole number of seconds.
 const PERIODS_KEPT: u64 = 37;
 
 pub(super) const LOAD: Load = Load {
@@ -35,7 +35,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
     let period_us = values.number("period") * 1000;
     let periods = values.number("seconds") * 1_000_000 / period_us;
-    // Every CPU gets a worker, CPU 0 too, so that its vmstat work runs like that of the others.
+    // Every CPU gets a worker, including CPU 0, so that the vmstat work of all CPUs runs alike.
     let program = |cpu: u32| {
         let late_us = if values.text("spread") == "yes" {
             u64::from(cpu) * period_us / u64::from(guest.cpus)
@@ -43,7 +43,7 @@ fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
             0
         };
         let mut program = vec![Op::Cpu(cpu)];
-        // The count begins at the CPU's number, so that CPUs do not all unmap in the same period.
+        // The count starts at the CPU's number, so that not all CPUs unmap in the same period.
         for (period, kept) in (0..periods).zip(u64::from(cpu)..) {
             program.push(Op::Until(late_us + period * period_us));
             if kept % PERIODS_KEPT == PERIODS_KEPT - 1 {

@@ -1,5 +1,6 @@
-//! Faults: every CPU maps, touches and unmaps pages: all CPUs together, one after the other, or
-//! with pages that the neighbouring CPU frees.
+//! Faults: every CPU maps, touches and unmaps pages. In the first part, all CPUs run together; in
+//! the second, one after the other. In the third, they run together, but each worker unmaps its
+//! pages on the next CPU.
 
 use std::io;
 
@@ -49,8 +50,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns workers that unmap on the CPU that `elsewhere` returns for theirs, or on their own if it
-/// returns none.
+/// Returns one worker for each working CPU. A worker unmaps on the CPU that `elsewhere` returns for
+/// the worker's own CPU; if `elsewhere` returns `None`, it unmaps on its own CPU.
 fn ready(
     guest: &Guest,
     values: &Values,

@@ -7,13 +7,13 @@ use super::{Guest, Load, Parameter, Values, mark};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// A block device that reads as zeros and stores nothing before something is written to it. What a
-/// load reads from it is page cache that can be reclaimed at once.
+/// A block device that reads as zeros and stores nothing until it is written. Pages that a load
+/// reads from it are clean page cache, which the kernel can reclaim at once.
 const ZRAM: &str = "/dev/zram0";
 const ZRAM_SIZE: &str = "/sys/block/zram0/disksize";
-/// Pages of a huge page.
+/// The number of pages in a huge page.
 const HUGE_PAGES: usize = 512;
-/// Size of a page, in kB.
+/// The size of a page, in kB.
 const PAGE_KB: usize = 4;
 
 pub(super) const LOAD: Load = Load {
@@ -52,8 +52,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     mark("page cache under pressure")?;
     fs::write(ZRAM_SIZE, format!("{}M", values.number("cache").max(1)))?;
     let pages = values.count("cache") * 256 / guest.workers().count();
-    // Each CPU reads a part of its own, because pages that another CPU has read would be in the
-    // cache already.
+    // Each CPU reads a different part of the device, because pages that another CPU has read are
+    // already in the page cache.
     let program = |cpu: u32| {
         let nth = guest.workers().take_while(|&other| other < cpu).count();
         vec![Op::ReadPart {
@@ -62,7 +62,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
             pages,
         }]
     };
-    // The readers start before memory becomes short, so that only their reads meet the shortage.
+    // The readers are started before memory becomes short, so that only their reads run during the
+    // shortage.
     let readers = Crew::ready(&guest.programs(program))?;
     let hog = [
         Op::Cpu(0),
@@ -92,8 +93,8 @@ fn files(cpu: u32, values: &Values) -> Vec<Op> {
     program
 }
 
-/// Returns the number of pages, in whole huge pages, that leave `left` MiB free beyond what the
-/// kernel may keep.
+/// Returns the number of pages that the hog allocates, rounded down to whole huge pages. At least
+/// `left` MiB stay free in addition to the memory that the kernel may keep.
 fn hog_pages(values: &Values) -> io::Result<usize> {
     let free_kb = free_kb(&fs::read_to_string("/proc/meminfo")?)?;
     let min_kb = fs::read_to_string("/proc/sys/vm/min_free_kbytes")?;
@@ -108,11 +109,11 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
     Ok(pages / HUGE_PAGES * HUGE_PAGES)
 }
 
-/// Returns the largest amount that the kernel may keep: the min watermark with the largest boost.
-/// With less than that left, the kernel would kill instead of reclaim, because there is no page
-/// cache yet when the memory is taken. A boost is at most one and a half times the high watermark,
-/// which is one and a half times the min watermark. Huge pages raise the min watermark to some 60
-/// MiB.
+/// Returns the largest amount of memory that the kernel may keep, in kB: the min watermark plus the
+/// largest boost. If the hog left less, the kernel would kill instead of reclaim, because the page
+/// cache is still empty when the hog allocates. A boost is at most one and a half times the high
+/// watermark, which is one and a half times the min watermark. Huge pages raise the min watermark
+/// to some 60 MiB.
 fn kept_kb(min_kb: usize) -> usize {
     min_kb + min_kb * 9 / 4
 }

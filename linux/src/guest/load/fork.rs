@@ -1,4 +1,5 @@
-//! Programs that start and end: kernel stacks, page tables, bulk allocations.
+//! Forks: programs start and exit. For each, the kernel allocates stacks, page tables, and pages in
+//! bulk.
 
 use std::io;
 

@@ -1,24 +1,24 @@
-//! A program that hops over the CPUs: it maps on one and unmaps on another. After each step it
-//! reads how many resident pages the kernel reports for it.
+//! A program that moves from CPU to CPU: it maps pages on one and unmaps them on another. After
+//! each step it reads the number of resident pages that the kernel reports for it.
 //!
-//! The readings are a text of the recording, `hop`, with one line each:
+//! The readings are stored as the text `hop` of the recording, one reading per line:
 //!
 //! ```text
 //! # kind CPUs size seed
-//! I all anon file shown          after warming up; `shown` is exact, no CPU keeps a part of `anon`
+//! I all anon file shown          after the warm-up; `shown` is exact: all CPUs have folded `anon`
 //! cpu +pages offset shown        mapped and touched; offset of the first page in its page table
 //! cpu -pages offset shown        unmapped
-//! P anon file shown smaps own statm    readings that are precise, from time to time
+//! P anon file shown smaps own statm    precise readings, taken from time to time
 //! ```
 //!
-//! No text of the kernel says what each CPU still keeps of a counter before folding it into the
-//! shared word. So before the readings begin, the program touches pages on each CPU in turn, one by
-//! one, until `shown` grows: at that moment the CPU has folded all that it kept. The first steps of
-//! the log unmap these pages.
+//! The kernel does not show a CPU's differential: the part of a counter that the CPU has not folded
+//! into the shared value yet. So before the readings begin, the program touches pages on each CPU
+//! in turn, one by one, until `shown` grows. At that moment the CPU has folded its whole
+//! differential. The first steps of the log unmap these pages.
 //!
 //! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own
-//! count. After the warm-up the program allocates only what it logs, because its own heap would be
-//! counted too.
+//! count. After the warm-up the program allocates only the pages that it logs, because the kernel
+//! would count heap pages too.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -32,13 +32,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Guest, Load, Parameter, TEXTS, Values};
 use crate::guest::worker::{PAGE_BYTES, pin, touch};
 
-/// The largest number of mappings that are kept; their table is allocated before the warm-up.
+/// The largest number of mappings kept at once. The queue that holds them is allocated before the
+/// warm-up.
 const KEPT_MAX: u64 = 8192;
-/// Number of pages that one page table maps.
+/// The number of pages that one page table maps.
 const TABLE_PAGES: usize = 512;
-/// Number of times that the precise readings are taken during a run.
+/// The number of times that the precise readings are taken during a run.
 const PRECISE_READINGS: u64 = 40;
-/// Size of the buffer that holds the log before it is written, in bytes.
+/// The size of the buffer that holds the log before it is written, in bytes.
 const LOG_BYTES: usize = 1 << 16;
 
 pub(super) const LOAD: Load = Load {
@@ -70,7 +71,7 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     pin(0)?;
     let mut hopper = Hopper::new()?;
-    // The warm-up runs twice, because the first time brings in its own code and stack.
+    // The warm-up runs twice, because the first run faults in its own code and stack.
     for _ in 0..2 {
         hopper.warm_up(batch(guest.cpus))?;
     }
@@ -120,18 +121,19 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills every CPU's part to one below the batch, first above and then below zero, which makes a
-/// reading as wrong as it can be.
+/// Drives every CPU's differential to one page less than the batch, first positive and then
+/// negative. This maximizes the error of a cheap reading.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
-        // Each part goes to the upper edge and back.
+        // Each differential rises to `part` and returns to zero.
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // CPU 0 maps what the others unmap, so each part goes to the lower edge and back.
+        // The other CPUs unmap pages that CPU 0 mapped, so each differential falls to `-part` and
+        // returns to zero.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;
@@ -162,7 +164,7 @@ impl Hopper {
     fn new() -> io::Result<Self> {
         fs::create_dir_all(TEXTS)?;
         let mut kept = VecDeque::new();
-        // A queue that was full once has allocated all its memory.
+        // Filling the queue once makes it allocate all its memory now.
         let places = usize::try_from(KEPT_MAX).unwrap_or(usize::MAX);
         for _ in 0..places {
             let mapping = MmapMut::map_anon(PAGE_BYTES)?;
@@ -181,7 +183,7 @@ impl Hopper {
         })
     }
 
-    /// Does everything once, so that a later step brings in nothing of the program itself.
+    /// Performs every operation once, so that later steps fault in no pages of the program itself.
     fn warm_up(&mut self, batch: usize) -> io::Result<()> {
         self.precise()?;
         self.fold(0, batch)?;
@@ -203,8 +205,8 @@ impl Hopper {
             .write(format_args!("{title}I all {anon} {file} {shown}\n"))
     }
 
-    /// Makes `cpu` fold what it keeps of the count of anonymous pages. The amount is less than
-    /// `batch`, above or below 0.
+    /// Makes `cpu` fold its differential of the anonymous-page counter, which is less than `batch`
+    /// pages above or below 0.
     fn fold(&mut self, cpu: u32, batch: usize) -> io::Result<()> {
         pin(cpu)?;
         let most = 2 * batch;
@@ -249,7 +251,8 @@ impl Hopper {
             .write(format_args!("{cpu} -{pages} {offset} {shown}\n"))
     }
 
-    /// Logs the precise readings: by counter, by page table, and by the program's own count.
+    /// Logs the precise readings: from the counters, from the page tables, and from the program's
+    /// own count.
     fn precise(&mut self) -> io::Result<()> {
         let (anon, file) = self.resident()?;
         let shown = self.shown()?;
@@ -280,7 +283,7 @@ impl Hopper {
     }
 }
 
-/// Returns the batch: when a CPU's part reaches this number of pages, the CPU folds it (Linux:
+/// Returns the batch, in pages: a CPU folds its differential when it reaches this number (Linux:
 /// `percpu_counter_batch`).
 fn batch(cpus: u32) -> usize {
     (2 * cpus).max(32) as usize
@@ -296,7 +299,7 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     str::from_utf8(&buffer[..length]).map_err(io::Error::other)
 }
 
-/// Reads a number of kB and returns it in pages.
+/// Returns the number of kB after `name` in `text`, converted to pages.
 fn field(text: &str, name: &str) -> io::Result<usize> {
     let rest = text.split_once(name).map(|(_, rest)| rest);
     let number = rest.and_then(|rest| rest.split_whitespace().next());
@@ -312,7 +315,7 @@ fn rss_of_stat(text: &str) -> Option<usize> {
     after_name.split(' ').nth(21)?.parse().ok()
 }
 
-/// The log: a buffer that never grows, and the file that it is written to.
+/// The log of readings: a buffer that never grows, and the file to which it is written.
 struct Log {
     file: File,
     text: Vec<u8>,

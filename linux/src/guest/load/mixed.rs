@@ -9,7 +9,7 @@ use super::{Guest, Load, Parameter, Values};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// Pages of a huge page.
+/// The number of pages in a huge page.
 const HUGE_PAGES: usize = 512;
 
 pub(super) const LOAD: Load = Load {
@@ -37,7 +37,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 }
 
 fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
-    // The generator spreads a seed, so neighbouring seeds give unrelated sequences.
+    // The generator scrambles a seed, so neighbouring seeds give unrelated sequences.
     let seed = values.number("seed").wrapping_add(u64::from(cpu) << 32);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut mappings = 0_u32;

@@ -1,8 +1,8 @@
 //! The loads that run in a booted kernel while it is recorded.
 //!
-//! A load runs inside the guest as its own process. By default, most loads begin after `settle` has
-//! brought the per-CPU lists into a known state. Most are programs for workers (`guest/op.rs`),
-//! with one worker for each CPU.
+//! A load runs inside the guest as a separate process. By default, most loads begin after `settle`
+//! has brought the per-CPU lists into a known state. Most loads are programs for workers
+//! (`guest/op.rs`), with one worker for each CPU.
 
 mod bursts;
 mod dirty;
@@ -31,13 +31,13 @@ use crate::boot::Stage;
 /// A load that is part of this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The name by which a user asks for it.
+    /// The name by which a user selects the load.
     pub name: &'static str,
-    /// One sentence that says what it does.
+    /// One sentence that says what the load does.
     pub about: &'static str,
-    /// Its parameters, except `settle`.
+    /// The load's parameters, except `settle`.
     pub parameters: &'static [Parameter],
-    /// The kernel modules that it needs.
+    /// The kernel modules that the load needs.
     pub modules: &'static [&'static str],
     /// True if, by default, the per-CPU lists are brought into a known state before the load
     /// begins.
@@ -57,7 +57,7 @@ pub const LOADS: &[Load] = &[
     population::LOAD,
 ];
 
-/// Says whether the per-CPU lists are brought into a known state before the load begins.
+/// Whether the per-CPU lists are brought into a known state before the load begins.
 const SETTLE: Parameter = Parameter::word(
     "settle",
     "whether the per-CPU lists are brought into a known state first",
@@ -72,7 +72,7 @@ impl Load {
         LOADS.iter().find(|load| load.name == name)
     }
 
-    /// Returns its parameters, including `settle`.
+    /// Returns the load's parameters, including `settle`.
     #[must_use]
     pub fn all_parameters(&self) -> Vec<Parameter> {
         let settle = if self.settles { SETTLE } else { SETTLE_NOT };
@@ -81,7 +81,7 @@ impl Load {
         all
     }
 
-    /// Reads the values of its parameters.
+    /// Parses the values of the load's parameters.
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ impl Load {
     /// If the kernel refuses an operation.
     pub fn run(&self, values: &Values) -> io::Result<()> {
         let guest = Guest::here()?;
-        // The process that leads a load stays off the CPUs that work. Workers begin on CPU 0 too,
-        // and then move.
+        // The leader of a load runs on CPU 0, away from the CPUs that work. Workers also start on
+        // CPU 0, and then move.
         pin(0)?;
         if values.text(SETTLE.name) == "yes" {
             settle::settle(&guest)?;
@@ -128,28 +128,28 @@ impl Guest {
     }
 
     /// Returns the CPUs that work: all but the first, on which the load's leader and the recorder
-    /// run. If there is only one CPU, it works.
+    /// run. On a computer with a single CPU, returns that CPU.
     fn workers(self) -> impl Iterator<Item = u32> + Clone {
         u32::from(self.cpus > 1)..self.cpus
     }
 
-    /// Returns the next CPU that works after `cpu`, or the first one after the last.
+    /// Returns the working CPU after `cpu`; after the last one follows the first.
     fn neighbour(self, cpu: u32) -> u32 {
         let first = u32::from(self.cpus > 1);
         if cpu + 1 < self.cpus { cpu + 1 } else { first }
     }
 
-    /// Returns one program for each CPU that works; `program` makes it for a CPU.
+    /// Returns one program for each working CPU, as made by `program`.
     fn programs(self, program: impl Fn(u32) -> Vec<Op>) -> Vec<Vec<Op>> {
         let pinned = |cpu| [vec![Op::Cpu(cpu)], program(cpu)].concat();
         self.workers().map(pinned).collect()
     }
 }
 
-/// The folder in which a load leaves texts for the recording, one file for each.
+/// The folder in which a load stores texts for the recording, one file for each text.
 pub(crate) const TEXTS: &str = "/run/plimsoll/texts";
 
-/// Leaves a text for the recording, under `name`.
+/// Stores a text for the recording, under `name`.
 fn leave(name: &str, text: &str) -> io::Result<()> {
     fs::create_dir_all(TEXTS)?;
     fs::write(format!("{TEXTS}/{name}"), text)

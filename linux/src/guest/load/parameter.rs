@@ -6,9 +6,9 @@ use std::fmt;
 /// One parameter of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name, left of the `=`.
+    /// The parameter's name, left of the `=`.
     pub name: &'static str,
-    /// Its meaning and its unit.
+    /// The parameter's meaning and unit.
     pub about: &'static str,
     /// The allowed values, and the default.
     pub kind: Kind,
@@ -19,21 +19,21 @@ pub struct Parameter {
 pub enum Kind {
     /// A whole number between two bounds, both included.
     Number {
-        /// The value if none is given.
+        /// The value used if the user gives none.
         default: u64,
         /// The smallest allowed value.
         min: u64,
         /// The largest allowed value.
         max: u64,
     },
-    /// One of several words.
+    /// One of a fixed set of words.
     Word {
         /// The allowed words; the first is the default.
         choices: &'static [&'static str],
     },
     /// Any text without blanks.
     Text {
-        /// The value if none is given.
+        /// The value used if the user gives none.
         default: &'static str,
     },
 }
@@ -74,7 +74,7 @@ impl Parameter {
         Self { name, about, kind }
     }
 
-    /// Returns the value that holds if none is given.
+    /// Returns the value used if the user gives none.
     #[must_use]
     pub fn default(&self) -> String {
         match self.kind {
@@ -112,16 +112,16 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// The values of all parameters of a load, which have been checked.
+/// The checked values of all parameters of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// Reads `name=value` texts; parameters that are not given get their defaults.
+    /// Parses `name=value` texts; parameters that are not named get their defaults.
     ///
     /// # Errors
     ///
-    /// If a text has no `=`, a name is unknown or given twice, or a value is not allowed.
+    /// If a text has no `=`, a name is unknown or occurs twice, or a value is not allowed.
     pub fn parse(parameters: &[Parameter], texts: &[String]) -> Result<Self, BadParameter> {
         let mut said = BTreeMap::new();
         for text in texts {

@@ -1,9 +1,9 @@
 //! Brings the per-CPU lists into a known state, so that a replay can begin with the same state.
 //!
-//! Besides its pages, a list has `high` and the number of pages that frees move at once. With
-//! `percpu_pagelist_high_fraction` at its largest, `high` is as small as it can be, and taking a
-//! CPU offline empties its lists. A few allocations and frees then settle the rest. CPU 0 cannot be
-//! taken offline.
+//! The state of a list is its pages, `high`, and the number of pages that frees move in one batch.
+//! With the largest `percpu_pagelist_high_fraction`, `high` is as small as possible. Taking a CPU
+//! offline empties its lists; only CPU 0 cannot be taken offline. A few allocations and frees then
+//! bring the rest into a known state.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,11 @@ const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// A fraction so large that `high` is four batches on every computer.
 const LEAST_HIGH: &str = "1000000";
-/// Pages that cause several refills and spills at the smallest `high`.
+/// The number of pages that each CPU uses first: enough to cause several refills and spills at the
+/// smallest `high`.
 const PAGES_BEFORE: usize = 300;
-/// Pages that are fewer than one batch: they need one refill, and all stay on the list when they
-/// are freed.
+/// The number of pages that each CPU uses last. They are fewer than one batch, so they need one
+/// refill, and all remain on the list when they are freed.
 const PAGES_AFTER: usize = 40;
 
 pub(super) fn settle(guest: &Guest) -> io::Result<()> {
@@ -37,11 +38,11 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     use_lists(guest, PAGES_AFTER)?;
     fs::write(FRACTION, "0")?;
     mark("high is free again")?;
-    // Each CPU has counted some free pages that the zone's counter does not include yet; this read
-    // makes the CPUs fold them.
+    // The CPUs have differentials of free pages that the zone's counter does not include yet. This
+    // read makes the CPUs fold them.
     let _ = fs::read(STAT_REFRESH)?;
-    // The note follows immediately, because whatever happens before it is part of the state that
-    // this text describes.
+    // The note follows immediately, because every event before the note counts as part of the state
+    // that this text describes.
     let zoneinfo = fs::read_to_string("/proc/zoneinfo")?;
     mark("settled")?;
     leave("zoneinfo settled", &zoneinfo)

@@ -3,10 +3,10 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
-/// Conditions that do not hold in an ordinary build. All others may hold or not.
+/// The conditions that never hold in an ordinary build. Any other condition may hold.
 const NEVER: [&str; 3] = ["test", "doc", "doctest"];
 
-/// Returns whether one of the attributes is a `cfg` that does not hold in an ordinary build.
+/// Returns whether one of the attributes is a `cfg` that never holds in an ordinary build.
 pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
     let mut conditions = attributes.iter().filter(|it| it.path().is_ident("cfg"));
     conditions.any(|attribute| {
@@ -15,7 +15,8 @@ pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns whether a condition holds in an ordinary build, or `None` if that depends on the build.
+/// Returns whether a condition holds in an ordinary build; `None` if the result depends on the
+/// build.
 fn holds(condition: &Meta) -> Option<bool> {
     let Meta::List(list) = condition else {
         let is_never = NEVER.iter().any(|never| condition.path().is_ident(never));

@@ -1,38 +1,38 @@
-//! The graph of files that name each other, and the search for its circles.
+//! The graph of files that name each other, and the search for circles in it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The first place at which a file names another file, and the name there.
+/// The first line on which a file names another file, and the name on that line.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Why {
     pub(super) line: usize,
     pub(super) name: String,
 }
 
-/// One edge.
+/// An edge of the graph: the file `from` names the file `to`.
 pub(super) struct Edge<'g> {
     pub(super) from: &'g str,
     pub(super) to: &'g str,
     pub(super) why: &'g Why,
 }
 
-/// The edges, by the file that they lead from.
+/// A graph of files. Its edges are stored by the file from which they lead.
 #[derive(Default)]
 pub(super) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, Why>>,
-    /// For each file, the files of the modules around it.
+    /// For each file, the files of the modules that contain it.
     around: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Graph {
-    /// Adds a file with the files of the modules around it.
+    /// Adds a file, and the files of the modules that contain it.
     pub(super) fn add_file(&mut self, file: &str, around: BTreeSet<&str>) {
         let around = around.into_iter().map(str::to_owned);
         let known = self.around.entry(file.to_owned()).or_default();
         known.extend(around);
     }
 
-    /// Adds an edge, or does nothing if the file named the other before.
+    /// Adds an edge, or does nothing if the edge exists already.
     pub(super) fn add(&mut self, from: &str, to: &str, line: usize, name: &str) {
         let name = name.to_owned();
         let edges = self.edges.entry(from.to_owned()).or_default();
@@ -71,8 +71,8 @@ impl Graph {
         edges.map(|(to, why)| (to.as_str(), why))
     }
 
-    /// Returns the circles: the largest sets of files that can reach each other. A file that is
-    /// around all others of its set is left out, and the rest is searched again.
+    /// Returns the circles: the largest sets of files that can reach each other. If a file contains
+    /// the modules of all others in its set, it is left out, and the rest is searched again.
     pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
         let mut circles = Vec::new();
         let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());
@@ -88,14 +88,15 @@ impl Graph {
         circles
     }
 
-    /// Returns the file that is around all others of a set, if there is one.
+    /// Returns the file that contains the modules of all others in a set, if there is one.
     fn top_of<'g>(&self, set: &BTreeSet<&'g str>) -> Option<&'g str> {
         let is_around = |top: &str, file: &str| file == top || self.around[file].contains(top);
         let mut tops = set.iter().copied();
         tops.find(|top| set.iter().all(|file| is_around(top, file)))
     }
 
-    /// Returns the sets of two or more files that can reach each other through files of `within`.
+    /// Returns the sets of two or more files that can reach each other by edges between files of
+    /// `within`.
     fn connected<'g>(&'g self, within: &BTreeSet<&'g str>) -> Vec<BTreeSet<&'g str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = within
             .iter()
@@ -126,7 +127,7 @@ impl Graph {
     }
 
     /// Returns the shortest path from any file of a circle back to that file, as edges. A path does
-    /// not count if one of its files is around all others.
+    /// not count if one of its files contains the modules of all others.
     pub(super) fn shortest<'g>(&'g self, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let edges = circle.iter().flat_map(|&from| {
             let edges = self
@@ -147,7 +148,7 @@ impl Graph {
     /// its start.
     fn way_by<'g>(&'g self, first: Edge<'g>, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let (start, second) = (first.from, first.to);
-        // For each file, the edge by which the search reached it first.
+        // For each file, the edge by which the search first reached that file.
         let mut reached_by = BTreeMap::from([(second, first)]);
         let mut next = VecDeque::from([second]);
         while let Some(from) = next.pop_front() {

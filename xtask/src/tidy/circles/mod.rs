@@ -1,20 +1,21 @@
-//! No circles between the files of a crate, and none between the folders of some crates: `folders.rs`.
+//! The rule that the files of a crate must not form circles, nor the folders of some crates
+//! (`folders.rs`).
 //!
-//! A reader understands a file from the files that it names, so these must not lead back to it. The
-//! rule makes a graph for each crate. A node is a file below `src`. An edge leads from file A to
-//! file B if the code of A names an item that is defined in B: in a private `use`, in a path, or in
-//! the arguments of a macro. A name is followed through re-exports to the file that defines the
+//! To understand a file, a reader needs the files that it names, so those must not lead back to it.
+//! The rule makes a graph for each crate. A node is a file below `src`. An edge leads from file A
+//! to file B if the code of A names an item that is defined in B: in a private `use`, in a path, or
+//! in the arguments of a macro. A name is followed through re-exports to the file that defines the
 //! item. The rule refuses files that can reach each other.
 //!
-//! In a circle of a `mod.rs` and files of its own folder, the `mod.rs` does not count: its items
-//! are common to these files, and it may name theirs. For the files outside of the folder, `mod.rs`
-//! is a file like any other. So `a.rs`, which names `b/x.rs`, which names `b/mod.rs`, which names
-//! `a.rs`, are a circle; `b/x.rs` and `b/mod.rs` alone are none.
+//! A `mod.rs` may form circles with files of its own folder. Its items are common to these files,
+//! and it may name their items. For files outside the folder, `mod.rs` is a file like any other.
+//! For example, `b/x.rs` and `b/mod.rs` may name each other. But if `a.rs` names `b/x.rs`, `b/x.rs`
+//! names `b/mod.rs`, and `b/mod.rs` names `a.rs`, the three are a circle.
 //!
-//! These are no edges:
-//! * `mod x;`, and a `pub use` that only passes a name on;
-//! * whatever exists only in tests or only for rustdoc: `#[cfg(test)]`, `#[cfg(doc)]`, attributes,
-//!   and comments;
+//! The following are not edges:
+//! * `mod x;`, and a `pub use` that only re-exports a name;
+//! * anything that exists only in tests or only for rustdoc: `#[cfg(test)]`, `#[cfg(doc)]`,
+//!   attributes, and comments;
 //! * a method that is called without naming its type.
 
 mod conditions;
@@ -31,11 +32,11 @@ use self::modules::Modules;
 use self::names::Names;
 use super::Tree;
 
-/// The roots of crates, in `src`.
+/// The files in `src` that may be the root of a crate.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
-/// The folder of a crate, the files of a circle below its `src`, and the reason why the circle is
-/// still there.
+/// The folder of a crate, the files of a circle below its `src`, and the reason why the circle
+/// still exists.
 type Known = (&'static str, &'static [&'static str], &'static str);
 
 /// Circles that are accepted for now, each with a reason.
@@ -45,7 +46,7 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_but(tree, &KNOWN)
 }
 
-/// Checks every crate; `known` circles are accepted, and must exist.
+/// Checks every crate. Circles in `known` are accepted, and they must exist.
 fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, _) in tree.crates() {
@@ -62,8 +63,8 @@ fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     found
 }
 
-/// Returns an error for each circle of a crate that is not `known`, and for each known one that is
-/// gone.
+/// Returns an error for each circle of a crate that is not in `known`, and for each circle in
+/// `known` that no longer exists.
 fn circles(mut modules: Modules, folder: &str, known: &[Known]) -> Vec<String> {
     let graph = graph_of(&mut modules);
     let mut found = folders::check(&graph, folder);
@@ -147,7 +148,7 @@ mod tests {
 
     const MANIFEST: (&str, &str) = ("lab/Cargo.toml", "[package]\nname = \"lab\"\n");
 
-    /// The circles of a crate with these files below `src`.
+    /// Returns the errors for the circles of a crate with these files below `src`.
     fn broken(files: &[(&str, &str)]) -> Vec<String> {
         broken_but(files, &[])
     }
@@ -161,7 +162,7 @@ mod tests {
         of_tree(&files, |tree| check_but(tree, known))
     }
 
-    /// The errors in a crate whose `a.rs` and `b.rs` have these texts.
+    /// Returns the errors for a crate whose `a.rs` and `b.rs` have these texts.
     fn two(a: &str, b: &str) -> Vec<String> {
         broken(&[("lib.rs", "mod a;\nmod b;\n"), ("a.rs", a), ("b.rs", b)])
     }

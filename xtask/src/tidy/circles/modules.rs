@@ -1,5 +1,5 @@
-//! The modules of a crate: which file each one is in, which names it holds, and the file in which
-//! the item behind a path is defined.
+//! The modules of a crate: the file of each module, the names in it, and the files that define
+//! macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::tidy::Tree;
 /// A path that a `use` names.
 pub(super) struct Import {
     pub(super) path: Vec<String>,
-    /// The name by which the path is known from here on, or `None` for `*` and for `as _`.
+    /// The name that the import gives to the path, or `None` for `*` and for `as _`.
     name: Option<String>,
     glob: bool,
     pub(super) line: usize,
@@ -22,27 +22,27 @@ pub(super) struct Import {
 pub(super) enum Meaning {
     /// An item that the module defines.
     Item,
-    /// A module below this one, by its index in [`Modules::all`].
+    /// A child module, by its index in [`Modules::all`].
     Module(usize),
-    /// The path of a `use`.
+    /// The path of an import.
     Import(Vec<String>),
 }
 
-/// A module, which is a file or is written in braces inside one.
+/// A module, which is either a file or a `mod` with braces in a file.
 pub(super) struct Module {
-    /// The path of the file from the root of the repository.
+    /// The path of the module's file from the root of the repository.
     pub(super) file: String,
     pub(super) items: Vec<Item>,
-    /// The index of the module around it; the root of the crate has none.
+    /// The index of the parent module; `None` for the root of the crate.
     pub(super) parent: Option<usize>,
-    /// The meanings of each name, which may stand for a module, a type and a function at once.
+    /// The meanings of each name. One name may be a module, a type and a function at once.
     pub(super) names: BTreeMap<String, Vec<Meaning>>,
     pub(super) globs: Vec<Vec<String>>,
 }
 
 /// All modules of a crate that are part of an ordinary build.
 pub(super) struct Modules {
-    /// The modules. Each comes after the module around it, so the root of the crate is the first.
+    /// The modules. Each comes after its parent, so the root of the crate is the first.
     pub(super) all: Vec<Module>,
     /// The files that define a `macro_rules!` macro, by the name of the macro.
     macros: BTreeMap<String, BTreeSet<String>>,
@@ -53,7 +53,7 @@ impl Modules {
     ///
     /// # Errors
     ///
-    /// A message that names the file that is not Rust.
+    /// If a file is not Rust; the message names the file.
     pub(super) fn read(tree: &Tree, root: &str) -> Result<Self, String> {
         let mut modules = Self {
             all: Vec::new(),
@@ -64,7 +64,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Reads a file and the modules below it, which are in `folder`.
+    /// Reads a file and its child modules, whose files are in `folder`.
     fn read_file(
         &mut self,
         tree: &Tree,
@@ -80,7 +80,7 @@ impl Modules {
         self.add(tree, path, folder, parent, parsed.items)
     }
 
-    /// Adds a module of these items, and the modules below it.
+    /// Adds a module with these items, and its child modules.
     fn add(
         &mut self,
         tree: &Tree,
@@ -116,7 +116,7 @@ impl Modules {
         Ok(nth)
     }
 
-    /// Reads a `mod`: its braces, or the file with its name if the tree has that file.
+    /// Reads a `mod`: the items in its braces, or the file with its name if the tree has that file.
     fn read_inner(
         &mut self,
         tree: &Tree,
@@ -164,7 +164,7 @@ impl Modules {
         self.all[nth].names.entry(name).or_default().push(meaning);
     }
 
-    /// The files of the modules around module `nth`, without its own file.
+    /// Returns the files of the modules that contain module `nth`, without its own file.
     pub(super) fn files_around(&self, nth: usize) -> BTreeSet<&str> {
         let own = &self.all[nth].file;
         let mut files = BTreeSet::new();
@@ -177,16 +177,16 @@ impl Modules {
         files
     }
 
-    /// The files that define a macro which is named without a path. All code after a `macro_rules!`
-    /// macro can name it without a `use`.
+    /// Returns the files that define the macro `name`, which is used without a path. All code after
+    /// a `macro_rules!` macro can name it without a `use`.
     pub(super) fn defining_macro(&self, name: &str) -> BTreeSet<&str> {
         let files = self.macros.get(name).into_iter().flatten();
         files.map(String::as_str).collect()
     }
 }
 
-/// The imports of a `use`, one by one. None if its path begins with `::`, because that leads to
-/// another crate.
+/// Returns the imports of a `use`, one by one. The result is empty if the path begins with `::`,
+/// because such a path leads to another crate.
 pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     let mut found = Vec::new();
     if item.leading_colon.is_none() {
@@ -239,12 +239,12 @@ fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     });
 }
 
-/// Returns whether the `use` is a re-export, so that the module itself may not need its names.
+/// Returns whether the `use` is a re-export, whose names the module itself may not need.
 pub(super) fn passes_on(item: &ItemUse) -> bool {
     !matches!(item.vis, Visibility::Inherited)
 }
 
-/// The name that an item defines, if it defines one.
+/// Returns the name that an item defines, if it defines one.
 fn defined(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,

@@ -16,7 +16,7 @@ pub(super) struct Names {
     pub(super) macros: Vec<Named>,
     /// Imports inside functions.
     pub(super) inner: Vec<Import>,
-    /// The number of items around the item that is visited, itself included.
+    /// The nesting depth of the visited item: the number of items around it, including itself.
     depth: usize,
 }
 
@@ -33,11 +33,11 @@ impl Names {
         names
     }
 
-    /// Finds paths in tokens: names with `::` between them, and single names.
+    /// Finds paths in tokens: names separated by `::`, and single names.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;
-        // The number of colons since the last name of the path.
+        // The number of colons after the last name of the path.
         let mut colons = 0;
         let mut before = ' ';
         for token in tokens {
@@ -104,8 +104,8 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_item_mod(&mut self, _: &'a ItemMod) {
-        // Only a module inside a function gets here. The repository has none, so such a module is
-        // not searched for names.
+        // Only modules inside functions are visited here. The repository has none, so this function
+        // does not search them for names.
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
@@ -116,7 +116,7 @@ impl<'a> Visit<'a> for Names {
                     line: import.line,
                 });
             }
-            // Imports outside functions are not added: the module has them already.
+            // Imports outside functions are not added, because the module already has them.
             if self.depth > 1 {
                 self.inner.push(import);
             }

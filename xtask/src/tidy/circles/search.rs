@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::modules::{Meaning, Modules};
 
 impl Modules {
-    /// The files that define the item which `path` names in module `nth`. Empty if `path` names a
-    /// module, or an item of another crate.
+    /// Returns the files that define the item that `path` names in module `nth`. The result is
+    /// empty if `path` names a module, or an item of another crate.
     pub(super) fn defining(&self, nth: usize, path: &[String]) -> BTreeSet<&str> {
         let mut search = Search {
             modules: self,
@@ -21,13 +21,13 @@ impl Modules {
 /// The search for the definitions behind one path.
 struct Search<'m> {
     modules: &'m Modules,
-    /// The imports that are being followed, each with its module.
+    /// The imports that the search is currently following, each with its module.
     inside_of: BTreeSet<(usize, &'m [String])>,
     found: BTreeSet<&'m str>,
 }
 
 impl<'m> Search<'m> {
-    /// Follows a path that is written in module `nth`.
+    /// Follows a path that is used in module `nth`.
     fn follow(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -46,7 +46,7 @@ impl<'m> Search<'m> {
                     }
                 }
             }
-            // A name that the module does not know is that of another crate, or of a variable.
+            // A name that is unknown in the module belongs to another crate or is a variable.
             _ => {
                 self.known(nth, first, rest);
             }
@@ -59,13 +59,13 @@ impl<'m> Search<'m> {
             return;
         };
         if !self.known(nth, first, rest) {
-            // A macro has defined the item, and module `nth` calls that macro.
+            // The name is unknown, so module `nth` must call a macro that defines the item.
             let modules = self.modules;
             self.found.insert(&modules.all[nth].file);
         }
     }
 
-    /// Follows every meaning that `name` has in module `nth`. Returns whether it has one.
+    /// Follows every meaning that `name` has in module `nth`. Returns whether it has any.
     fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
         let modules = self.modules;
         let module = &modules.all[nth];
@@ -88,8 +88,9 @@ impl<'m> Search<'m> {
         self.found.len() > before
     }
 
-    /// Follows an import of module `nth`, unless the search is following it already: an import that
-    /// begins with the name of a crate may look as if it began with itself.
+    /// Follows an import of module `nth`, unless the search is already following it. Such a loop
+    /// can occur if an import begins with the name of a crate, because it may seem to begin with
+    /// itself.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));

@@ -6,8 +6,8 @@ use std::io;
 
 use super::process::{Process, Second};
 
-/// Describes the machine, its groups and every process from `/proc`. For processes that this load
-/// made, which it knows by the process IDs of its workers, the text also has what `/proc` does not
+/// Describes the machine, its groups and every process from `/proc`. For the processes that this
+/// load started, which `workers` maps by process ID, the text also has facts that `/proc` does not
 /// show.
 pub(super) fn population(
     together: &[&str],
@@ -29,7 +29,7 @@ pub(super) fn population(
     }
     pids.sort_unstable();
     for pid in pids {
-        // A process that has ended meanwhile has no files and is left out.
+        // A process that has exited meanwhile has no files and is left out.
         if let Ok(line) = describe(pid, workers) {
             text += &line;
         }
@@ -65,7 +65,7 @@ fn describe(pid: u32, workers: &BTreeMap<u32, &Process>) -> io::Result<String> {
     ))
 }
 
-/// Returns the words that describe what `/proc` has no file for: the node to which the process's
+/// Returns the words for the facts that `/proc` does not show: the node to which the process's
 /// policy binds it, and the process whose memory it uses.
 fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
     let policy = |process: &Process| {

@@ -5,14 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// The kernel's messages about shortages that were logged after this was made.
+/// The kernel's messages about shortages, from the creation of this value on.
 pub(super) struct KernelLog {
     records: File,
     pub(super) kept: String,
 }
 
 impl KernelLog {
-    /// Begins with the next message.
+    /// Opens the kernel's log so that the next logged message is the first to be read.
     pub(super) fn from_now() -> io::Result<Self> {
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits());
         let nonblocking = nonblocking.map_err(io::Error::other)?;
@@ -30,7 +30,7 @@ impl KernelLog {
         Ok(log)
     }
 
-    /// Reads all messages that are there by now. The kernel returns one message for each read.
+    /// Reads all messages logged so far. The kernel returns one message for each read.
     pub(super) fn read(&mut self) -> io::Result<()> {
         let mut message = [0; 8192];
         loop {
@@ -70,8 +70,8 @@ impl KernelLog {
     }
 }
 
-/// Returns whether a line is needed to understand a shortage; the rest of a report is stacks and
-/// lists.
+/// Returns whether a line is needed to understand a shortage. The rest of a report, stacks and
+/// lists, is not.
 fn is_of_shortage(line: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     has(&[

@@ -1,10 +1,10 @@
-//! Starts processes of given sizes and `oom_score_adj`. Then other processes, which the OOM killer
-//! must spare, take all memory, MiB by MiB.
+//! Starts processes with given sizes and `oom_score_adj` values. Then other processes, which the
+//! OOM killer must not choose, allocate all memory, MiB by MiB.
 //!
-//! The recording gets two texts. `oom population` has what `/proc` shows of every process before
-//! memory runs out. `kernel log` has the kernel's messages about each shortage: the table of
-//! processes that it chose from, and those that it killed. The order of the victims also follows
-//! from the events.
+//! The load stores two texts in the recording. `oom population` describes every process before
+//! memory runs out, as `/proc` shows it. `kernel log` has the kernel's messages about each
+//! shortage: the table of candidates, and the processes that were killed. The order of the victims
+//! also follows from the events.
 
 mod describe;
 mod kernel_log;
@@ -23,16 +23,16 @@ use super::{Guest, Load, Parameter, Values, leave, mark};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// Pages of a MiB.
+/// The number of pages in a MiB.
 const MIB_PAGES: usize = 256;
 /// The `oom_score_adj` of processes that the OOM killer never chooses.
 const SPARED: i32 = -1000;
-/// The interval at which the leader checks which processes have ended and what the kernel has
+/// The interval at which the leader checks which processes have exited and what the kernel has
 /// logged.
 const LOOK: Duration = Duration::from_millis(20);
-/// Milliseconds from one MiB to the next, of all processes together. This is long enough for a
-/// victim to exit, and for at most ten shortages in five seconds, because the kernel logs no more
-/// tables of processes than that.
+/// The time from the allocation of one MiB to that of the next, over all processes, in
+/// milliseconds. It gives a victim time to exit. It also limits shortages to ten in five seconds,
+/// because the kernel logs no more tables of processes than that.
 const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {
@@ -75,7 +75,8 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     let processes = process::parse(values.text("processes")).map_err(io::Error::other)?;
     let node = node(values.text("node"))?;
-    // The OOM killer must not choose the leader; each process that it starts writes its own value.
+    // The OOM killer must not choose the leader; each process that the leader starts sets its own
+    // value.
     fs::write("/proc/self/oom_score_adj", SPARED.to_string())?;
     let together: Vec<&str> = list(values.text("together")).collect();
     make_groups(&processes, &together)?;
@@ -100,7 +101,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     leave("kernel log", &log.kept)
 }
 
-/// Parses the node that `text` names; an empty text names none.
+/// Parses the node that `text` names; returns `None` if `text` is empty.
 fn node(text: &str) -> io::Result<Option<u32>> {
     if text.is_empty() {
         return Ok(None);
@@ -109,14 +110,14 @@ fn node(text: &str) -> io::Result<Option<u32>> {
     node.map_err(|_| io::Error::other(format!("node={text}: it must be the number of a node")))
 }
 
-/// Returns the MiB of memory and swap together.
+/// Returns the size of memory and swap together, in MiB.
 fn mib_of_machine() -> io::Result<u64> {
     Ok(meminfo("MemTotal")? / 1024 + meminfo("SwapTotal")? / 1024)
 }
 
-/// Returns programs that together take `mib` MiB, one MiB after the other. Each CPU has one process
-/// that takes a part, because the events of a single process that takes all memory, and gives it
-/// back at the end, would not fit into one CPU's ring buffer.
+/// Returns programs that together allocate `mib` MiB, one MiB at a time. Each CPU has one process
+/// that allocates a part. A single process would allocate and free all memory on one CPU, whose
+/// ring buffer could not hold the events.
 fn growth(guest: &Guest, node: Option<u32>, mib: u64) -> Vec<Vec<Op>> {
     let program = |cpu: u32| {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(SPARED)];
@@ -130,7 +131,7 @@ fn growth(guest: &Guest, node: Option<u32>, mib: u64) -> Vec<Vec<Op>> {
     (0..guest.cpus).map(program).collect()
 }
 
-/// Waits until `kills` processes have died, or until `seconds` seconds have passed.
+/// Waits until `kills` processes have exited, or until `seconds` seconds have passed.
 fn watch(crew: &mut Crew, values: &Values, log: &mut KernelLog) -> io::Result<()> {
     let looks = values.number("seconds") * 1000 / 20;
     for _ in 0..looks {

@@ -8,7 +8,7 @@ pub(super) struct Process {
     pub(super) kib: usize,
     pub(super) adj: i32,
     pub(super) group: Option<String>,
-    /// The node to which its memory policy binds its memory.
+    /// The node to which the process's memory policy binds its memory.
     pub(super) node: Option<u32>,
     pub(super) second: Option<Second>,
 }
@@ -16,9 +16,9 @@ pub(super) struct Process {
 /// A second process that uses the same memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Second {
-    /// It runs beside the first process (`CLONE_VM`).
+    /// The second process runs concurrently with the first (`CLONE_VM`).
     Shared,
-    /// The first process waits for it (`vfork`).
+    /// The first process waits for the second to exit (`vfork`).
     Vfork,
 }
 
