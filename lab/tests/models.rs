@@ -63,7 +63,8 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 
 /// Without strict order, a CPU runs ahead of other CPUs on its own page lists and counters. So when
 /// another CPU accesses these lists or counters, it may see their future state; the simulator
-/// counts such slips. The worst known load is this test's, which drains every list every 2 ms.
+/// counts such slips. The load of this test, which drains every list every 2 ms, is the worst
+/// known.
 ///
 /// If CPUs may run ahead by 10 µs, the figures of the zone lock differ from those in strict order
 /// by up to 12 %, and the number of acquisitions of that lock on a phone by 20 %. With the default

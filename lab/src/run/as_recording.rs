@@ -2,10 +2,10 @@
 //! kernel would have printed.
 //!
 //! A kernel does not print an event for everything; for example, it prints none for the first
-//! waiter's wait for a spinlock. Such a recording omits everything that a kernel does not print,
-//! with one exception: a mark where each hold of a zone lock ends. Thread ids stand for the
-//! simulator's tasks, and each lock is identified by its class alone. Events beyond a limit count
-//! as lost, as if a ring buffer had been full.
+//! waiter's wait for a spinlock. The recording omits everything that a kernel does not print, with
+//! one exception: a mark where each hold of a zone lock ends. Thread ids stand for the simulator's
+//! tasks, and each lock is identified by its class alone. Events beyond a limit count as lost, as
+//! if a ring buffer had been full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

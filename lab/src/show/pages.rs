@@ -8,7 +8,7 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 
 /// Returns the pages that moved at once, by path: the pages per hold, as far as the kernel's events
 /// show the holds. `knows_updates` says whether the recording shows when `vmstat_update` ran,
-/// because this distinguishes decays from drains.
+/// because only these times distinguish decays from drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -6,11 +6,11 @@
 //! so that other load on the computer affects all of them equally. The times of each case are
 //! compared with the times of exit without helpers in the same round.
 //!
-//! A page costs different work on this computer and in the simulator, so compare their ratios and
-//! not their times. On this computer, the cost of a page is the manager's work on real cache lines,
-//! and the time that the kernel takes to accept the returned memory. In the simulator, it is the
-//! time that Linux takes for reverse mappings, translations and page lists according to the profile
-//! `laptop-2`.
+//! Emptying a page takes different work on this computer and in the simulator. So compare the
+//! ratios of the two sides and not their times. On this computer, the cost of a page is the
+//! manager's work on real cache lines, and the time that the kernel takes to accept the returned
+//! memory. In the simulator, it is the time that Linux takes for reverse mappings, translations and
+//! page lists according to the profile `laptop-2`.
 
 mod host;
 mod report;

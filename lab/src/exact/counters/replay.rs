@@ -3,10 +3,10 @@
 //! When the program touches a page, the replay adds 1. When the program unmaps pages, the replay
 //! subtracts once for each page table, or twice if the gather of pages to be freed fills up within
 //! the table. Linux also interrupts the unmapping of a page table if it has to reschedule, and then
-//! subtracts the pages unmapped so far. The log does not say where Linux did so. So if the replay's
-//! reading after an unmapping differs from the recorded one, the replay tries one more cut: after
-//! the first page, after the second, and so on. It keeps the first cut that gives the recorded
-//! reading, and reports the number of such cuts.
+//! subtracts the pages unmapped so far. The log does not say where Linux interrupted an unmapping.
+//! So if the replay's reading after an unmapping differs from the recorded one, the replay tries
+//! one more cut: after the first page, after the second, and so on. It keeps the first cut that
+//! gives the recorded reading, and reports the number of such cuts.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Reads the kernel's log of each shortage: the table of candidate processes, where memory was
 //! short, and the processes that were killed.
 //!
-//! The kernel prints the table just after its selection. For the table, it reads the counters that
-//! it read for the selection's points, again by approximate reads.
+//! The kernel prints the table just after its selection. It reads the counters of each process
+//! approximately, both for the points of the selection and for the table.
 
 use plimsoll_recording::Recording;
 

@@ -1,7 +1,7 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel logs a table of the processes that it chose from, which `log.rs` reads. The load that
-//! started these processes also read their figures from `/proc` before memory ran out;
+//! The kernel logs a table of the processes that it chose from; `log.rs` reads this table. The load
+//! that started these processes also read their figures from `/proc` before memory ran out;
 //! `population.rs` parses them. With this table and these figures, `perform.rs` repeats the
 //! selection and the kill.
 

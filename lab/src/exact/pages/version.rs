@@ -20,7 +20,7 @@ pub(super) struct Chosen {
 /// Chooses the design for a release as `uname -r` prints it. A known version gets the design of
 /// that version. Any other release gets a warning and this design:
 ///
-/// - a version between known ones: the design of the nearest known version before it
+/// - a version newer than the oldest known one: the design of the nearest known version before it
 /// - a version older than all known ones: the oldest design
 /// - a release without a version: the newest design
 pub(super) fn of_release(release: &str) -> Chosen {

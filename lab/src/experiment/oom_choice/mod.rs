@@ -3,8 +3,8 @@
 //!
 //! Every process has real counters of the simulated machine. Before the selection, the pages of
 //! each process were added to its counters on the CPUs that the process ran on. A selector then
-//! runs on one CPU. The simulator charges it for each process that it examines, each cache line
-//! that it fetches, and each CPU whose part of a counter it adds to a sum.
+//! runs on one CPU. The simulator charges the selector for each process that the selector examines,
+//! each cache line that it fetches, and each CPU whose part of a counter it adds to a sum.
 //!
 //! `population`: the processes, and where they touched their pages. `processes`: a population on a
 //! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.

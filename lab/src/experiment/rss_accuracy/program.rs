@@ -58,8 +58,8 @@ pub(super) enum Hops {
     /// Every CPU's part of the counter rises as far as it can, then falls as far as it can. In the
     /// first round, the program maps on each CPU. In the second and third round, it maps only on
     /// CPU 0. In the second round, it unmaps on each CPU as much as it mapped there in the first;
-    /// in the third, it unmaps on each CPU as much again, which it has mapped on CPU 0. In the
-    /// fourth round, it maps on each CPU again.
+    /// in the third, it unmaps on each CPU as much again: the pages that it mapped on CPU 0 in the
+    /// second. In the fourth round, it maps on each CPU again.
     Edge,
     /// The program stays on one CPU.
     Stay,

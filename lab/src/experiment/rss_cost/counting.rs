@@ -1,10 +1,10 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! Without other work, this shows which cache lines a variant moves. All additions go in one
-//! direction, as those of resident pages do while a process fills memory. At full speed, most CPUs
-//! wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other cache lines
-//! to itself, so a variant may move fewer cache lines than under a workload. A second run therefore
-//! adds at the rate of page faults.
+//! This scene shows which cache lines a variant moves when no other work hides them. All additions
+//! go in one direction, as those of resident pages do while a process fills memory. At full speed,
+//! most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other
+//! cache lines to itself, so a variant may move fewer cache lines than under a workload. A second
+//! run therefore adds at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;

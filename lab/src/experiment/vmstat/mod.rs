@@ -2,7 +2,7 @@
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
 //! fell from 872 to 117. The patch makes two changes at once. Its premise is that "all CPUs fire
-//! together", but in fact only the CPUs of a group do. The experiment therefore separates the
+//! together", but in fact only the CPUs within a group do. The experiment therefore separates the
 //! causes: phase, interval, timer wheel and shepherd. For each cause, it compares Linux with a
 //! design that differs from Linux only in this cause.
 //!

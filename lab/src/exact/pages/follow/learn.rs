@@ -1,7 +1,7 @@
-//! Learns from a difference the parts of the kernel's state that a recording does not state at each
-//! moment: lengths of lists, `high` and `alloc_factor`. The replay learns nothing from an identical
-//! move. If it has used a spill to correct the lists and Plimsoll's spill is identical, that spill
-//! proves nothing and is not compared.
+//! Derives from a difference those parts of the kernel's state that a recording does not show at
+//! each moment: lengths of lists, `high` and `alloc_factor`. The replay learns nothing from an
+//! identical move. If it has used a spill to correct the lists and Plimsoll's spill is identical,
+//! that spill proves nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 

@@ -29,7 +29,7 @@ impl Walk<'_> {
 
     /// Returns whether a free runs in an interrupt that found the lists of its CPU locked.
     ///
-    /// Two tasks can hold the lock of a zone's lists when an interrupt frees a block:
+    /// Two operations can hold the lock of a zone's lists when an interrupt frees a block:
     ///
     /// - A batch of frees holds the lock from the zone's first block to its last. A block of the
     ///   zone that is freed meanwhile bypasses the lists.
@@ -125,7 +125,7 @@ impl Walk<'_> {
         moves
     }
 
-    /// Returns whether the block of event `at` was already on its list at event `index`. If not,
+    /// Returns whether the block of event `at` was already on its list at event `index`. Otherwise
     /// another CPU has freed that block in between, and event `at` belongs to a drain of the other
     /// CPU's lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
