@@ -1,9 +1,10 @@
 //! Measures how much missing events in a recording impair exact replay.
 //!
 //! Some kernels allocate and free a few pages without an event. This program takes a recording that
-//! replays well and removes all events of randomly chosen page uses: the allocation, the free that
-//! ends it, and the page's event in a batch of frees. It then replays the rest. The table shows how
-//! many moves are still identical for each share of removed uses.
+//! Plimsoll replays almost without differences. It chooses page uses at random and removes all
+//! events of each chosen use: the allocation, the free, and the page's event in a batch of frees.
+//! It then replays the remaining events. For each share of removed uses, the table shows how many
+//! moves are still identical to the kernel's.
 //!
 //! ```text
 //! cargo run --release -p plimsoll-lab --example missing_events -- \

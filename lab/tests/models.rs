@@ -1,4 +1,4 @@
-//! All ways to simulate locks give matching results with the memory manager included.
+//! All ways to simulate locks give matching results when the simulated CPUs run the memory manager.
 
 use std::rc::Rc;
 
@@ -61,11 +61,14 @@ fn lock_models_agree_with_the_memory_manager_inside() {
     }
 }
 
-/// Without strict order, a CPU runs ahead of others on its own page lists and counters, so a remote
-/// access may see their future state. The simulator counts such slips. Draining every list each 2
-/// ms, as this test does, is the worst known load. With CPUs running ahead by 10 µs, it changes the
-/// figures of the zone lock by up to 12 %, and its acquisitions on a phone by 20 %. With the
-/// default, which is chosen for speed, figures may change by a third or more.
+/// Without strict order, a CPU runs ahead of other CPUs on its own page lists and counters. So when
+/// another CPU accesses these lists or counters, it may see their future state; the simulator
+/// counts such slips. The load of this test, which drains every list every 2 ms, is the worst
+/// known.
+///
+/// If CPUs may run ahead by 10 µs, the figures of the zone lock differ from those in strict order
+/// by up to 12 %, and the number of acquisitions of that lock on a phone by 20 %. With the default
+/// limit, which is chosen for speed, figures may differ by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

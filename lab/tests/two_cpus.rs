@@ -1,7 +1,8 @@
 //! Compares the simulator with two real CPUs; see `docs/validation.md`.
 //!
 //! Whether a measurement counts is decided from real measurements alone, before anything is
-//! simulated. The prediction is called wrong only if it misses several measurements in a row.
+//! simulated. The test fails only if the simulator's prediction misses several measurements in a
+//! row.
 
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -14,9 +15,9 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// The number of measurements that a prediction must miss to be called wrong. If a hypervisor moves
-/// a virtual CPU away and back during a measurement, no price shows it and that one measurement is
-/// wrong. A wrong prediction misses all of them.
+/// The number of measurements in a row that a prediction must miss to count as wrong. If a
+/// hypervisor moves a virtual CPU away and back during one measurement, no price shows this, and
+/// the prediction misses that measurement. A wrong prediction misses every measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.
@@ -29,8 +30,8 @@ fn measured(pair: Pair, load: Load) -> Option<Real> {
     sharp.ok()
 }
 
-/// Returns the first measurement of `load` that the simulator predicts. Returns `None` if `load`
-/// cannot be measured.
+/// Measures `load` until the simulator predicts a measurement, and returns that measurement.
+/// Returns `None` if `load` cannot be measured.
 ///
 /// # Panics
 /// If the simulator predicts none of [`MEASUREMENTS`] measurements.

@@ -1,10 +1,11 @@
 //! The cost of an address space on this computer. The benchmark uses one CPU, and pages without
 //! memory behind them, so it measures only the manager's own work.
 //!
-//! The floor is the page allocator alone. An address space allocates and frees each page through
-//! it, so the cost above the floor is that of page tables, counters and lists. The steps take
-//! turns. The fastest of many rounds counts: the work is always the same, so a disturbed round only
-//! takes longer.
+//! The floor is the cost of the page allocator without an address space. An address space allocates
+//! and frees each page through the page allocator, so the cost above the floor is that of page
+//! tables, counters and lists. The steps take turns. The result of each step is the time of its
+//! fastest round: the work of a step is the same in every round, so other load can only lengthen a
+//! round.
 
 use std::time::Instant;
 

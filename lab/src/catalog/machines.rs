@@ -24,8 +24,8 @@ pub fn list() -> Table {
     }
 }
 
-/// Tables of a built-in machine or a profile file: its topology, and each cost with range and
-/// source.
+/// Returns tables that describe a built-in machine or a profile file: its topology, and each price
+/// with its range and source.
 ///
 /// # Errors
 /// If the machine is unknown, with the nearest names; or if the profile is bad, with file and key.

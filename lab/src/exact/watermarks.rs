@@ -2,8 +2,8 @@
 //! numbers that the kernel compared.
 //!
 //! A load that fills memory logs every call of `__zone_watermark_ok` that a probe recorded. The
-//! kernel's fast path calls this function only if a zone does not clearly have enough free pages.
-//! The logged checks are therefore those near or below the watermarks.
+//! kernel's fast path calls this function only if it is not clear that the zone has enough free
+//! pages. So in the logged checks, the number of free pages is near or below the watermark.
 //!
 //! ```text
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0

@@ -129,9 +129,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// What limits a race besides its work, with its share of the running time of all tasks. This is
-/// either the spinlock with the longest waits, or the acquisition of free locks and the transfer of
-/// cache lines, if that takes more time.
+/// Names what limits a race besides its work, with the share that it has of the running time of all
+/// tasks. The limit is either the spinlock with the longest waits or "cache lines", whichever takes
+/// more time. "cache lines" stands for the acquisition of free locks and the transfer of cache
+/// lines.
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -186,9 +187,9 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -
 /// The most that `ours` may wait for page tables, in percent of the wait of `ascending`.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
-/// The two targets on page-table waits. `percent`, the wait of `ours` in percent of that of
-/// `ascending`, must be at most 1. `ours` must never wait longer than the patch; it did so in
-/// `above` of `cases`.
+/// Returns the two targets for page-table waits. First, `percent`, the wait of `ours` in percent of
+/// the wait of `ascending`, must be at most 1. Second, `ours` must never wait longer than
+/// `descending-by-vma`; `ours` waited longer in `above` of `cases`.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {

@@ -1,9 +1,10 @@
 //! Tests the lab itself: does it report a difference where there is one, and none where there is
 //! none?
 //!
-//! Three invented designs draw waits from known distributions: `same` from that of `baseline`, and
-//! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". This is
-//! also the smallest example of an experiment.
+//! Three invented designs draw waits from known distributions: `same` from the distribution of
+//! `baseline`, and `shorter` from a distribution whose waits are 20 % shorter. The report should
+//! say "no difference" for `same` and "B is lower" for `shorter`. This is also the smallest example
+//! of an experiment.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

@@ -1,7 +1,7 @@
 //! Compares designs: runs the matrix, then turns samples into rows and verdicts.
 //!
-//! The hash of a comparison folds the hashes of its runs in the order of the cases. It is therefore
-//! the same for any number of workers, and in debug and release builds.
+//! The hash of a comparison folds the hashes of its runs in the order of the cases. This hash is
+//! therefore the same for any number of workers, and in debug and release builds.
 
 use std::fmt::{Debug, Display};
 
@@ -200,8 +200,8 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// Like [`run_cases`], for results that are not compared by design and metric. Runs each case twice
-/// if the options request the check.
+/// Like [`run_cases`], for results that the caller does not compare by design and metric. Runs each
+/// case twice if the options request the check that both runs of a case are equal.
 ///
 /// # Errors
 /// As [`Comparison::run`].

@@ -1,6 +1,6 @@
-//! Tables of waits for locks, from a simulated run or a recording, as `perf lock contention` prints
-//! them. For a simulated run there are also figures that perf cannot show, and the metrics of a
-//! comparison.
+//! Tables of waits for locks, from a simulated run or a recording, in the form in which
+//! `perf lock contention` prints such waits. For a simulated run, the tables also have figures that
+//! perf cannot show, and this module also computes the metrics of a comparison.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_sim::{LockStats, Stats};

@@ -1,8 +1,9 @@
 //! Medians, their intervals, and comparisons of two sets of runs.
 //!
-//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs A and B by seed,
-//! so that a hard seed is hard for both. Its verdict follows from the interval alone. The random
-//! generator for resampling has a fixed seed, so the same runs always give the same report.
+//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs the runs of A and
+//! B that have the same seed, so that a hard seed is hard for both. The verdict of a comparison
+//! follows from its interval alone. The random generator for resampling has a fixed seed, so the
+//! same runs always give the same report.
 //!
 //! Measured values are counts, times and rates: finite and not negative.
 

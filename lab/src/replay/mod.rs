@@ -1,13 +1,14 @@
 //! Replays a recording on a simulated machine of any size.
 //!
 //! Each recorded CPU becomes a task on a simulated CPU, which allocates and frees the recorded
-//! blocks at the recorded times. A scaled replay runs several copies side by side. Each copy has
-//! its own CPUs and starts at a slightly different time. `plan` determines the operations of each
-//! CPU, and `perform` performs them.
+//! blocks at the recorded times. A scaled replay runs several copies of the recording side by side.
+//! Each copy has its own CPUs and starts at a slightly different time. `plan` determines the
+//! operations of each CPU, and `perform` performs these operations.
 //!
 //! If the recording shows what was on the per-CPU page lists, the replay starts with these lists
-//! and with the recorded amount of free memory; `warm` and `start` derive both with the code of
-//! exact replay. Otherwise the replay starts with empty lists and all memory free.
+//! and with the recorded amount of free memory. `warm` derives the operations and `start` sets this
+//! state, both with the code of exact replay. Otherwise the replay starts with empty lists and all
+//! memory free.
 
 mod perform;
 mod plan;

@@ -1,6 +1,6 @@
-//! The plan of a recording whose page lists are known. It starts where `/proc/zoneinfo` was read,
-//! and has the operations that exact replay derives, such as bulk allocations and frees of older
-//! blocks.
+//! The plan of a recording whose page lists are known. The plan starts at the moment when the
+//! recorder read `/proc/zoneinfo`. It also contains the operations that exact replay derives
+//! without an event, such as bulk allocations and frees of older blocks.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,5 +1,5 @@
 //! The content of a table as numbers with keys, before it becomes text. The same figures can be
-//! shown as one table, or side by side with those of another recording.
+//! shown as one table, or side by side with the figures of another recording.
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};

@@ -1,10 +1,11 @@
-//! Turns a simulated run into a recording, with the events that a kernel would have printed and
-//! virtual time.
+//! Turns a simulated run into a recording with virtual time. The recording has the events that a
+//! kernel would have printed.
 //!
-//! A kernel does not print an event for everything, such as the first waiter's wait for a spinlock.
-//! Whatever it does not print is omitted here too. The one exception is a mark where each hold of a
-//! zone lock ends. Thread ids stand for the simulator's tasks, and a lock is identified by its
-//! class. Events beyond a limit count as lost, as if a ring buffer had been full.
+//! A kernel does not print an event for everything; for example, it prints none for the first
+//! waiter's wait for a spinlock. The recording omits everything that a kernel does not print, with
+//! one exception: a mark where each hold of a zone lock ends. Thread ids stand for the simulator's
+//! tasks, and each lock is identified by its class alone. Events beyond a limit count as lost, as
+//! if a ring buffer had been full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
-//! Every run of every experiment uses a testbed, so that all runs are observed in the same way:
-//! when vmstat work starts, how many pages each hold of a zone lock moves, and whether a design
-//! keeps its promises.
+//! Every run of every experiment uses a testbed, so that all runs are observed in the same way. The
+//! log contains when vmstat work starts, how many pages each hold of a zone lock moves, and whether
+//! a design keeps its promises.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -124,8 +124,8 @@ impl Testbed {
         Self::with_config(profile, design, options, config)
     }
 
-    /// Creates the machine of `profile` with other memory: its zones are those of `layout`, and
-    /// pages are grouped by migrate type.
+    /// Creates the machine of `profile`, but with the zones of `layout` in place of the profile's
+    /// memory, and with pages grouped by migrate type.
     ///
     /// # Panics
     /// If this memory cannot be managed.
@@ -162,10 +162,10 @@ impl Testbed {
     }
 
     /// Allocates memory of the normal zones, in the largest blocks, until each zone has about
-    /// `leave` free pages above the midpoint of its low and high watermarks. Call it before the
+    /// `leave` free pages above the midpoint of its low and high watermarks. Call this before the
     /// run.
     ///
-    /// What matters to an experiment is how near its watermarks a zone is, and not what a
+    /// An experiment depends on how near a zone is to its watermarks, and not on what a
     /// long-running machine uses its memory for.
     ///
     /// # Panics

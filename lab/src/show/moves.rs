@@ -1,10 +1,10 @@
 //! Page moves between zones and per-CPU lists: which events form one move, and by which path.
 //!
-//! The kernel prints a line for each block, but none where a hold of the zone lock begins or ends.
-//! Blocks that moved in succession on one CPU, in one thread and one zone, form one *move*. The
-//! event before a move to the zone shows its path: a spill directly follows the free that filled
-//! the list, and a decay occurs inside `vmstat_update`. All other moves to the zone are drains, and
-//! so is a move of blocks that another CPU put on its list.
+//! The kernel prints an event for each block, but none where a hold of the zone lock begins or
+//! ends. Blocks that moved in succession on one CPU, in one thread and one zone, form one *move*.
+//! The event before a move to the zone shows its path: a spill directly follows the free that
+//! filled the list, and a decay occurs inside `vmstat_update`. All other moves to the zone are
+//! drains. If the blocks of a move were put on a list by another CPU, the move is also a drain.
 
 use std::collections::HashMap;
 

@@ -6,9 +6,9 @@ use super::moves::{Move, Path};
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// The pages that moved at once, by path: pages per hold, as far as the kernel's events show it.
-/// `knows_updates` says whether the recording has runs of `vmstat_update`, which distinguish decays
-/// from drains.
+/// Returns the pages that moved at once, by path: the pages per hold, as far as the kernel's events
+/// show the holds. `knows_updates` says whether the recording shows when `vmstat_update` ran,
+/// because only these times distinguish decays from drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

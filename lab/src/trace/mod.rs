@@ -1,10 +1,10 @@
 //! The events of a recording that a replay uses: allocations, frees and drains of pages, with
 //! orders that Plimsoll supports.
 //!
-//! Linux emits `mm_page_free` for every free. For pages freed in a batch it also emits
-//! `mm_page_free_batched` a little later, which confirms the free and is not a second one. If a
-//! recording has no `mm_page_free` at all, the batched events count as the frees. Their order is
-//! then unknown, because Linux prints 0 for all of them.
+//! Linux emits `mm_page_free` for every free. For pages freed in a batch, Linux also emits
+//! `mm_page_free_batched` a little later; this event confirms the free and is not a second free. If
+//! a recording has no `mm_page_free` at all, the batched events count as the frees. The order of
+//! the freed blocks is then unknown, because Linux prints order 0 in every batched event.
 
 mod recording;
 mod summary;

@@ -1,7 +1,8 @@
 //! The counts of a recording, and how well its frees match its allocations.
 //!
-//! A recording is a window on a running machine. Pages allocated before it began may be freed in it
-//! (unmatched), and pages allocated in it may outlive it (never freed). Neither is an error.
+//! A recording covers only part of a machine's running time. Pages allocated before the recording
+//! began may be freed during it (unmatched). Pages allocated during the recording may still be
+//! allocated when it ends (never freed). Neither is an error.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,12 +1,14 @@
 //! Compares the simulated machine with two real CPUs.
 //!
 //! Prices are measured on separate loads ([`plimsoll_host::measure::prices`]): a cache line that
-//! two CPUs pass back and forth, a saturated lock, and a free lock that they take in turns. From
-//! these prices alone, the simulator predicts how long two CPUs wait for a lock under [`LOADS`].
-//! The predictions are compared with measurements of the same loads.
+//! two CPUs pass back and forth, a saturated lock, and a free lock that the two CPUs acquire in
+//! turns. From these prices alone, the simulator predicts how long two CPUs wait for a lock under
+//! [`LOADS`]. These predictions are compared with measurements of the loads in [`LOADS`] on the
+//! real CPUs.
 //!
-//! A wait lasts from the request for the lock to the first access to the value that it guards. An
-//! acquisition is contended if it did not find the lock free. `docs/validation.md` has results.
+//! A wait lasts from the request for the lock to the first access to the value that the lock
+//! guards. An acquisition is contended if the CPU did not find the lock free. `docs/validation.md`
+//! has results.
 
 mod compare;
 mod real;

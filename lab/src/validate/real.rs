@@ -1,5 +1,5 @@
-//! The real side: measurements of one load, with price timings before, between and after them, or
-//! the reason why the load could not be measured.
+//! The real side: measurements of one load, and timings of the prices before, between and after
+//! these measurements; or the reason why the load could not be measured.
 //!
 //! Whether a measurement counts is decided from real measurements alone, before anything is
 //! simulated.
@@ -46,8 +46,10 @@ impl Real {
     /// this load.
     ///
     /// A hand-over takes two or three transfers of a cache line, depending on what the waiter's CPU
-    /// has read ahead. So its price is uncertain by the span of the middle half of the timings, and
-    /// by one transfer even if all timings of one measurement agree.
+    /// has read ahead. So the price of a hand-over is uncertain by the larger of two amounts: the
+    /// span of the middle half of the timings, and the time of one transfer. The second amount
+    /// applies even if all timings of one measurement agree.
+    ///
     /// # Errors
     /// [`Skip::Blurred`] if this uncertainty exceeds the error that a prediction may have.
     pub fn is_sharp(&self) -> Result<(), Skip> {
@@ -79,8 +81,8 @@ pub enum Skip {
     Blurred(f64),
 }
 
-/// Measures `load` on `pair` twice, for `duration` each. Tries again a few times if an attempt is
-/// spoiled.
+/// Measures `load` on `pair` twice, for `duration` each. If an attempt is spoiled, repeats both
+/// measurements, up to a fixed number of attempts.
 ///
 /// # Errors
 /// The reason why the last attempt failed, if no attempt succeeded.

@@ -14,11 +14,11 @@ const DURATION: Duration = Duration::from_millis(700);
 
 const SEED: u64 = 1;
 
-/// Measures every load, predicts its waits, and returns both as tables.
+/// Measures every load, predicts its waits, and returns tables of both.
 ///
 /// # Errors
-/// If the built-in machine cannot be loaded. It is not an error if the computer cannot measure: the
-/// table then states the reason.
+/// If the built-in machine cannot be loaded. A computer that cannot measure is not an error: the
+/// table then states why it cannot.
 pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench two-cpus");
     progress.expect(LOADS.len());

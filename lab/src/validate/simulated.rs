@@ -22,9 +22,10 @@ const ACQUISITIONS: u32 = 200_000;
 
 /// Returns `laptop-2` with the means of `prices`, the lock prices of two real CPUs.
 ///
-/// The price of a cache line is at most that of the whole lock operation. If the two CPUs are
-/// threads of one core, the ping-pong of a line moves nothing. It then measures how much the
-/// threads disturb each other, which may take longer than a lock operation.
+/// The price of a cache line is at most the price of the whole lock operation. If the two CPUs are
+/// threads of one core, no cache line moves between them. The ping-pong of a cache line then
+/// measures how much the two threads disturb each other, which may take longer than a lock
+/// operation.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.

@@ -3,15 +3,16 @@
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
 //! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. Linux
-//! downgrades this lock to a reader's lock before it removes the pages: readers get in, but no
-//! other task can map or unmap until the pages are removed. Here unmapping therefore holds the lock
-//! exclusively. A fault takes no lock, because Linux takes only the lock of the faulting task's own
-//! mapping, which no other task uses.
+//! downgrades this lock to a reader's lock before it removes the pages. Other readers can then
+//! enter, but no other task can map or unmap until the pages are removed. No task of this workload
+//! is such a reader, so here unmapping holds the lock exclusively until the pages are removed. A
+//! fault takes no lock here: in Linux it takes only the lock of the faulting task's own mapping,
+//! and no other task uses that lock.
 //!
-//! A task's rate is measured over whole rounds, so it does not depend on where in a round the run
-//! ends. Each task's first round does not count, because it fills the page lists. All tasks
-//! continue until each has completed one more round, so that no task is measured while others have
-//! stopped.
+//! A task's rate is measured over whole rounds, so the rate does not depend on where in a round the
+//! run ends. Each task's first round does not count, because that round fills the page lists. All
+//! tasks continue until each has completed one more round, so that no task is measured while others
+//! have stopped.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -107,7 +108,7 @@ struct Shared {
 
 impl PageFault {
     /// Runs the tasks on the first CPUs of the machine. Every core gets one task before any core
-    /// gets two.
+    /// gets a second one.
     ///
     /// # Panics
     /// When a counter of resident pages is wrong at the end. This is a bug of ours, never the

@@ -1,8 +1,8 @@
-//! Replays two real kernels move for move: 6.12 booted on four CPUs, and 6.18 on a computer with
-//! two.
+//! Compares Plimsoll with two real kernels, move for move, on recordings of 6.12 booted on four
+//! CPUs and of 6.18 on a computer with two CPUs.
 //!
-//! The counts are those of the current model. If a count falls, a change has made Plimsoll decide
-//! differently from the kernel.
+//! The expected counts are those of the current model. If the number of identical moves falls, a
+//! change has made Plimsoll decide differently from the kernel.
 
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};
@@ -33,9 +33,9 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     }
 }
 
-/// While kswapd reclaims, Linux limits lists to four batches, and below the high watermark it
-/// spills early. This recording has two rounds of kswapd, and allocations that themselves reclaim
-/// and drain.
+/// While kswapd reclaims, Linux limits page lists to four batches. While a zone is below its high
+/// watermark, Linux also spills early. This recording has two rounds of kswapd, and allocations
+/// whose own threads reclaim memory and drain lists.
 #[test]
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);

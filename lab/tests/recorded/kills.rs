@@ -1,5 +1,5 @@
 //! Repeats the kills, scores, reaping and watermark checks of a real kernel. The recordings are of
-//! Linux 6.12.117 on 2 and 4 CPUs, reduced to the texts and events that are judged
+//! Linux 6.12.117 on 2 and 4 CPUs. They contain only the texts and events that the judges read
 //! (`tests/data/oom/`).
 
 use plimsoll_lab::exact::kills::{Kills, Scores};

@@ -1,9 +1,9 @@
 //! Measures the cost of counters on this computer: additions by one thread and by two, and both
 //! kinds of sum.
 //!
-//! All subjects are measured in one run, in turns. The result to look at is the ratio to the floor:
-//! an uncontended atomic addition to a word that only one thread uses. `cargo bench -p plimsoll-lab
-//! --bench counter` adds counters of other crates to the tables.
+//! The benchmark measures all subjects in one run, in turns. Read each result as a ratio to the
+//! floor: an uncontended atomic addition to a word that only one thread uses.
+//! `cargo bench -p plimsoll-lab --bench counter` adds counters of other crates to the tables.
 
 mod subject;
 mod timing;
@@ -61,7 +61,8 @@ impl Load {
     }
 }
 
-/// Measures the manager's counters and `others`, which must make fresh counters at each call.
+/// Measures the manager's counters and `others`, a function that must create fresh counters at each
+/// call.
 ///
 /// # Errors
 /// If the counters cannot be made.

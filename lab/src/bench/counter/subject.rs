@@ -116,9 +116,9 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Makes one counter of each kind. If there is a CPU `far` from CPU 0, also makes trees whose
-    /// second thread plays a more distant CPU. In the published tree, CPUs 64 apart share an item;
-    /// in ours, neighbours do.
+    /// Creates one counter of each kind. If there is a CPU `far` from CPU 0, also creates trees
+    /// whose second thread adds as a more distant CPU. In the published tree, that CPU is 64 CPUs
+    /// away, because CPUs 64 apart share an item; in our tree, neighbouring CPUs share one.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;

@@ -1,7 +1,7 @@
 //! Times subjects in turns, so that other load on the computer affects all of them equally.
 //!
-//! The result is the lower quartile of many rounds: a disturbed round takes longer, and the single
-//! fastest round may be an outlier.
+//! The result is the lower quartile of the times of many rounds. Other load can only lengthen a
+//! round, so the shorter times are the better ones; but the shortest of all may be an outlier.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -1,10 +1,12 @@
 //! The time to choose a victim on this computer, with real counters for as many CPUs as a large
 //! server has.
 //!
-//! Threads of this computer play these CPUs and add to the counters of all processes; then one
-//! thread selects a victim. The cases take turns. Consecutive cases read different counters, so no
-//! case finds the data of the case before it in the cache. Each case is compared with Linux's
-//! selection in the same round. Every victim is checked against the sizes that the threads added.
+//! Threads of this computer play the server's CPUs and add to the counters of all processes. Then
+//! one thread selects a victim. A case is a selector with the kind of counter that it reads, and
+//! the cases take turns. Consecutive cases read different counters, so no case finds in the cache
+//! what the previous case has read. The time of each case is compared with the time of Linux's
+//! selection in the same round. The benchmark checks every victim against the sizes that the
+//! threads added.
 
 mod processes;
 

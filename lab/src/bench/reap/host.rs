@@ -1,8 +1,8 @@
 //! The race between exit and helpers, on threads of this computer.
 //!
-//! Victims use memory from an arena that the kernel has populated beforehand. A thread that empties
-//! a victim either returns the memory of each page to the kernel, or keeps it. The latter shows the
-//! cost of the manager's own work alone.
+//! Victims use memory from an arena that the kernel has populated beforehand. When a thread empties
+//! a victim, it either returns the memory of each page to the kernel, or leaves that memory in the
+//! arena. Races that leave it there show the cost of the manager's own work alone.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};

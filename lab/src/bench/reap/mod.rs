@@ -1,14 +1,16 @@
 //! The race between exit and helpers, on threads of this computer and in the simulator.
 //!
 //! Each race builds a victim, whose last user then ends it on one CPU while helpers reap it on
-//! others. The results are the time until all its memory is free, and the running time of all
-//! threads together. The cases take turns, round by round, so that other load on the computer
-//! affects all of them equally. Each case is compared with exit alone in the same round.
+//! others. The results are the time until all memory of the victim is free, and the running time of
+//! all threads together. A case is a way to empty the victim. The cases take turns, round by round,
+//! so that other load on the computer affects all of them equally. The times of each case are
+//! compared with the times of exit without helpers in the same round.
 //!
-//! The two sides differ in what a page costs, so compare their ratios and not their times. On this
-//! computer, a page costs the manager's work on real cache lines, and the kernel's time to take its
-//! memory back. In the simulator, it costs what the profile `laptop-2` says that Linux takes for
-//! reverse mappings, translations and page lists.
+//! Emptying a page takes different work on this computer and in the simulator. So compare the
+//! ratios of the two sides and not their times. On this computer, the cost of a page is the
+//! manager's work on real cache lines, and the time that the kernel takes to accept the returned
+//! memory. In the simulator, it is the time that Linux takes for reverse mappings, translations and
+//! page lists according to the profile `laptop-2`.
 
 mod host;
 mod report;
@@ -202,9 +204,10 @@ fn in_turns(
     Ok(raced)
 }
 
-/// Distinguishes waits from acquisitions that were only slow. An acquisition counts as a wait if it
-/// took longer than 99 % of those of exit alone, which never waits, in the same round. The length
-/// of the wait is its time beyond the median of exit alone.
+/// Distinguishes waits from acquisitions that were only slow. The standard is an exit without
+/// helpers in the same round, which never waits for a page-table lock. An acquisition counts as a
+/// wait if it took longer than 99 % of the acquisitions of that exit. The length of the wait is the
+/// acquisition's time minus the median time of that exit's acquisitions.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {

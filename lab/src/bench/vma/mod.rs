@@ -1,9 +1,9 @@
 //! Compares trees of mappings: lookups, walks, changes, and searches for free space.
 //!
-//! Every tree gets the same mappings and the same queries in the same order, in turns, so that
-//! other load on the computer affects all trees equally. The fastest of many rounds counts: the
-//! work is always the same, so a disturbed round only takes longer. The benchmark checks that all
-//! trees give the same answers.
+//! Every tree gets the same mappings and the same queries in the same order. The trees take turns,
+//! so that other load on the computer affects all of them equally. The result for each tree is the
+//! time of its fastest round: the work is the same in every round, so other load can only lengthen
+//! a round. The benchmark checks that all trees give the same answers.
 
 mod subject;
 

@@ -1,10 +1,10 @@
 //! Compares the recorded additions to a counter with those that the program's log implies.
 //!
-//! A probe on `percpu_counter_add_batch` records each addition. Without the probe, the additions
-//! are the differences between successive precise sums of `rss_stat`. The recording begins before
-//! the log does, so the log's additions are searched for as one consecutive run among the recorded
-//! ones. If the kernel split an addition of the log in two, it still counts as equal; a note gives
-//! the number of such splits.
+//! A probe on `percpu_counter_add_batch` records each addition. If the recording lacks this probe,
+//! the additions are the differences between successive precise sums in `rss_stat` events. The
+//! recording begins before the log does, so the judge searches the recorded additions for the log's
+//! additions as one consecutive run. If the kernel split an addition of the log in two, the judge
+//! still counts that addition as equal. A note gives the number of such splits.
 
 use std::collections::BTreeMap;
 

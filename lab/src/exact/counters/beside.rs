@@ -1,8 +1,9 @@
 //! The errors that other counters make with the additions of a program's log.
 //!
-//! A tree counter reads differently from Linux's flat one by design, so its readings are not
-//! compared with Linux's; the table lists the worst error of each counter. The host has one socket
-//! and one cache, because that is the topology that an emulated machine reports.
+//! Plimsoll's tree counters have other errors than Linux's flat counter by design, so the judge
+//! does not compare their readings with Linux's. The table lists the worst error of each counter
+//! instead. The counters are built for a host with one socket and one cache, because an emulated
+//! machine reports that topology.
 
 use plimsoll_mm::counter::Counting;
 

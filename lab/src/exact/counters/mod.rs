@@ -1,9 +1,9 @@
 //! Counters: compares the resident pages that the kernel reports to a process with Plimsoll's
 //! `flat` counter.
 //!
-//! A program moves from CPU to CPU and logs each step with the kernel's reading after it. The judge
-//! performs the same additions on the flat counter of `mm`, on the same number of CPUs, and
-//! compares every reading.
+//! The recorded program moves from CPU to CPU, and logs each step with the kernel's reading after
+//! that step. The judge performs the same additions on the flat counter of `mm`, on the same number
+//! of CPUs, and compares every reading.
 //!
 //! `log` reads the program's log, and `replay` performs its steps on a counter. `beside` reports
 //! the errors that tree counters would have had. `additions` compares the recorded additions with
@@ -50,9 +50,9 @@ impl Judge for Readings {
     }
 }
 
-/// Replays each run of a recording's log on a counter that `make` builds for a host with the run's
-/// CPUs. A test can thus try a rule other than Plimsoll's. Returns `None` if the recording has no
-/// log.
+/// Replays each run of a recording's log on a counter that `make` builds for a host with as many
+/// CPUs as the run had. With another counter, a test can try a rule other than Plimsoll's. Returns
+/// `None` if the recording has no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,

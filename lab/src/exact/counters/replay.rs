@@ -1,10 +1,12 @@
 //! Performs the steps of a log on a counter of `mm`.
 //!
-//! Touching a page adds 1. An unmapping subtracts once for each page table, or twice where the
-//! gather of pages to be freed fills up within the table. Linux also stops within a page table if
-//! it has to reschedule, and then subtracts the pages unmapped so far. The log does not say where
-//! this happened. So if the reading after an unmapping differs, the replay tries one more cut after
-//! each page in turn. It keeps the first cut that gives the recorded reading, and counts it.
+//! When the program touches a page, the replay adds 1. When the program unmaps pages, the replay
+//! subtracts once for each page table, or twice if the gather of pages to be freed fills up within
+//! the table. Linux also interrupts the unmapping of a page table if it has to reschedule, and then
+//! subtracts the pages unmapped so far. The log does not say where Linux interrupted an unmapping.
+//! So if the replay's reading after an unmapping differs from the recorded one, the replay tries
+//! one more cut: after the first page, after the second, and so on. It keeps the first cut that
+//! gives the recorded reading, and reports the number of such cuts.
 
 use std::collections::BTreeMap;
 
@@ -218,9 +220,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 }
 
-/// The sizes of the subtractions of one unmapping, in pages. The unmapping is cut at the ends of
-/// page tables, where the gather is full, and after `cut` pages. `offset` is the first page's index
-/// in its page table.
+/// Returns the sizes of the subtractions of one unmapping, in pages. The unmapping of `pages` pages
+/// is cut at the ends of page tables, where the gather is full, and after `cut` pages. `offset` is
+/// the first page's index in its page table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

@@ -1,8 +1,8 @@
 //! Reads the kernel's log of each shortage: the table of candidate processes, where memory was
 //! short, and the processes that were killed.
 //!
-//! The kernel fills the table just after its selection. It reads the same counters, with the same
-//! approximate reads, as it did for the points.
+//! The kernel prints the table just after its selection. It reads the counters of each process
+//! approximately, both for the points of the selection and for the table.
 
 use plimsoll_recording::Recording;
 

@@ -1,8 +1,9 @@
 //! Out-of-memory kills: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel logs the table of processes that it chose from (`log.rs`). The load that started
-//! these processes read their facts from `/proc` before memory ran out (`population.rs`). From
-//! both, `perform.rs` repeats the selection and the kill.
+//! The kernel logs a table of the processes that it chose from; `log.rs` reads this table. The load
+//! that started these processes also read their figures from `/proc` before memory ran out;
+//! `population.rs` parses them. With this table and these figures, `perform.rs` repeats the
+//! selection and the kill.
 
 pub(super) mod log;
 mod perform;
@@ -59,9 +60,9 @@ impl Judge for Kills {
     }
 }
 
-/// The victims in the order of their `mark_victim` events, and the number of threads that marked
-/// themselves and that the log does not name. A thread marks itself if it is already dying when it
-/// requests memory.
+/// Returns the victims in the order of their `mark_victim` events, and the number of threads that
+/// marked themselves although the log does not name them. A thread marks itself if it is already
+/// dying when it requests memory.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {

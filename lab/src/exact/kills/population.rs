@@ -1,5 +1,5 @@
-//! The processes of a recorded machine before its memory ran out. The load that started them read
-//! their facts from `/proc`.
+//! The processes of a recorded machine before its memory ran out. The load that started these
+//! processes read their figures from `/proc`.
 //!
 //! ```text
 //! total ram_kib=308344 swap_kib=0
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! `rss` is field 24 of `/proc/PID/stat`, the approximate reading. `swap_kib` and `pte_kib` are
-//! `VmSwap` and `VmPTE` of `/proc/PID/status`, and `nodes` is its `Mems_allowed_list`. Unknown
-//! words are ignored, so that later versions can add words. Three words are optional:
+//! `VmSwap` and `VmPTE` of `/proc/PID/status`, and `nodes` is `Mems_allowed_list` of that file. The
+//! parser ignores unknown words, so that later versions can add words. Three words are optional:
 //!
 //! - `policy=0-1` names the nodes to which a memory policy binds the process (`MPOL_BIND`).
-//! - `shares=PID` names the process whose memory it uses.
-//! - `vfork` says that it uses its parent's memory only until it calls `exec`.
+//! - `shares=PID` names another process whose memory this process uses.
+//! - `vfork` says that this process uses its parent's memory only until it calls `exec`.
 
 use plimsoll_mm::oom::Kind;
 use plimsoll_recording::Recording;

@@ -199,9 +199,9 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// The list that is assumed to hold the pages that no event shows: the first list that is never
-/// seen empty. If there is none, it is the list of reclaimable single pages. The list of movable
-/// single pages is tried first, because most pages are movable.
+/// Returns the list that is assumed to hold the pages that no event shows: the first list that is
+/// never seen empty. The list of movable single pages is tried first, because most pages are
+/// movable. If every list is seen empty, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -261,9 +261,10 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
     Watermarks { min, low, high }
 }
 
-/// The sizes of a zone's lists as `/proc/zoneinfo` prints them. If it omits the bounds of `high`,
-/// they are computed from the managed pages and the printed low watermark. Linux may have computed
-/// that watermark when the zone had fewer pages.
+/// Returns the sizes of a zone's lists as `/proc/zoneinfo` prints them. If that file omits the
+/// bounds of `high`, they are computed from the zone's managed pages and low watermark. The low
+/// watermark is the printed one: Linux may have computed it when the zone had fewer pages, so a
+/// recomputed one could differ.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
     let near = zone.lists.iter().zip(&knobs.nodes);
@@ -299,9 +300,10 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     }
 }
 
-/// The upper bound of `high` as the lists show it: the highest `high` of all CPUs. `None` unless
-/// several CPUs have this value and it lies between the computed bounds. Linux may have computed
-/// its bound when the zone had fewer pages.
+/// Returns the upper bound of `high` as the lists show it: the highest `high` of all CPUs. Returns
+/// `None` unless several CPUs have this value and it lies between the computed bounds. It can be
+/// lower than the computed upper bound, because Linux may have computed its bound when the zone had
+/// fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|it| it.high);
     let most = highs().max()?;

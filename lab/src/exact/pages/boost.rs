@@ -1,8 +1,9 @@
 //! Boosts of watermarks, derived from the kernel's events.
 //!
-//! When an allocation tries to claim a partly free page block of another type, Linux raises all
-//! watermarks of the zone by the size of a page block, up to a limit. When kswapd ends a round, it
-//! removes the boost that the zone had when the round began.
+//! When an allocation tries to claim a partly free page block of another type, Linux adds the size
+//! of a page block to the boost of the zone, up to a limit. All watermarks of the zone are higher
+//! by the boost. When a round of kswapd ends, kswapd removes the boost that the zone had when the
+//! round began.
 
 use super::zoneinfo::ZoneInfo;
 
@@ -33,8 +34,8 @@ struct Boost {
 
 impl Boosts {
     /// Starts with no zone boosted. `zones` were read from `/proc/zoneinfo` just before event
-    /// `read_at`; their boosts apply from that event on. `factor` is `watermark_boost_factor`, in
-    /// ten-thousandths of the high watermark; 0 disables boosts.
+    /// `read_at`, so the boosts in `zones` apply from that event on. `factor` is
+    /// `watermark_boost_factor`, in ten-thousandths of the high watermark; 0 disables boosts.
     pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
             let large = zone.managed >= BLOCK_PAGES * 4;

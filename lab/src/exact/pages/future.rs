@@ -1,6 +1,6 @@
 //! The neighbours of each event: the next and the previous event of its page frame, and the next
-//! event of its CPU. Because the whole recording is available, later events reveal most of what no
-//! event states.
+//! event of its CPU. The replay knows the whole recording, so it can derive from later events most
+//! of what no event states directly.
 
 use std::collections::HashMap;
 use std::ops::Range;

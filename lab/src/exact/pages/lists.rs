@@ -13,9 +13,9 @@ pub(crate) const LISTS: usize = 14;
 pub(crate) struct ListId(pub(crate) u8);
 
 impl ListId {
-    /// The list of blocks of `order` and migrate type `mobility`, or `None` if blocks of that order
-    /// have no list. Blocks of types above 2, such as HIGHATOMIC, are on the lists of movable
-    /// blocks.
+    /// Returns the list of blocks of `order` and migrate type `mobility`, or `None` if no list
+    /// takes blocks of that order. A block whose type is above 2, such as HIGHATOMIC, is on the
+    /// list of movable blocks.
     pub(crate) fn of(order: u8, mobility: u8) -> Option<Self> {
         let kind = if mobility < TYPES { mobility } else { MOVABLE };
         match order {

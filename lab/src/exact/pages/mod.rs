@@ -7,14 +7,14 @@
 //!              what Plimsoll moves for each ──compare──> identical or not
 //! ```
 //!
-//! - `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its
-//!   reclaim.
-//! - `zoneinfo`, `begin`: the initial state.
-//! - `machine`, `memory`, `stage`: performing operations.
-//! - `pair`, `compare`, `follow`: comparing moves.
-//! - `report`: tables and notes.
-//! - `marks`: the recorder's notes.
-//! - `version`: the design for a kernel.
+//! - `lists`, `future`, `rounds`, `boost`, `infer`: derive the kernel's lists, frame by frame, and
+//!   the kernel's reclaim.
+//! - `zoneinfo`, `begin`: set up the initial state.
+//! - `machine`, `memory`, `stage`: perform operations.
+//! - `pair`, `compare`, `follow`: compare Plimsoll's moves with the kernel's.
+//! - `report`: renders tables and notes.
+//! - `marks`: reads the recorder's notes.
+//! - `version`: chooses the design for the recorded kernel.
 
 mod begin;
 mod boost;

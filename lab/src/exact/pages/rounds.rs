@@ -1,8 +1,8 @@
 //! Finds the ends of kswapd's rounds of reclaim where no event shows them.
 //!
-//! An event always shows where a round begins, but only a probe, if the recorder could set one,
-//! shows where it ends. kswapd's sleep event comes too late: before kswapd goes to sleep, it waits
-//! a tenth of a second for more work.
+//! An event always shows where a round begins. Its end is shown only by a probe, which the recorder
+//! cannot set on every kernel. kswapd's sleep event does not show the end, because kswapd waits a
+//! tenth of a second for more work before it goes to sleep.
 
 use std::collections::{HashMap, HashSet};
 

@@ -17,9 +17,12 @@ pub(super) struct Chosen {
     pub(super) warning: Option<String>,
 }
 
-/// Chooses the design for a release as `uname -r` prints it: the design of its version or, with a
-/// warning, of the nearest known version before it. A kernel older than all known ones gets the
-/// oldest design; a release without a version gets the newest.
+/// Chooses the design for a release as `uname -r` prints it. A known version gets the design of
+/// that version. Any other release gets a warning and this design:
+///
+/// - a version newer than the oldest known one: the design of the nearest known version before it
+/// - a version older than all known ones: the oldest design
+/// - a release without a version: the newest design
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);
     let known = version.and_then(|version| KNOWN.iter().find(|it| (it.0, it.1) == version));

@@ -1,5 +1,5 @@
-//! Reaping of victims that do not exit: compares the reaper's events, the ranges that it empties
-//! and their order, and what `process_mrelease` empties and returns.
+//! Reaping of victims that do not exit. The judge compares the reaper's events, the ranges that the
+//! reaper empties and their order, and what `process_mrelease` empties and returns.
 
 pub(super) mod mappings;
 mod perform;

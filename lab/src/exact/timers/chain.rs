@@ -1,8 +1,8 @@
 //! Finds the firings in a recording, and which timer belongs to which vmstat work.
 //!
-//! The vmstat work rearms its own timer before it ends. So a timer is taken to be the work's next
-//! firing if the thread that runs the work arms it on the work's CPU, and if the timer lies inside
-//! the work's `struct delayed_work`.
+//! The vmstat work rearms its own timer before the work ends. So a timer counts as the work's next
+//! firing if two conditions hold: the thread that runs the work arms the timer on the work's CPU,
+//! and the timer lies inside the work's `struct delayed_work`.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,10 @@
 //! Compares how many CPUs start their vmstat work together in a recording and on a simulated
 //! machine.
 //!
-//! The simulated CPUs are always busy and always have differentials to fold, like those in a
-//! recording with `nohz=off` and a load on every CPU. The simulation runs as long as the recording,
-//! but for at most 30 seconds. It runs twice: without late ticks, and with the recording's share of
-//! late ticks.
+//! The simulated CPUs are always busy and always have differentials to fold, like the CPUs in a
+//! recording with `nohz=off` and a load on every CPU. The simulation covers as much time as the
+//! recording, but at most 30 seconds. It runs twice: without late ticks, and with the recording's
+//! share of late ticks.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;

@@ -1,6 +1,6 @@
-//! Timers: compares the jiffies for which the per-CPU vmstat work and the shepherd arm their
-//! timers, and the jiffies at which the kernel's wheel fires them, with `round-jiffies` and the
-//! wheel of `mm`.
+//! Timers: compares the kernel's timers of the per-CPU vmstat work and of the shepherd with
+//! Plimsoll's. The jiffies for which the kernel arms these timers are compared with
+//! `round-jiffies`, and the jiffies at which the kernel's wheel fires them with the wheel of `mm`.
 //!
 //! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
 //! together in the recording and on a simulated machine with as many CPUs.

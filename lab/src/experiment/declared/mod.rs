@@ -2,11 +2,11 @@
 //!
 //! A declaration is data where possible: names, pairs, published values. Functions appear only for
 //! the workload, the metrics, the tables and the finding. The driver checks every name before the
-//! first run; a wrong one is an error that offers the nearest names.
+//! first run; a wrong name is an error that offers the nearest names.
 //!
 //! `results`: samples, looked up by design and metric. `cards`: the table of verdicts at each cost
 //! card. `finding`: the conclusion. `targets`: the targets for our designs. `check`: the check of
-//! names.
+//! the names in a declaration.
 
 pub(super) mod cards;
 mod check;

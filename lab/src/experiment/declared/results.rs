@@ -1,7 +1,7 @@
 //! The samples of all designs, looked up by design and metric.
 //!
-//! It is a bug of the experiment to look up a design that did not run, or a metric that was not
-//! measured. Such a lookup panics, because no other number may take the place of a missing one.
+//! An experiment that looks up a design that did not run, or a metric that was not measured, has a
+//! bug. Such a lookup panics, because no other number may take the place of a missing one.
 
 use super::{OTHERS, Pair};
 use crate::measure::comparison::Comparison;

@@ -1,9 +1,10 @@
 //! `reproduce drain`: how long may one CPU hold the zone lock, and how long do the others wait?
 //!
 //! The mailing-list thread on batching counted the calls of `free_pcppages_bulk` that freed more
-//! than 1000 pages, on two large machines. It showed that batching does not reduce throughput, but
-//! it could not show waits. This experiment also measures the longest wait, the lock's holder when
-//! that wait began, and the number of CPUs that waited long.
+//! than 1000 pages, on two large machines. The thread showed that batching does not reduce
+//! throughput, but it could not show how long CPUs wait. This experiment also measures the longest
+//! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
+//! long.
 //!
 //! `scene`: the workload and its metrics.
 

@@ -1,10 +1,11 @@
 //! The workload of the drain experiment and its metrics.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers on 176 CPUs, or one
-//! worker per CPU on 316. The thread's workers of 5 GB each fill that machine's memory. Here a
-//! worker maps only 128 or 32 MiB, so that rounds end within a run. The scene allocates other
-//! memory beforehand, so that the workers still fill the rest. Nothing is reclaimed, so the scene
-//! leaves the zone where kswapd would keep it: mostly between its low and its high watermark.
+//! worker per CPU on 316. In the thread, each worker has 5 GB and all workers together fill the
+//! machine's memory. Here a worker maps only 128 or 32 MiB, so that its rounds end within a run.
+//! The scene therefore allocates other memory before the run, so that the workers fill what is
+//! left. The simulated machine reclaims nothing. So the scene leaves as many free pages in the zone
+//! as kswapd would: mostly between the low and the high watermark.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};

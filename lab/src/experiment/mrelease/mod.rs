@@ -1,9 +1,9 @@
 //! `reproduce mrelease`: how much sooner is a dead 64 GiB process's memory free if others help?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
-//! sooner. Linux lets all of them walk the same page tables. The experiment measures the time from
-//! the kill until all memory is free, and which lock limits it. It does so for each way to share
-//! the work and for several numbers of helpers.
+//! sooner. Linux lets all these threads walk the same page tables. For each way to share the work
+//! and for several numbers of helpers, the experiment measures two things: the time from the kill
+//! until all memory is free, and which lock limits the race.
 
 mod scene;
 

@@ -1,7 +1,8 @@
 //! `reproduce oom-accuracy`: does a selector choose the largest process if no hog stands out?
 //!
-//! The published benchmark has one hog, which every selector finds. The populations here have no
-//! hog, so the result depends on the errors of the counters and on how a selector handles them.
+//! The published benchmark has one hog (a process that has almost all memory), which every selector
+//! finds. The populations in this experiment have no hog. So the result depends on the errors of
+//! the counters, and on how a selector handles these errors.
 
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};

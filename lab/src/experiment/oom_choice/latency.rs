@@ -1,8 +1,8 @@
 //! `reproduce oom-latency`: how long does it take to choose the victim?
 //!
-//! One population is that of the published benchmark: N processes, one of which has almost all
-//! memory. The other is the worst case for every selector that reads approximate sums first: they
-//! cannot distinguish any two processes.
+//! There are two populations. One is that of the published benchmark: N processes, one of which has
+//! almost all memory. In the other, approximate sums cannot distinguish any two processes, which is
+//! the worst case for every selector that reads approximate sums first.
 
 use std::num::NonZeroUsize;
 

@@ -1,9 +1,10 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
 //! take to choose the victim, and is it the right one?
 //!
-//! Every process has real counters of the simulated machine. Its pages were added to them on the
-//! CPUs that it ran on. A selector then runs on one CPU, and pays for each process it looks at,
-//! each cache line it fetches, and each CPU it sums.
+//! Every process has real counters of the simulated machine. Before the selection, the pages of
+//! each process were added to its counters on the CPUs that the process ran on. A selector then
+//! runs on one CPU. The simulator charges the selector for each process that the selector examines,
+//! each cache line that it fetches, and each CPU whose part of a counter it adds to a sum.
 //!
 //! `population`: the processes, and where they touched their pages. `processes`: a population on a
 //! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.

@@ -1,6 +1,8 @@
-//! The candidate that should have been chosen, and the fewest precise sums that prove it.
+//! The candidate that should have been chosen, and the fewest precise sums that prove that it is
+//! the right one.
 //!
-//! Among candidates with equal points, the later one is chosen, so no two keys are equal.
+//! If several candidates have the most points, the one with the highest number is the right choice.
+//! A key therefore also contains the candidate's number, so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 
@@ -40,10 +42,13 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     }
 }
 
-/// Two proofs are possible. One sums every other candidate whose range reaches above the largest
-/// candidate's points; it also sums the largest candidate, unless its range is a single number. The
-/// other does not sum the largest candidate. It sums all others whose range reaches above the low
-/// end of the largest candidate's range, and holds if the points of all others are below that end.
+/// Returns the number of precise sums in the shorter of two proofs:
+///
+/// - The first proof sums every other candidate whose range reaches above the largest candidate's
+///   points. It also sums the largest candidate, unless its range is a single number.
+/// - The second proof does not sum the largest candidate. It sums every other candidate whose range
+///   reaches above the low end of the largest candidate's range. This proof is valid only if the
+///   points of all other candidates are below that low end.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {
     let others = || {
         let all = truths.iter().zip(0..);

@@ -181,9 +181,9 @@ impl Population {
         }
     }
 
-    /// Adds the same number of pages to the shared parts as every other process, and up to 31 pages
-    /// of two kinds on each CPU that do not reach the shared parts. A higher rank has more of the
-    /// latter.
+    /// Adds a number of pages that is the same for every process to the shared parts of the
+    /// counters of `process`. Also adds, on each CPU, up to 31 pages of each of two kinds; these
+    /// pages do not reach the shared parts. A process with a higher `rank` has more of these pages.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

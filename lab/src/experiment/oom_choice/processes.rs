@@ -70,9 +70,10 @@ struct People {
 struct Process {
     rss: Rss<Sim>,
     adj: ScoreAdj,
-    /// The cache line of the shared values of flat counters. The simulator prices the lock of these
-    /// values, but not this line. In Linux the four values are 160 contiguous bytes on three cache
-    /// lines; here they are charged as one.
+    /// The cache line of the shared values of flat counters. The simulator charges for the lock of
+    /// these values but not for their cache line, so this experiment adds that charge. In Linux the
+    /// four values are 160 contiguous bytes on three cache lines; here they are charged as one
+    /// line.
     values: <Sim as Machine>::Line,
 }
 
@@ -123,12 +124,12 @@ impl ProcessSet {
         }
     }
 
-    /// Runs a selector on one CPU. If there is a hog, it keeps touching pages on another CPU
-    /// meanwhile.
+    /// Runs a selector on one CPU. If there is a hog, the hog keeps touching pages on another CPU
+    /// until the selection has ended.
     ///
     /// # Panics
-    /// When the selector chooses no victim, or another process exceeds the victim by more than the
-    /// selector says.
+    /// When the selector chooses no victim, or when another process has more points than the victim
+    /// by more than the bound that the selector reports.
     pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
         let scope = Scope::machine(self.total);
         let over = Rc::new(Cell::new(false));
@@ -283,9 +284,10 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the calling CPU. Each run is added in two steps: the multiple of the batch,
-    /// which a flat counter's per-CPU part passes on, and the rest, which it keeps. Adding page by
-    /// page would give the same result.
+    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps: first the
+    /// multiple of the batch, which a flat counter's per-CPU part folds into the shared value, then
+    /// the rest, which the per-CPU part keeps. Adding one page at a time would give the same
+    /// result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {

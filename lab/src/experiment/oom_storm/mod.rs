@@ -1,9 +1,10 @@
 //! `reproduce oom-storm`: how long is it from a failed allocation to one that succeeds?
 //!
-//! Other experiments measure parts of an OOM kill: how long a selection takes, whether it is right,
-//! how soon a dead process's memory is free. Here the whole sequence runs on one machine with real
-//! zones, lists, page tables and counters, while allocators wait. Lists are drained, a victim is
-//! selected and killed, it exits or the reaper empties it, and ticks pass in between.
+//! Other experiments measure parts of an OOM kill: how long a selection takes, whether the
+//! selection is right, and how soon a dead process's memory is free. This experiment runs the whole
+//! sequence on one machine with real zones, lists, page tables and counters, while allocators wait.
+//! The allocators drain lists, select a victim and kill it. The victim then exits or the reaper
+//! empties its memory, and ticks pass between these steps.
 //!
 //! `scene`: the storms and the metrics. `tables`: the parts of each stall.
 

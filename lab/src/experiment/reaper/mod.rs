@@ -1,11 +1,11 @@
 //! `reproduce reaper`: does a dying process exit faster if the OOM reaper walks the other way?
 //!
-//! The mailing-list thread on the reaper profiled a phone on which a killed app is reaped at once.
-//! Exit and reaper walk the same page tables in the same direction, and wait for each other's
-//! locks. If the reaper walks the other way, the two meet only once. This experiment runs both
-//! directions, the variant that was proposed later, and ours. The report also shows what reviewers
-//! asked for: the time until all memory is free, other machines, one large mapping, and the locks
-//! that tasks wait for instead.
+//! The mailing-list thread on the reaper profiled a phone on which each killed app is reaped at
+//! once. On that phone, exit and reaper walk the same page tables in the same direction, and wait
+//! for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet only
+//! once. This experiment runs both directions, the variant that was proposed later in the thread,
+//! and our design. The report also shows what reviewers asked for: the time until all memory is
+//! free, other machines, one large mapping, and the locks that tasks wait for instead.
 //!
 //! `scene`: the races. `targets`: the targets for ours.
 

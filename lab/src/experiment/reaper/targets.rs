@@ -15,9 +15,10 @@ const ONE_MIN: f64 = 0.97;
 /// All targets, judged by the results of the runs.
 ///
 /// Work and speed have two targets each: one for a machine that has no memory left, as when the OOM
-/// killer acts, and one for a machine that has some. The two differ in what page lists keep. Exit
-/// alone runs on the CPU that touched all pages, so it may leave most pages on that CPU's lists. It
-/// has then not yet done the work of returning them to the zone.
+/// killer acts, and one for a machine that has memory left. The difference is how many freed pages
+/// remain on page lists. Exit without helpers runs on the CPU that touched all pages. If memory is
+/// left, this exit may therefore leave most pages on that CPU's lists, and its work does not
+/// include returning them to the zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));

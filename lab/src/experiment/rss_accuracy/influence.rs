@@ -1,5 +1,5 @@
-//! The effect of the choice of program on the errors, and what it takes for a counter to be a
-//! gigabyte off.
+//! The effect of the choice of program on the errors, and which conditions make a counter wrong by
+//! a gigabyte.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -34,9 +34,9 @@ const PATHS: [(Hops, usize); 6] = [
     (Hops::Stay, 64),
 ];
 
-/// Programs that bring the flat counter to its bound, as recordings of a kernel on 64 and on 128
-/// CPUs show. Their mappings are one page smaller than the batch, and they keep as many mappings as
-/// there are CPUs.
+/// Returns programs that bring the flat counter's error to its bound, as recordings of a kernel on
+/// 64 and on 128 CPUs show. The mappings of these programs are one page smaller than the counter's
+/// batch, and each program keeps as many mappings as there are CPUs.
 fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;

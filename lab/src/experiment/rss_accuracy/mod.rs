@@ -1,12 +1,13 @@
 //! `reproduce rss-accuracy`: how wrong is the cheap number of resident pages?
 //!
-//! In the mailing-list thread on counter trees, a program moves across 384 CPUs, maps and unmaps
-//! memory, and two kinds of counter count its pages side by side. This experiment uses four kinds
-//! of counter. Every run checks that precise sums are exact, and that no approximate sum exceeds
-//! its error bound.
+//! In the mailing-list thread on counter trees, a program moves across 384 CPUs and maps and unmaps
+//! memory, while two kinds of counter count its pages side by side. This experiment uses four kinds
+//! of counter. Every run checks that precise sums are exact, and that no approximate sum is wrong
+//! by more than the counter's bound.
 //!
 //! `program`: the program that moves across CPUs. `scene`: one run and its metrics. `influence`:
-//! how mapping sizes and moves affect the errors, and what it takes to reach the published error.
+//! how the program's mapping sizes and moves affect the errors, and which programs reach the
+//! published error.
 
 mod influence;
 mod program;

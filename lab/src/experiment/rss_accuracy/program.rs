@@ -1,9 +1,9 @@
 //! The program: it moves across CPUs, maps and touches memory on one CPU, and unmaps it on another.
 //!
-//! The mailing-list thread names such a program but gives neither the sizes nor the order of CPUs,
-//! so both are choices here; `influence` shows their effect. The program draws its decisions from a
-//! separate random stream, so every design counts the same pages on the same CPUs in the same
-//! order.
+//! The mailing-list thread names such a program but gives neither the sizes of its mappings nor the
+//! order of its CPUs. Both are choices of this experiment; `influence` shows their effect. The
+//! program draws its decisions from a separate random stream, so every design counts the same pages
+//! on the same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -56,9 +56,10 @@ pub(super) enum Hops {
     /// The program maps on each CPU in order and unmaps on the first, as a main thread would.
     OneUnmaps,
     /// Every CPU's part of the counter rises as far as it can, then falls as far as it can. In the
-    /// first round each CPU maps. In the next two rounds each CPU unmaps as much as it mapped, and
-    /// then as much again, which CPU 0 has mapped meanwhile. In the fourth round each CPU maps
-    /// again.
+    /// first round, the program maps on each CPU. In the second and third round, it maps only on
+    /// CPU 0. In the second round, it unmaps on each CPU as much as it mapped there in the first;
+    /// in the third, it unmaps on each CPU as much again: the pages that it mapped on CPU 0 in the
+    /// second. In the fourth round, it maps on each CPU again.
     Edge,
     /// The program stays on one CPU.
     Stay,

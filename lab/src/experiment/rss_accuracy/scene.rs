@@ -44,9 +44,9 @@ pub(super) struct Seen {
     pub(super) errors: Vec<i64>,
     /// The largest error at any observation, in pages.
     pub(super) worst: u64,
-    /// The largest error of the value that users are shown, which is never below 0 (Linux:
-    /// `get_mm_counter`). In 6.12, that value is field 24 of `/proc/PID/stat`, and the OOM killer
-    /// compares it; `statm` and `status` use precise sums.
+    /// The largest error of the value that the kernel shows to users, which is never below 0
+    /// (Linux: `get_mm_counter`). In 6.12, field 24 of `/proc/PID/stat` shows that value, and the
+    /// OOM killer compares it; `statm` and `status` use precise sums.
     pub(super) worst_shown: u64,
     /// The bound on the error that the counter gave at the last observation.
     pub(super) bound: Accuracy,

@@ -1,10 +1,10 @@
 //! Counting alone: every CPU adds to one counter and does nothing else.
 //!
-//! This shows which cache lines a variant moves when no other work hides them. All additions go in
-//! one direction, as those of resident pages do while memory is being filled. At full speed, most
-//! CPUs wait for the busiest line. A CPU that does not wait meanwhile has the other lines to
-//! itself, so a variant may move fewer lines than under a workload. A second run therefore adds at
-//! the pace of page faults.
+//! This scene shows which cache lines a variant moves when no other work hides them. All additions
+//! go in one direction, as those of resident pages do while a process fills memory. At full speed,
+//! most CPUs wait for the busiest cache line. Meanwhile, a CPU that is not waiting has the other
+//! cache lines to itself, so a variant may move fewer cache lines than under a workload. A second
+//! run therefore adds at the rate of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -63,9 +63,9 @@ const WARM_UP_ADDS: u64 = 4 << 10;
 /// times.
 const ADDS: u64 = 8 << 10;
 
-/// The end of a random range, so that the CPUs' batches do not end together. Each CPU draws a
-/// number below it. It thinks for that many nanoseconds, and makes that many additions without the
-/// work of a fault.
+/// The exclusive upper end of a random range. Each CPU draws a number from this range, so that the
+/// CPUs' batches do not end together. Before its first addition, the CPU thinks for that many
+/// nanoseconds. It then makes that many additions without the work of a fault.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.

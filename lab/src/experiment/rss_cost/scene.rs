@@ -39,9 +39,9 @@ pub(super) struct Scene {
     bytes: fn(tasks: u32) -> u64,
 }
 
-/// The bytes per task: the benchmark's 128 MiB. Many tasks get a quarter of that, so that their
-/// rounds end within the run. Page lists then hold a larger part of a round, so CPUs take zone
-/// locks even less often.
+/// Returns the bytes per task: the benchmark's 128 MiB if there are few tasks. If there are many,
+/// each gets a quarter of 128 MiB, so that the rounds end within the run. Page lists then hold a
+/// larger part of a round's pages, so CPUs take zone locks even less often than with 128 MiB.
 const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }

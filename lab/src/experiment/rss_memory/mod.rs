@@ -1,10 +1,10 @@
 //! `reproduce rss-memory`: what do a process's four counters cost before they are used?
 //!
 //! The experiment measures the bytes of one owner of counters, and the time to create and destroy
-//! one. Machines have 2 to 4096 CPUs, two sockets, and last-level caches of 16 CPUs. Times are real
-//! times of this computer; a seed is a repetition. When *warm*, an owner reuses the memory of the
-//! previous one, as a process does from a slab cache. When *cold*, 64 owners are created and none
-//! is destroyed before the last is created.
+//! an owner. Machines have 2 to 4096 CPUs, two sockets, and last-level caches that 16 CPUs share.
+//! Times are real times of this computer, and each seed is a repetition of the measurement. When
+//! *warm*, an owner reuses the memory of the previous owner, as a process reuses memory of a slab
+//! cache. When *cold*, 64 owners are created and none is destroyed before the last is created.
 //!
 //! `owners`: creates owners and measures them.
 

@@ -51,9 +51,9 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     Ok(made.bytes())
 }
 
-/// The times of one owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The first
-/// is to create and destroy an owner that reuses the memory of the previous one. The second is to
-/// create one when none has been destroyed.
+/// Returns two times of an owner on a machine of `cpus` CPUs, in nanoseconds of this computer. The
+/// first is the time to create and destroy an owner that reuses the memory of the previous owner.
+/// The second is the time to create an owner when no other owner has been destroyed.
 ///
 /// # Errors
 /// When this computer does not have enough memory.

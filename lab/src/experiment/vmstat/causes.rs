@@ -66,9 +66,10 @@ pub(super) fn finding(results: &Results) -> Finding {
     )
 }
 
-/// The words that say which single cause explains the patch. Such a cause lowers contentions per
-/// decayed page, with an interval that excludes 1. Causes are compared at equal work, because
-/// firing less often and doing less is no gain.
+/// Returns the words that say which single cause explains the patch's gain. A cause explains it if
+/// that cause lowers the contentions per decayed page, with an interval that excludes 1. The
+/// measure is per page because a design that fires less often and returns fewer pages gains
+/// nothing.
 fn due_to(results: &Results, patch: Verdict) -> &'static str {
     let gains = |design| {
         let compared = results.compare((BASELINE, design), &PER_DECAYED);

@@ -1,7 +1,8 @@
 //! The number of CPUs that fire together, by tick rate: how the timer wheel affects each schedule.
 //!
-//! All CPUs are busy, so every timer fires on time. They allocate a little, so none goes dormant.
-//! The result thus shows the schedule alone.
+//! All CPUs are busy, so every timer fires on time. All CPUs also allocate a little, so none goes
+//! dormant. At each tick rate, the number of CPUs that fire together thus shows the effect of the
+//! schedule alone.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{Hz, Nanos};

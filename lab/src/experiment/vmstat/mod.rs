@@ -1,10 +1,10 @@
 //! `reproduce vmstat`: what is gained by staggering the per-CPU vmstat work, and why?
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
-//! fell from 872 to 117. The patch makes two changes at once. Its premise, "all CPUs fire
-//! together", holds only within groups of CPUs. The experiment therefore separates the causes:
-//! phase, interval, timer wheel and shepherd. It compares each with Linux, with everything else
-//! equal.
+//! fell from 872 to 117. The patch makes two changes at once. Its premise is that "all CPUs fire
+//! together", but in fact only the CPUs within a group do. The experiment therefore separates the
+//! causes: phase, interval, timer wheel and shepherd. For each cause, it compares Linux with a
+//! design that differs from Linux only in this cause.
 //!
 //! `scene`: the workload and its metrics. `causes`: one cause at a time, and the finding.
 //! `crowding`: how many CPUs fire together, by tick rate. `regime`: how long a drain must be to

@@ -1,9 +1,10 @@
 //! The regime map: how long one CPU's drain must be before the schedule matters, and at which drain
 //! length contention jumps.
 //!
-//! Each CPU allocates and frees memory in one burst. From then on it is busy with only a few pages,
-//! so that timers fire on time and every firing finds a full drain. The scene raises the price of a
-//! page under the zone lock step by step, and measures the resulting length of the drain.
+//! Each CPU allocates and frees memory in one burst. After the burst, the CPU stays busy with only
+//! a few pages, so that timers fire on time and every firing finds full page lists to drain. Step
+//! by step, the scene raises the price of freeing a page under the zone lock, and measures how long
+//! the drain then takes.
 
 use std::rc::Rc;
 

@@ -1,10 +1,11 @@
 //! The workload of the vmstat experiment and its metrics.
 //!
 //! The workload is `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB,
-//! then rest for several seconds. The pages that a burst freed remain on the page lists, and decay
+//! then rest for several seconds. The pages that a burst frees remain on the page lists, and decay
 //! returns them to the zone over the following seconds. Daemons on all CPUs wake every few
-//! milliseconds, so that deferrable timers get to fire. On the remaining third of the CPUs, daemons
-//! exchange a few pages so rarely that these CPUs go dormant and become active again.
+//! milliseconds, because a deferrable timer fires only when something wakes its CPU. On the
+//! remaining third of the CPUs, daemons free a few pages and allocate others so rarely that these
+//! CPUs go dormant and become active again.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;

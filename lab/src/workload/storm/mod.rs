@@ -1,12 +1,12 @@
 //! A machine out of memory: allocators stall, a victim is killed, and its memory is freed.
 //!
-//! Processes have memory, and their counters are spread over the CPUs that touched it. Hogs grow on
-//! several threads, and allocators allocate in bursts, until no memory is left. Only the start is
-//! scripted; everything else follows from the page allocator's last resort. The run ends when every
-//! allocator has all that it wanted or has died. Then all processes exit, and every page must be
-//! free again.
+//! Processes have memory, and their counters are spread over the CPUs that touched this memory.
+//! Hogs grow on several threads, and allocators allocate in bursts, until no memory is left. Only
+//! the start of a storm is scripted; everything else follows from the page allocator's last resort.
+//! The run ends when every allocator has all the memory that it wanted or has died. Then all
+//! processes exit, and every page must be free again.
 //!
-//! `population`: the processes. `world`: a machine with these processes, their reaction to a kill,
+//! `population`: the processes. `world`: a machine with these processes, how they react to a kill,
 //! and the reaper. `stalls`: what each stalled allocation waited for.
 
 mod population;

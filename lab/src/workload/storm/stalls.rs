@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Every nanosecond of a stall is in exactly one part. While the stalled task runs, the part is
-//! what that task does; while it sleeps, the part is what the rest of the machine does.
+//! named after what that task does. While the task sleeps, the part is named after what the rest of
+//! the machine does.
 
 use std::ops::Range;
 

@@ -10,15 +10,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
-    /// kinds close together. A part of it is in swap.
+    /// kinds close together. A part of the process's memory is in swap.
     ///
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
     /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
-    ///   Before it are 1 to 16 unmapped pages.
-    /// * 53 % are anonymous (allocators), 35 % private files (code and its data), 10 % shared
-    ///   (graphics, caches), 2 % stacks of 256 pages of which 16 are touched.
-    /// * In any other small mapping, the first pages are touched: from half to all of them,
-    ///   uniformly distributed. In a private file, the first quarter of the touched pages is
+    ///   Before each small mapping are 1 to 16 unmapped pages.
+    /// * Of the small mappings, 53 % are anonymous (allocators), 35 % private files (code and its
+    ///   data), 10 % shared (graphics, caches), and 2 % stacks. A stack has 256 pages, of which 16
+    ///   are touched.
+    /// * In a small mapping other than a stack, the first pages are touched: from half to all of
+    ///   them, uniformly distributed. In a private file, the first quarter of the touched pages is
     ///   written to.
     /// * A fifth of the heap and of the anonymous mappings is in swap.
     ///

@@ -1,9 +1,9 @@
 //! A victim is killed: its last user empties it on one CPU while helpers empty it on others.
 //!
-//! The kill is at time 0. Each task starts within [`START_WITHIN`] of it, at a time drawn from the
-//! seed, which stands for the time to wake up. The race ends when the last page, page table and
-//! mapping is freed. Every run checks that each page is free again, no counter is off, and no slot
-//! of swap is in use.
+//! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, at a time drawn
+//! from the seed; this delay stands for the time to wake the task up. The race ends when the last
+//! page, page table and mapping is freed. Every run checks that each page is free again, that no
+//! counter is wrong, and that no slot of swap is in use.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,6 +1,7 @@
-//! Learns from a difference the kernel's state that no recording states for each moment: lengths of
-//! lists, `high` and `alloc_factor`. Nothing is learnt from an identical move, and a move that was
-//! used for a correction is set aside.
+//! Derives from a difference those parts of the kernel's state that a recording does not show at
+//! each moment: lengths of lists, `high` and `alloc_factor`. The replay learns nothing from an
+//! identical move. If it has used a spill to correct the lists and Plimsoll's spill is identical,
+//! that spill proves nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -10,9 +11,9 @@ use super::super::pair::Pair;
 use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
-    /// Learns from a difference. The size of a refill shows its factor, or how much room there was
-    /// below `high`; a spill shows that the lists were as long as `high`. `ops` are all operations
-    /// of the recording.
+    /// Learns from the difference between the two moves of `pair`. The size of the kernel's refill
+    /// shows its factor, or how much room there was below `high`; a spill by the kernel shows that
+    /// its lists were as long as `high`. `ops` are all operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -93,9 +94,9 @@ impl Follow {
         }
     }
 
-    /// Returns whether a spill of `pages` pages that leaves `left` pages was meant to empty the
-    /// lists. Two successive frees of small blocks cause such a spill; any other spill leaves at
-    /// least a batch.
+    /// Returns whether the kernel meant to empty the lists with a spill of `pages` pages that
+    /// leaves `left` pages. Two successive frees of small blocks cause such a spill. Any other
+    /// spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -111,9 +112,10 @@ impl Follow {
         }
     }
 
-    /// Plimsoll returned pages to the zone and the kernel did not. Returns the number of pages to
-    /// add to the derived lists (negative to remove) so that they stay below `high` until the
-    /// kernel's next move. If that move is a spill, it shows the length of the lists.
+    /// Returns the correction after a move of `pair` in which Plimsoll returned pages to the zone
+    /// and the kernel did not. The correction is the number of pages to add to the derived lists
+    /// (negative to remove), so that these lists stay below `high` until the kernel's next move. If
+    /// that next move is a spill, it also shows how long the lists were.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -150,10 +152,10 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// Missing pages may have been taken by bulk allocations that only later events reveal. So this
-    /// treats the next bulk allocations as earlier than operation `pair.op`, until they account for
-    /// `missing` pages. A bulk allocation qualifies only if its list has not been refilled in
-    /// between.
+    /// Finds bulk allocations that may have taken the missing pages, although only later events
+    /// reveal them. It treats the next bulk allocations as earlier than operation `pair.op`, until
+    /// they account for `missing` pages. A bulk allocation qualifies only if no refill of its list
+    /// lies between `pair.op` and that allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -212,9 +214,9 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If the list of unseen pages is too short, the rest is taken from the longest lists of
-        // single pages. A remainder smaller than a block of that list is also added to or taken
-        // from those.
+        // If `home`, the list of unseen pages, has too few pages to remove, the others are removed
+        // from the longest lists of single pages. If `pages` is not a multiple of a block of
+        // `home`, the remainder is also added to or removed from the longest list of single pages.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

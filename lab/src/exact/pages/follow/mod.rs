@@ -1,5 +1,5 @@
-//! The lengths of the kernel's lists while operations are performed, and what each move reveals
-//! about state older than the recording.
+//! The lengths of the kernel's lists while the replay performs operations, and what each move of
+//! the kernel reveals about state from before the recording.
 
 mod learn;
 

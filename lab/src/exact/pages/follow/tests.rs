@@ -1,4 +1,5 @@
-//! Tests of what is learnt from a difference. Each test constructs one from a few operations.
+//! Tests what the replay learns from a difference. Each test constructs a difference from a few
+//! operations.
 
 use plimsoll_mm::page::ListState;
 
@@ -22,8 +23,8 @@ fn op(action: Action, spills: bool) -> Op {
     }
 }
 
-/// Learns from a spill that Plimsoll makes with 50 pages on its lists and a `high` of 100, and that
-/// the kernel does not make. Returns the corrected number of pages. `after` begins with the
+/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Plimsoll's lists
+/// have 50 pages and `high` is 100. Returns the corrected number of pages. `after` begins with the
 /// operation of Plimsoll's spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
@@ -50,8 +51,9 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
-/// If the next spill was used for a correction and is identical, it proves nothing; the spill after
-/// it counts again. A spill that differs always counts as a difference.
+/// If the replay used the kernel's next spill to correct the lists and Plimsoll makes an identical
+/// spill, that spill proves nothing and is not compared. The spill after it is compared again. A
+/// spill that differs always counts as a difference.
 #[test]
 fn a_spill_that_corrected_the_lists_is_set_aside() {
     let mut follow = with([10, 10, 10]);
@@ -131,9 +133,9 @@ fn bulk(pages: u64) -> Op {
     op(Action::Bulk { zone, list, pfns }, false)
 }
 
-/// Learns from a spill that Plimsoll makes at a `high` of 100, and that the kernel makes only at
-/// the fourth free after the operation `between`. Also returns whether `between` was treated as
-/// earlier.
+/// Lets the replay learn from a spill that Plimsoll makes at a `high` of 100. The kernel makes it
+/// only at the fourth free after the operation `between`. Also returns whether the replay treats
+/// `between` as earlier than Plimsoll's spill.
 fn hastened(between: Op) -> (Follow, bool) {
     let mut follow = with([20, 50, 30]);
     let frees = [false, false, false, true].map(free);

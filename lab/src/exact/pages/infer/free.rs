@@ -29,11 +29,17 @@ impl Walk<'_> {
 
     /// Returns whether a free runs in an interrupt that found the lists of its CPU locked.
     ///
-    /// A batch of frees holds the lock of one zone's lists from its first block to its last. An
-    /// allocation that refills holds it too, but may release it before its event. So a block that
-    /// is freed between the refill and that event may still be on a list. It is assumed to have
-    /// bypassed the lists only if no later event shows it on one, or if an earlier pass has found
-    /// it to be on no list.
+    /// Two operations can hold the lock of a zone's lists when an interrupt frees a block:
+    ///
+    /// - A batch of frees holds the lock from the zone's first block to its last. A block of the
+    ///   zone that is freed meanwhile bypasses the lists.
+    /// - An allocation that refills also holds the lock, but may release it before its event is
+    ///   printed. A block that is freed between the refill and that event may therefore still have
+    ///   been put on a list. It is assumed to have bypassed the lists only if no later event shows
+    ///   it on a list.
+    ///
+    /// A block also counts as having bypassed the lists if an earlier pass has found that it was on
+    /// no list.
     fn finds_lists_locked(&self, index: usize, cpu: u32, pfn: u64) -> bool {
         if matches!(self.events[index].what, What::FreeBatched { .. }) {
             return self.doubts.misplaced.contains(&index);
@@ -119,9 +125,9 @@ impl Walk<'_> {
         moves
     }
 
-    /// Returns whether the block of event `at` was already on its list at event `index`. If not,
-    /// another CPU has freed the block since, and event `at` belongs to a drain of that CPU's
-    /// lists.
+    /// Returns whether the block of event `at` was already on its list at event `index`. Otherwise
+    /// another CPU has freed that block in between, and event `at` belongs to a drain of the other
+    /// CPU's lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
@@ -193,9 +199,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Handles a run of drain events that does not directly follow a free in the same thread.
-    /// Either an interrupt came between a free and its spill, or CPU `actor` drains the lists of
-    /// some CPU.
+    /// Handles a run of drain events that does not directly follow a free in the same thread. There
+    /// are two causes: an interrupt came between a free and the spill that it caused, or CPU
+    /// `actor` drains its own lists or those of another CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();

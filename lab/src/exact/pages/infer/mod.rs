@@ -1,10 +1,15 @@
 //! Derives operations from events: the list that each page was put on or taken from, and the
 //! operations that have no event.
 //!
-//! The lists of the recorded kernel are tracked frame by frame. An allocation shows which page was
-//! on top of its list, and most operations without an event follow from that. If pages above it are
-//! never seen to be allocated, a bulk allocation took them. If a page is allocated from a list and
-//! no event put it there, it was there before the recording. docs/exact-replay.md lists all rules.
+//! Tracks the lists of the recorded kernel frame by frame. An allocation shows which page was on
+//! top of its list, and most operations without an event follow from this:
+//!
+//! - If the list has pages above the allocated one, and no event shows their allocation, a bulk
+//!   allocation took them.
+//! - If a page is allocated from a list and no event put it there, it was on that list before the
+//!   recording.
+//!
+//! docs/exact-replay.md lists all rules.
 
 mod free;
 mod reclaim;

@@ -12,9 +12,9 @@ impl Walk<'_> {
     /// Records the operation that an event about reclaim shows, if it shows one.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // Blocks that the thread returns to a zone from now on are not a spill of the pages
-            // that it freed during reclaim: an allocation that still finds no block after reclaim
-            // drains all lists.
+            // If the thread returns blocks to a zone from now on, they are not a spill of the pages
+            // that it freed during reclaim. An allocation that still finds no block after reclaim
+            // drains all lists, so these blocks come from such a drain.
             self.freeing.remove(&cpu);
         }
         let action = match *what {

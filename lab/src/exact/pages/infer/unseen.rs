@@ -7,10 +7,10 @@ use super::super::op::{Action, Move};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Handles a frame that is allocated from the list `place` although no event put it there. It
-    /// was there before the recording, unless the list has been seen empty or an earlier event
-    /// touches the frame. In these two cases nothing shows how the frame came to the list, so the
-    /// derived lists lack it and the result is `None`.
+    /// Handles a frame that is allocated from the list `place` although no event put it there. The
+    /// frame was on this list before the recording, with two exceptions: the list has been seen
+    /// empty, or an earlier event touches the frame. In both cases, nothing shows how the frame
+    /// came to the list, so the derived lists lack it and the result is `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -42,10 +42,12 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Keeps the frames of `unseen` that may have left the list `place` without an event, and rules
-    /// out the others. Bulk allocations take unmovable pages. So a frame on a list of another type,
-    /// or one in a page block whose type is guessed, was never on that list, unless a refill put it
-    /// there or a later event touches it.
+    /// Keeps those frames of `unseen` that may have left the list `place` without an event, and
+    /// rules out the others. Pages usually leave a list without an event because of a bulk
+    /// allocation, and bulk allocations take unmovable pages. So a frame is ruled out if `place` is
+    /// a list of another type, or if the type of the frame's page block is only guessed: such a
+    /// frame was never on `place`. The exception is a frame that a refill put on `place`, or that a
+    /// later event touches.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {

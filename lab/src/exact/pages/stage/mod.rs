@@ -284,9 +284,10 @@ impl Stage {
     fn bulk(&mut self, cpu: u32, zone: u8, list: ListId, pfns: &[u64]) -> bool {
         let request = self.request(zone, list.order(), list.mobility());
         if pfns.len() == 1 || list.order() > 0 {
-            // Linux serves a bulk request for a single page as a normal allocation, which has an
-            // event. So a single page without an event was part of a larger bulk allocation, which
-            // does not halve `free_count`.
+            // Linux serves a bulk request for a single page as a normal allocation, and a normal
+            // allocation has an event. So a single page that was taken without an event was part of
+            // a larger bulk allocation. The replay takes the page without halving `free_count`,
+            // because a bulk allocation does not halve it.
             return pfns
                 .iter()
                 .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
@@ -336,9 +337,9 @@ impl Stage {
             .urgent(Urgency::NoWait)
     }
 
-    /// The highest kind of zone that a request is assumed to accept. For movable pages it is
-    /// `Movable`, and for others the higher of `Normal` and the kind of `zone`. The recording does
-    /// not show whether a request accepts only lower zones.
+    /// Returns the highest kind of zone that a request is assumed to accept: `Movable` for movable
+    /// pages, and otherwise the higher of `Normal` and the kind of `zone`. The recording does not
+    /// show whether the request in fact accepted only lower zones.
     fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
         let highest = if mobility == MOVABLE {
             ZoneKind::Movable

@@ -52,9 +52,8 @@ impl Stage {
         set.all(|set| set.is_ok())
     }
 
-    /// Tests the high watermarks of `zones`, highest zone first, as the kernel did before its
-    /// allocation of a block of `order` and `mobility` took the block from the lowest of these
-    /// zones.
+    /// Tests the high watermarks of `zones`, highest zone first. The kernel tested them in this
+    /// order before it took a block of `order` and `mobility` from the lowest of these zones.
     pub(super) fn test_high(&self, zones: RangeFrom<u8>, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
         for zone in (zones.start..last).rev() {
