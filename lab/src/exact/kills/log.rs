@@ -2,7 +2,7 @@
 //! short, and the processes that were killed.
 //!
 //! The kernel prints the table just after its selection. It reads the counters of each process
-//! approximately, both for the points of the selection and for the table.
+//! approximately before 6.18, both for the points of the selection and for the table.
 
 use plimsoll_recording::Recording;
 
