@@ -1,8 +1,8 @@
 //! Memory for pages: one anonymous mapping that starts with frame 0.
 //!
-//! The base is aligned to the size of the largest block. So a block of frames is aligned in memory
-//! as its number is, and a huge page fits into a block. Frames that were never touched, or were
-//! returned to the kernel, take only address space.
+//! The base is aligned to the size of the largest block. So a block of frames has the same
+//! alignment in memory as its first frame number has, and a huge page fits into a block. Frames
+//! that were never touched, or were returned to the kernel, take only address space.
 
 use std::ptr::NonNull;
 use std::{fmt, io};

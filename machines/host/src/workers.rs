@@ -1,7 +1,8 @@
 //! The threads that run deferred work, one for each CPU.
 //!
-//! Each CPU has a worker thread, so that a job runs on its own CPU, as the seam promises, and a
-//! slow job of one CPU does not delay those of another. A sleeping thread costs only its stack.
+//! Each CPU has a worker thread, so that a job runs on its own CPU, as `Machine` promises, and a
+//! slow job of one CPU does not delay the jobs of another CPU. A sleeping thread costs only its
+//! stack.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};

@@ -34,7 +34,8 @@ impl Sim {
     /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
     ///
     /// # Panics
-    /// If a task panics; the message names the seed. If tasks wait and no event will wake them.
+    /// If a task panics; the message names the seed. Also if tasks wait and no event will wake
+    /// them.
     pub fn run(&self) {
         if self.0.run.live.get() > 0 {
             self.drive(NEVER);

@@ -3,7 +3,8 @@
 //! The prices of a profile apply to one kind of core. A core of another speed takes more or less
 //! time for everything that involves no other core: local work, and a lock or word whose line it
 //! owns. Other prices are the same for all cores: a line transfer takes as long as the distance
-//! requires. So is [`Work::Think`], because it is a time and not an amount of work.
+//! requires. The price of [`Work::Think`] is also the same for all cores, because it is a time and
+//! not an amount of work.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;

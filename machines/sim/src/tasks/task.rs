@@ -5,7 +5,7 @@
 //! prefers kernel work to tasks, and runs tasks in the order in which they became ready.
 //!
 //! A task that is woken always passes through its CPU's list of sleepers, whichever CPU wakes it.
-//! So it never runs at a time before the wakeup.
+//! So the woken task never runs at a time before the wakeup.
 
 use std::cmp::Reverse;
 
