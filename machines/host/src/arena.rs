@@ -62,7 +62,7 @@ impl Arena {
 
     /// A pointer to the first byte of a frame.
     ///
-    /// It is valid for reads and writes of this frame and of those after it, up to
+    /// The pointer is valid for reads and writes of this frame and of all later frames, up to
     /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
     /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Users of the
     /// pointer must order their accesses. If the frame comes from the page allocator, only the

@@ -21,9 +21,10 @@ impl Host {
     /// job's CPU. The thread is pinned to that CPU if possible.
     ///
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
-    /// reports the panic at once, and it resumes on the thread that drops the workers. The workers
-    /// do not defer the job again. Of the manager's jobs, the shepherd restarts those of a CPU, and
-    /// [`Manager::start`](plimsoll_mm::Manager::start) restarts the shepherd.
+    /// reports the panic at once, and the panic resumes on the thread that drops the workers. The
+    /// workers do not defer the job again. If it was the manager's work on a CPU, the shepherd
+    /// restarts it. If it was the shepherd, [`Manager::start`](plimsoll_mm::Manager::start)
+    /// restarts it.
     ///
     /// # Errors
     /// If the machine already has workers, or a thread could not be created.

@@ -92,7 +92,8 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// Returns the costs for a core that has `percent` of the speed that these costs are for.
+    /// Returns these costs for a core whose speed is `percent` percent of the speed to which the
+    /// costs apply.
     ///
     /// Each price of work that involves no other core is divided by the speed, and rounded to the
     /// nearest nanosecond; halves are rounded up. The result is at least 1 and at most `u32::MAX`.
