@@ -2,7 +2,8 @@
 //!
 //! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
 //! frees them to their zones. [`ToKernel`] returns the memory of these pages to the kernel, where
-//! other processes can use it. This is the purpose of killing a process when memory is short.
+//! other processes can use it. Making memory available to others is the purpose of killing a
+//! process when memory is short.
 //!
 //! Each CPU has its own counters, in separate cache lines. No lock is taken unless the kernel
 //! refuses.

@@ -57,9 +57,9 @@ impl Host {
     ///
     /// The observer runs where the event happens, mostly while locks are held: the page lists of
     /// this CPU (`Pcp`), a zone, or a page table. So it must be short and must not call the
-    /// manager. If it drained page lists, for example, it would wait forever for the lists that its
-    /// own CPU has locked. It should pass any further work to another thread, for instance through
-    /// a channel.
+    /// manager. If the observer drained page lists, for example, it would wait forever for the
+    /// lists that its own CPU has locked. The observer should pass any further work to another
+    /// thread, for instance through a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
