@@ -1,5 +1,5 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
-//! print exactly its text.
+//! print exactly the text in that file.
 
 #[test]
 fn every_session_prints_what_it_says() {

@@ -9,8 +9,8 @@ fn chunk(bytes: &[u8], at: usize) -> (&[u8], usize) {
     (&bytes[at + 12..end], end)
 }
 
-/// A file of version 3 must keep its meaning for ever. A change of both the writer and the reader
-/// would escape a round-trip test. Recordings in the repository protect the older kinds of events.
+/// A file of version 3 must keep its meaning for ever. A round-trip test would miss a change of
+/// both the writer and the reader. Recordings in the repository protect the older kinds of events.
 #[test]
 fn events_of_reclaim_have_these_bytes_in_version_3() {
     let whats = [

@@ -290,7 +290,7 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     );
 }
 
-/// Version 3 added kinds of events and a column to version 2.
+/// A file of version 2 lacks the kinds of events and the column that version 3 added.
 #[test]
 fn a_file_of_version_2_is_read() {
     let recording = small();

@@ -1,5 +1,5 @@
-//! The guest's console output: kernel messages, interleaved with progress lines that the guest's
-//! first process prints.
+//! Interprets the guest's console output: kernel messages, interleaved with progress lines that the
+//! guest's first process, Plimsoll, prints.
 //!
 //! ```text
 //! plimsoll: up 2.031 s, 4 CPUs, Linux 6.12.117

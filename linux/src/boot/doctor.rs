@@ -116,7 +116,7 @@ pub fn diagnose() -> Diagnosis {
 ///
 /// # Errors
 ///
-/// If QEMU is not in `PATH`; the error names the command that says what installs it.
+/// If QEMU is not in `PATH`. The error names `plimsoll linux doctor`, which says what to install.
 pub(crate) fn qemu() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     find(QEMU, &path).ok_or_else(|| {
@@ -130,7 +130,8 @@ pub(crate) fn qemu() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 ///
-/// If no static busybox is found; the error names the command that says what installs one.
+/// If no static busybox is found. The error names `plimsoll linux doctor`, which says what to
+/// install.
 pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     busybox(&path).map_err(|why| {

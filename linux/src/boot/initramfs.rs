@@ -1,8 +1,9 @@
 //! The guest's initramfs: Plimsoll's own program and libraries, the plan, kernel modules, and the
 //! user's load if there is one.
 //!
-//! The initramfs is a cpio archive in the format `newc`, which the kernel unpacks into memory. It
-//! is not compressed, because decompressing would cost the guest more than reading.
+//! The initramfs is a cpio archive in the format `newc`, which the kernel unpacks into memory. The
+//! archive is not compressed, because decompressing it would cost the guest more time than reading
+//! the larger archive.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -137,7 +137,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// If an option cannot be met; the text says what is possible.
+    /// If an option cannot be met; the error says what is possible.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Asked(text));
         if !(1..=CPUS_MAX).contains(&self.cpus) {

@@ -1,7 +1,8 @@
 //! Kernel modules for a guest, in the order in which they must be loaded.
 //!
-//! A package contains no list of module dependencies, because that list is made when the package is
-//! installed. So the dependencies are read from `depends=` in each module.
+//! A package contains no list of module dependencies, because the list is generated when the
+//! package is installed. So this module reads the dependencies from `depends=` in each kernel
+//! module.
 
 use std::fs;
 use std::io::Read;

@@ -15,11 +15,12 @@ pub enum Holds {
     Spared,
 }
 
-/// The functions that may contain the return address of a zone-lock release. Some release the lock
-/// after moving pages; a compiler may have inlined these into others, which are listed too. The
-/// callers of `free_pcppages_bulk` and `free_one_page` are listed because these two end with the
-/// release: a compiler makes it a tail call, whose return address lies in the caller. None of the
-/// functions releases another lock this way.
+/// The functions that may contain the return address of a zone-lock release. Some of these
+/// functions release the lock after moving pages. A compiler may have inlined them into their
+/// callers, so the list has the callers too. `free_pcppages_bulk` and `free_one_page` end with the
+/// release. A compiler turns such a release into a tail call, whose return address lies in the
+/// caller, so the list has the callers of these two as well. None of the listed functions releases
+/// any other lock through the probed function.
 const FUNCTIONS: [&str; 19] = [
     "free_pcppages_bulk",
     "free_unref_page_commit",

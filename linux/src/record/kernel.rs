@@ -118,9 +118,9 @@ fn hz() -> u32 {
     u32::try_from(hz).unwrap_or(0)
 }
 
-/// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. Each text is read between two
-/// notes in the ring buffer, so that the recording shows at which point among the events the text
-/// was read.
+/// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. The recorder writes a note into
+/// the ring buffer before and after it reads each text, so that the recording shows between which
+/// events the recorder read the text.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
     // The buffer is filled now, so that the kernel allocates no page for it between the notes.
     let mut buffer = vec![1; TEXT_BYTES];

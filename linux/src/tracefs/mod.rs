@@ -1,7 +1,8 @@
 //! The kernel's tracefs: finds or mounts it, and makes an instance in it for this recorder.
 //!
 //! An instance has separate ring buffers and a separate set of events, so that recording does not
-//! disturb other users of tracing. It is removed when it is dropped, even if the recording fails.
+//! disturb other users of tracing. The instance is removed when its `Instance` is dropped, even if
+//! the recording fails.
 
 mod instance;
 mod mount;

@@ -18,7 +18,7 @@ const BULK: Kind = Kind {
 };
 /// The end of a round of reclaim by kswapd. If a compiler has inlined `balance_pgdat` into its only
 /// caller, the probe is set on the function that `balance_pgdat` calls last. Other threads call
-/// that function too.
+/// that function too, so the recorder filters for kswapd.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],

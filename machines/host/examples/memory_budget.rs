@@ -2,7 +2,7 @@
 //!
 //! Far below the limit, an approximate sum of the counter is enough to allow a request. Only near
 //! the limit, where the approximate sum cannot decide, are the parts of all CPUs added up. The
-//! example counts how often that happens.
+//! example counts how many requests need this precise sum.
 //!
 //! `cargo run --release -p plimsoll-host --example memory_budget`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -82,9 +82,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         for cpu in (0..TENANTS).map(CpuId) {
             let (budget, held, most) = (&budget, &held, &most);
             scope.spawn(move || {
-                // A thread that plays a CPU need not ask the kernel which CPU it is on. It also
-                // subtracts returned pages on the CPU that added them, so no sum sees one without
-                // the other.
+                // A thread that plays a CPU need not ask the kernel which CPU it is on. The thread
+                // also subtracts returned pages on the CPU on which it added them. So no sum
+                // includes the subtraction without the addition.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);
             });

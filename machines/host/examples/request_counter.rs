@@ -62,8 +62,8 @@ fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
     // All additions that have returned are in this range. The range is a single value while only
     // one CPU at a time has added, and it widens with each further CPU. An addition in progress on
-    // another thread may or may not be included. It may also hide a batch or two that it is
-    // carrying up the tree.
+    // another thread may or may not be included. Such an addition may also hide a batch or two that
+    // it is carrying up the tree.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

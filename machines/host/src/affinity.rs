@@ -29,9 +29,9 @@ impl CpuMask {
         &self.0
     }
 
-    /// The real CPU to which a thread that plays `cpu` is pinned. This is `cpu` itself if the mask
-    /// contains it. Otherwise the CPUs of the mask are assigned in turn. `None` if the mask is
-    /// empty.
+    /// The real CPU to which a thread that plays `cpu` is pinned. That real CPU is `cpu` itself if
+    /// the mask contains it. Otherwise the CPUs of the mask are assigned in turn. `None` if the
+    /// mask is empty.
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);

@@ -1,8 +1,8 @@
 //! Memory for pages: one anonymous mapping that starts with frame 0.
 //!
-//! The base is aligned to the size of the largest block. So a block of frames is aligned in memory
-//! as its number is, and a huge page fits into a block. Frames that were never touched, or were
-//! returned to the kernel, take only address space.
+//! The base is aligned to the size of the largest block. So a block of frames has the same
+//! alignment in memory as its first frame number has, and a huge page fits into a block. Frames
+//! that were never touched, or were returned to the kernel, take only address space.
 
 use std::ptr::NonNull;
 use std::{fmt, io};
@@ -62,7 +62,7 @@ impl Arena {
 
     /// A pointer to the first byte of a frame.
     ///
-    /// It is valid for reads and writes of this frame and of those after it, up to
+    /// The pointer is valid for reads and writes of this frame and of all later frames, up to
     /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
     /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Users of the
     /// pointer must order their accesses. If the frame comes from the page allocator, only the

@@ -2,7 +2,8 @@
 //!
 //! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
 //! frees them to their zones. [`ToKernel`] returns the memory of these pages to the kernel, where
-//! other processes can use it. This is the purpose of killing a process when memory is short.
+//! other processes can use it. Making memory available to others is the purpose of killing a
+//! process when memory is short.
 //!
 //! Each CPU has its own counters, in separate cache lines. No lock is taken unless the kernel
 //! refuses.
@@ -25,9 +26,9 @@ const TOGETHER: usize = 32;
 
 /// Returns the memory of an [`Arena`]'s unused frames to the kernel (Linux: `MADV_DONTNEED`).
 ///
-/// Adjacent frames are returned in one call. If the kernel refuses, no frame is lost: it keeps its
-/// memory, is freed to its zone, and is counted in [`Given::refused`]. A clone is another handle on
-/// the same counts.
+/// Adjacent frames are returned in one call. If the kernel refuses, no frame is lost: each refused
+/// frame keeps its memory, is freed to its zone, and is counted in [`Given::refused`]. A clone is
+/// another handle on the same counts.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -109,7 +110,7 @@ impl ToKernel {
     /// that call returns, no reference to the frame's memory may exist, and no thread may read or
     /// write it. This holds if clones are passed only to
     /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding), for address spaces whose
-    /// users and notifiers have no pointer to a page after it has left.
+    /// users and notifiers have no pointer to a page after the page has left the address space.
     #[expect(
         unsafe_code,
         reason = "discarding a frame destroys its contents, even for code that has a reference to it"

@@ -57,9 +57,9 @@ impl Host {
     ///
     /// The observer runs where the event happens, mostly while locks are held: the page lists of
     /// this CPU (`Pcp`), a zone, or a page table. So it must be short and must not call the
-    /// manager. If it drained page lists, for example, it would wait forever for those that its own
-    /// CPU holds. It should pass any further work to another thread, for instance through a
-    /// channel.
+    /// manager. If the observer drained page lists, for example, it would wait forever for the
+    /// lists that its own CPU has locked. The observer should pass any further work to another
+    /// thread, for instance through a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
@@ -95,8 +95,9 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// Does what [`Host::enter`] does, and pins the thread to one real CPU meanwhile. This is `cpu`
-    /// itself if the thread may run there, and otherwise one of the CPUs on which it may run.
+    /// Does what [`Host::enter`] does, and pins the thread to one real CPU until the returned value
+    /// is dropped. That real CPU is `cpu` itself if the thread may run there, and otherwise one of
+    /// the CPUs on which the thread may run.
     ///
     /// # Errors
     /// If the thread cannot be pinned; it then plays no CPU.

@@ -1,7 +1,8 @@
 //! The threads that run deferred work, one for each CPU.
 //!
-//! Each CPU has a worker thread, so that a job runs on its own CPU, as the seam promises, and a
-//! slow job of one CPU does not delay those of another. A sleeping thread costs only its stack.
+//! Each CPU has a worker thread, so that a job runs on its own CPU, as `Machine` promises, and a
+//! slow job of one CPU does not delay the jobs of another CPU. A sleeping thread costs only its
+//! stack.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -20,9 +21,10 @@ impl Host {
     /// job's CPU. The thread is pinned to that CPU if possible.
     ///
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
-    /// reports the panic at once, and it resumes on the thread that drops the workers. The workers
-    /// do not defer the job again. Of the manager's jobs, the shepherd restarts those of a CPU, and
-    /// [`Manager::start`](plimsoll_mm::Manager::start) restarts the shepherd.
+    /// reports the panic at once, and the panic resumes on the thread that drops the workers. The
+    /// workers do not defer the job again. If it was the manager's work on a CPU, the shepherd
+    /// restarts it. If it was the shepherd, [`Manager::start`](plimsoll_mm::Manager::start)
+    /// restarts it.
     ///
     /// # Errors
     /// If the machine already has workers, or a thread could not be created.

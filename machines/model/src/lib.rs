@@ -24,8 +24,8 @@ use plimsoll_mm::units::Hz;
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
 /// The most pages of a zone whose tags are words of the model. The tags of a larger zone are plain
-/// atomics, around which no interleaving is tried. A zone lock protects them in either case, and a
-/// thousand modelled words would make every run slow.
+/// atomics, at whose accesses the checker does not switch threads. Plain atomics are enough because
+/// a zone lock protects all tags, and a thousand modelled words would make every run slow.
 const MODELLED_TAGS_MAX: u32 = 64;
 
 /// The value of a page's tag before the first store to it.

@@ -1,8 +1,8 @@
 //! A machine inside loom: every interleaving of a few bodies, on weak memory.
 //!
 //! Words and tags are loom's, with the given orderings. Loom treats `SeqCst` accesses as `AcqRel`,
-//! so it may report a failure that the total order rules out. Locks are loom's mutexes: any waiter
-//! may be next, which allows more interleavings than a queued lock does.
+//! so it may report a failure that the total order of `SeqCst` accesses rules out. Locks are loom's
+//! mutexes: any waiter may be next, which allows more interleavings than a queued lock does.
 //!
 //! The time is not a word of the model, so reading it is not a separate step.
 

@@ -1,9 +1,9 @@
 //! The reader-writer lock for both checkers' machines; a macro, as in `machine`.
 //!
 //! The lock is the checker's own. Any waiter may be next, which allows more interleavings than a
-//! queue does. A downgraded writer stays alone, which allows fewer. Before a caller that may be
-//! killed waits, it tries to acquire the lock without waiting: only a caller that waits tests
-//! whether it was killed.
+//! queue does. A writer that downgrades still excludes readers, which allows fewer interleavings. A
+//! caller that may be killed first tries to acquire the lock without waiting, because only a caller
+//! that has to wait tests whether it was killed.
 
 /// Defines the lock of `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_rw_lock {

@@ -38,9 +38,9 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A thread that finds the flag set has set it again with its own swap. Loom does not know that
-/// this write precedes the release, and may show the flag as set forever. So waiters give up here;
-/// under shuttle they wait.
+/// A waiter tests the flag with a swap, so it sets a flag that is already set once more. Loom does
+/// not know that this write precedes the release by the holder, and may show the flag to the waiter
+/// as set forever. So waiters give up in this test; under shuttle they wait.
 #[test]
 fn a_flag_has_one_holder() {
     explore(None, || laws::impatient_waiters_are_alone::<Flag>(0));

@@ -1,8 +1,8 @@
 //! Benchmarks of the simulation engine on the host, for `plimsoll bench sim`.
 //!
-//! Each function simulates a flat machine. It divides the CPU time of the host thread by the number
-//! of simulated steps, so the time of the random draws is included. The functions neither warm up
-//! nor repeat; the caller does.
+//! Each function simulates a flat machine. The cost of a step is the CPU time of the host thread
+//! divided by the number of simulated steps, so the time of the random draws is included. The
+//! functions neither warm up nor repeat; the caller does.
 
 use std::cell::Cell;
 use std::fs;

@@ -24,8 +24,8 @@ pub struct SimOptions {
     pub stack_bytes: usize,
     /// The percentage of the wheel's timers that fire one jiffy late. Such a timer's CPU ticks
     /// before the timekeeping CPU has counted the jiffy. At most 50, and never on CPU 0, which
-    /// keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator, shows 18 to 25. No
-    /// measurement on real hardware is known, so the default is 0.
+    /// keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator, shows 18 to 25
+    /// percent. No measurement on real hardware is known, so the default is 0.
     pub late_ticks_percent: u32,
     /// The faults to inject.
     pub faults: Faults,

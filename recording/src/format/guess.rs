@@ -3,9 +3,9 @@
 //! Without guesses, page frame numbers would be two thirds of a recording. Linux makes most of them
 //! predictable. An allocation takes the page that its CPU freed last. A process frees its pages in
 //! the order in which it allocated them. Pages enter their list in the order of their frees, and a
-//! spill takes the pages that have been on the list longest. So the writer and the reader keep the
-//! same lists and make the same guesses. The file states which guess was right, and contains the
-//! number itself only if no guess was. A wrong guess costs bytes, never correctness.
+//! spill takes the pages that have been on the list longest. So the writer and the reader both keep
+//! such lists, and make the same guesses from them. The file states which guess was right, and
+//! contains the number itself only if no guess was. A wrong guess costs bytes, never correctness.
 
 use std::collections::VecDeque;
 

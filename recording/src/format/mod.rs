@@ -7,7 +7,7 @@
 //! body    prologue (numbers)  then per column: number  plain length  packed length  bytes
 //! ```
 //!
-//! All numbers are little-endian. The tags are these. The first chunk, `HEAD`, says what was
+//! All numbers are little-endian. There are four tags. The first chunk, `HEAD`, says what was
 //! recorded and where. `NAME` adds names of functions, and `EVNT` holds events of one CPU. The last
 //! chunk, `DONE`, holds facts that are known only at the end. A reader skips unknown tags.
 //! docs/recordings.md has the tables.

@@ -1,8 +1,8 @@
 //! Reads a text line by line, without a string for each line.
 //!
 //! perf merges the buffers of all CPUs by time, but a late buffer can put an event after events
-//! with later times. The reader returns events in the order of the file. A step back in time is an
-//! error only if no late buffer can explain it.
+//! with later times. The reader returns events in the order of the file. An event with an earlier
+//! time than the event before it is an error only if no late buffer can explain the order.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
 //! Tests the limits on the memory that a small file can make a reader use, with files that would
-//! exceed them.
+//! exceed the limits.
 
 use std::io::{Cursor, Write};
 

@@ -110,10 +110,11 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
 }
 
 /// Returns the largest amount of memory that the kernel may keep, in kB: the min watermark plus the
-/// largest boost. If the hog left less, the kernel would kill instead of reclaim, because the page
-/// cache is still empty when the hog allocates. A boost is at most one and a half times the high
-/// watermark, which is one and a half times the min watermark. Huge pages raise the min watermark
-/// to some 60 MiB.
+/// largest boost. If the hog, the worker that uses up memory, left less free, the kernel would kill
+/// a process. The kernel could not reclaim instead, because the page cache is still empty when the
+/// hog allocates. A boost is at most one and a half times the high watermark, and the high
+/// watermark is one and a half times the min watermark. Huge pages raise the min watermark to some
+/// 60 MiB.
 fn kept_kb(min_kb: usize) -> usize {
     min_kb + min_kb * 9 / 4
 }

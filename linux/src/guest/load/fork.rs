@@ -1,5 +1,5 @@
-//! Forks: programs start and exit. For each, the kernel allocates stacks, page tables, and pages in
-//! bulk.
+//! Forks: programs start and exit. For each program, the kernel allocates stacks, page tables, and
+//! pages in bulk.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! A program that moves from CPU to CPU: it maps pages on one and unmaps them on another. After
-//! each step it reads the number of resident pages that the kernel reports for it.
+//! A program that moves from CPU to CPU: it maps pages on one CPU and unmaps them on another. After
+//! each step the program reads how many resident pages the kernel reports for the program itself.
 //!
 //! The readings are stored as the text `hop` of the recording, one reading per line:
 //!
@@ -128,12 +128,13 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
-        // Each differential rises to `part` and returns to zero.
+        // Each CPU except CPU 0 maps pages and then unmaps them, so its differential rises to
+        // `part` and returns to zero.
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // The other CPUs unmap pages that CPU 0 mapped, so each differential falls to `-part` and
-        // returns to zero.
+        // CPU 0 maps pages and the other CPUs unmap them, so each of their differentials falls to
+        // `-part`. It returns to zero when its CPU maps as many pages again.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;

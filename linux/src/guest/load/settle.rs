@@ -1,9 +1,11 @@
 //! Brings the per-CPU lists into a known state, so that a replay can begin with the same state.
 //!
 //! The state of a list is its pages, `high`, and the number of pages that frees move in one batch.
-//! With the largest `percpu_pagelist_high_fraction`, `high` is as small as possible. Taking a CPU
-//! offline empties its lists; only CPU 0 cannot be taken offline. A few allocations and frees then
-//! bring the rest into a known state.
+//! `settle` first sets `percpu_pagelist_high_fraction` so large that `high` is as small as
+//! possible. Then it takes each CPU except CPU 0 offline and online again, because Linux empties
+//! the lists of a CPU that goes offline. CPU 0 cannot be taken offline. Finally, each of these CPUs
+//! allocates and frees a few pages, which brings the rest of the state of its lists into a known
+//! state.
 
 use std::fs;
 use std::io;

@@ -228,8 +228,8 @@ impl Size {
 /// Returns the header at `page`, or `None` if `page` is null.
 ///
 /// # Safety
-/// The caller holds the lock of the list that `page` is on or is being added to. It has no other
-/// reference to the header, and drops this one before it creates another.
+/// The caller holds the lock of the list that `page` is on or is being added to. The caller has no
+/// other reference to the header, and drops the returned one before it creates another.
 unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
     // SAFETY: pages on a list are live, and the holder of its lock owns them; the caller guarantees
     // the rest.
@@ -333,8 +333,9 @@ fn fill(page: *mut Header, size: usize) {
 }
 
 // SAFETY: a block is inside frames that the page allocator gave to this heap, and is large enough
-// and aligned. Its user owns it until it is freed. It is then returned to its origin, which its
-// address determines. Nothing here unwinds: the expectations hold unless a block is freed twice.
+// and aligned. A user owns its block until the user frees it. The block then returns to its origin,
+// this heap or `System`, which `dealloc` finds by the address. Nothing here unwinds: the
+// expectations hold unless a block is freed twice.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(source) = self.source.get() else {

@@ -114,10 +114,10 @@ impl Fifo {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Updates the copies of the two numbers.
+    /// Updates `waiting` and `writers`, which can be read without the mutex.
     ///
-    /// Relaxed is enough: both are written under the mutex, so they are current when it is
-    /// released.
+    /// Relaxed is enough: both numbers are written under the mutex, so they are current when the
+    /// mutex is released.
     fn publish(&self, waiters: &Waiters) {
         let all = || waiters.queue.iter().flatten();
         let writers = all()

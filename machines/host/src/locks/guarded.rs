@@ -1,4 +1,5 @@
-//! A value that only the holder of its lock can access. This is the only unsafe code of the locks.
+//! A value that only the holder of its lock can access. This file has the only unsafe code of the
+//! locks.
 //!
 //! Invariant: a `&mut` to the value exists only while a guard of the raw lock exists, and a raw
 //! lock has at most one holder at a time.

@@ -8,9 +8,9 @@
 //! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads only
 //! from `sync`. So the model checkers can run these files with their own atomics.
 //!
-//! Lock classes that sleep use the same ticket locks: after a bounded number of attempts a waiter
-//! yields its CPU, and sleeping would gain nothing more here. A thread that waits for a
-//! [`SharedLock`] may wait for a long time, so it does sleep.
+//! Lock classes whose waiters may sleep use [`TicketLock`] as well: after a bounded number of
+//! attempts a waiter yields its CPU, and sleeping would gain nothing more here. A thread that waits
+//! for a [`SharedLock`] may wait for a long time, so it does sleep.
 
 mod fifo;
 mod flag;

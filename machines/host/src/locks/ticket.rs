@@ -1,8 +1,9 @@
 //! A ticket spinlock: waiters are served in the order of arrival.
 //!
 //! `next` is the next ticket to hand out, and `serving` is the ticket whose owner holds the lock.
-//! The lock is free if they are equal. Both are in one cache line, separate from the value. So an
-//! uncontended acquisition transfers two lines, and waiters do not disturb the line of the value.
+//! The lock is free if the two numbers are equal. `next` and `serving` are in one cache line,
+//! separate from the value. So an uncontended acquisition transfers two lines, and waiters do not
+//! disturb the line of the value.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

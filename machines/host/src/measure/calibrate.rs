@@ -2,8 +2,9 @@
 //! timings.
 //!
 //! Because only the middle half counts, no [`Watch`](super::watch::Watch) is needed: an interrupt
-//! spoils only the timing during which it happens. The mean is used rather than the median, because
-//! some clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
+//! spoils only the timing during which it happens. The price is the mean of that half rather than
+//! the median, because some clocks tick in steps of 10 ns. Every wait for the other CPU has a time
+//! limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;

@@ -45,8 +45,7 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     let hold_ticks = rate.ticks(f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
     // Long waits must not be dropped more often than short ones. So the span that must be
-    // undisturbed has the same length for all samples: that of the longest wait between two
-    // threads.
+    // undisturbed is equally long for all samples: as long as the longest wait between two threads.
     let span = |sample: &Sample| Span {
         start: sample.start,
         end: sample.start + hold_ticks,

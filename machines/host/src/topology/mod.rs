@@ -2,7 +2,7 @@
 //!
 //! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` assigns the
 //! numbers. The kernel's ids may have gaps. A CPU that is possible but has no description is
-//! offline. It is given its own core and its own last-level cache.
+//! offline. `assemble` gives such a CPU its own core and its own last-level cache.
 
 mod list;
 mod sysfs;

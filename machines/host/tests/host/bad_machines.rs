@@ -1,5 +1,9 @@
-//! Every list of CPUs either gives a machine that works or is refused with an error. The same holds
-//! for all counted numbers, lists of free blocks, and readings of candidates.
+//! Any input of these kinds either works or is refused with an error:
+//!
+//! * a list of CPUs from which a machine is created;
+//! * numbers that are added to the counters of that machine;
+//! * numbers of free blocks with which a zone is to start;
+//! * the memory usage and the readings of the candidates from which the OOM code selects a victim.
 
 use crate::support;
 

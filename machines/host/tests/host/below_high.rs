@@ -1,5 +1,5 @@
-//! Checks, as in Linux, when a zone counts as below its high watermark, and which zones keep short
-//! lists because kswapd reclaims.
+//! Checks when a zone counts as below its high watermark, and which zones keep short lists because
+//! kswapd reclaims. Both must be as in Linux.
 //!
 //! The tests observe refills: while a zone is below its high watermark, no refill raises the number
 //! of pages that a CPU may keep.
@@ -234,8 +234,9 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// The counter lags behind by the CPU's differential. At a threshold of 6, a refill of 8 blocks
-/// folds 7 of them and leaves one in the differential.
+/// The zone's counter of free pages omits the CPU's differential. With a threshold of 6, a refill
+/// that takes 8 blocks folds 7 of them into the counter and leaves one in the differential. So the
+/// counter falls by 7, not by 8.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {
@@ -284,8 +285,8 @@ fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> P
     pages
 }
 
-/// Linux checks the watermark as for a request for a movable page. A zone below movable memory
-/// keeps a reserve from such requests, too.
+/// When pages are freed, Linux compares the zone with its high watermark plus its reserve against
+/// requests for movable pages. A zone below the movable zone has such a reserve.
 #[test]
 fn a_zone_is_below_high_until_it_is_above_what_it_keeps_from_movable_pages() {
     const KEPT: u32 = PAGES / 32;
@@ -374,7 +375,8 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// With a threshold of 6, a refill of 8 blocks folds 7 of them; with a threshold of 2, it folds 6.
+/// A refill takes 8 blocks. With a threshold of 6, the CPU folds 7 of them into the zone's counter.
+/// With a threshold of 2, which applies while kswapd is awake, it folds 6.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {

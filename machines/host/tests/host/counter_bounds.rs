@@ -1,5 +1,5 @@
-//! The error of an approximate sum can be exactly as large as the shape's bound. This is more than
-//! the published comparison allows for.
+//! The error of an approximate sum can be exactly as large as the shape's bound. With many CPUs,
+//! this error is larger than the published comparison allows for, so that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -32,9 +32,10 @@ fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
     counters.add_growing(host, 0, delta);
 }
 
-/// Makes every cell and item keep as much as it can. Adds single bits on each CPU, highest first,
-/// and undoes every addition that changes the root. Items of the top level fill up first. After
-/// that, a carry into them would reach the root, so it is undone.
+/// Fills every cell and item of a tree as far as possible without a carry to the root. Adds powers
+/// of two on each CPU, the largest first, and undoes every addition that changes the root. The
+/// items of the top level fill up first. From then on, an addition that carries into a full item
+/// would change the root, so it is undone.
 fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i64) {
     const TOP_BIT: u32 = 16;
     let cpus = host.topology().cpus();
@@ -140,8 +141,9 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs, in a tree with 128 places, for which the comparison is wrong. The
-/// tree may be 1153 behind, but its comparison allows only for 1152.
+/// The smallest number of CPUs, in a tree with 128 places, for which the comparison is wrong. With
+/// this many CPUs the tree's approximate sum may be 1153 below the true sum, but the comparison
+/// allows for an error of only 1152.
 const TOO_MANY: u32 = 107;
 
 #[test]

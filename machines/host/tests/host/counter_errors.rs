@@ -1,5 +1,6 @@
-//! Parts that do not fit together are refused with an error that says what is wrong, and nothing is
-//! written. If an address space ends with pages still counted, the error names their kind.
+//! Areas, shapes and items of counters that do not fit together are refused with an error that says
+//! what is wrong, and nothing is written. If an address space ends with pages still counted, the
+//! error names their kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The tests of the proposed `percpu_counter_tree`, for every variant.
 //!
 //! Every addition is applied to a counter and to a plain integer. Afterwards every sum and
-//! comparison of the counter must agree with the integer. There are two such pairs. The
-//! multi-threaded tests are scaled down, because the published ones run for minutes.
+//! comparison of the counter must agree with the integer. Each test has two such pairs of a counter
+//! and an integer. The multi-threaded tests are scaled down, because the published ones run for
+//! minutes.
 
 use std::cmp::Ordering;
 use std::sync::Barrier;

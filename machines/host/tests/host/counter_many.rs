@@ -90,7 +90,8 @@ proptest! {
         }
     }
 
-    /// Sums groups in any order, some of them twice, together with items that have no counters.
+    /// Sums groups in any order, some of them twice. The order also names groups that do not exist,
+    /// and these must add nothing.
     #[test]
     fn the_order_changes_nothing(
         counting in counting(),

@@ -1,4 +1,4 @@
-//! The number of pages that are gathered before they are freed to the allocator.
+//! The number of pages that an address space gathers before it frees them to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! Victims are selected by real counters, both while threads change the counters and at rest.
+//! The OOM code selects victims by real counters, both while threads change the counters and while
+//! no thread does.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,8 +1,9 @@
-//! The remainder of a spill whose thread migrates between two holds of the zone lock.
+//! Tests what happens to the rest of a spill whose thread migrates between two holds of the zone
+//! lock.
 //!
 //! The observer receives each hold while the page lists are still locked. After the first hold of a
-//! spill it makes the thread enter another CPU, as if the thread were preempted between the two
-//! holds.
+//! spill, the observer makes the thread enter another CPU, as if the thread were preempted between
+//! the two holds.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! An allocated block is split into single pages. Also, a request that must not wait fails at once.
+//! Tests that an allocated block can be split into single pages, and that a request that must not
+//! wait fails at once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;

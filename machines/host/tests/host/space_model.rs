@@ -1,5 +1,5 @@
-//! An address space is compared with a model. After any operations in any order, both return the
-//! same results and have the same observable state, above all after a refusal.
+//! Each test compares an address space with a model. After any operations in any order, both return
+//! the same results and have the same observable state, above all after a refusal.
 
 use crate::support;
 

@@ -23,9 +23,9 @@ const SPACES: u64 = 90;
 const GONE: u32 = 30;
 
 /// Touches adjacent pages on several CPUs and swaps out a few of them. Then touches pages that are
-/// far apart, so that each has a separate page table. A process with fewer adjacent pages has more
-/// tables: the first process has the fewest pages if tables are not counted, and the most if they
-/// are.
+/// far apart, so that each has a separate page table. The fewer adjacent pages a process has, the
+/// more page tables it has. So the first process has the fewest pages if page tables are not
+/// counted, and the most if they are counted.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
         let request = MapRequest::anonymous(Place::Highest, pages);

@@ -1,4 +1,5 @@
-//! Reaping, faults and other changes while a thread is changing the mappings of an address space.
+//! Tests reaping, faults and further changes of an address space while a thread is changing its
+//! mappings.
 
 use crate::support;
 

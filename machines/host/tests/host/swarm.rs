@@ -1,8 +1,8 @@
 //! Random allocations and frees on real threads. No page has two owners, none is lost, and every
 //! possible block can be allocated afterwards.
 //!
-//! Each page has an owner word. A thread that allocates a page writes its number there and must
-//! find 0. So a page that is allocated twice is detected.
+//! Each page has an owner word. A thread that allocates a page writes the number of the thread into
+//! that word, and must find 0 in it. So a page that is allocated twice is detected.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};

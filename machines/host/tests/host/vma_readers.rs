@@ -1,7 +1,7 @@
 //! Readers of the tree of mappings on real threads, while one thread changes the tree.
 //!
 //! The start of a mapping determines its end and its id, so a mapping assembled from two others is
-//! detected. Mappings with even numbers never change. Those with odd numbers are added, removed,
+//! detected. Mappings with even numbers never change. Mappings with odd numbers are added, removed,
 //! cut and overwritten.
 
 use std::sync::atomic::AtomicBool;

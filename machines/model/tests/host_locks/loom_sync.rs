@@ -1,7 +1,7 @@
 //! The module that provides atomics and threads to the locks of `host` when they run under loom.
 //!
 //! Loom's own `unpark` also resumes a thread that waits for a mutex. So this module implements
-//! parking with loom's mutex and condition variable. A thread that sleeps for some time may be
+//! parking with loom's mutex and condition variable. A thread that sleeps with a time limit may be
 //! woken at any moment.
 
 use std::sync::Arc;

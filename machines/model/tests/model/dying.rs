@@ -46,8 +46,9 @@ fn loom_touched_while_unmapped() {
     loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
 }
 
-/// Runs without preemptions. Even so, the reads of the mappings during a change see every
-/// intermediate state, and another law covers such reads.
+/// Runs without preemptions. Even so, a read of the mappings while they change sees every
+/// intermediate state, because loom tries every value that a load may see. Another law covers such
+/// reads, too.
 #[test]
 fn loom_touched_while_replaced() {
     loom::run_law_within(&touching::touched_while_replaced(), 2, 0);

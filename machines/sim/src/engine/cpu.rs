@@ -1,6 +1,6 @@
 //! One virtual CPU: its clock, the task that runs on it, and its pending work.
 //!
-//! At any moment a CPU runs one task (`current`), waits for a lock while that task spins, or is
+//! At any moment a CPU runs one task (`current`), waits for a lock on which its task spins, or is
 //! idle. Only the CPU that currently runs changes its own state. The exceptions are entries that
 //! other CPUs queue on it: jobs, sleepers, and an earlier deadline.
 

@@ -1,8 +1,8 @@
 //! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
-//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines' handles
-//! are left, no caller can resume the coroutines any more. So the last handle outside them unwinds
-//! every coroutine that has not finished.
+//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines hold
+//! handles, no caller can resume the coroutines any more. So when the last other handle is dropped,
+//! it unwinds every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;
@@ -34,7 +34,8 @@ impl Sim {
     /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
     ///
     /// # Panics
-    /// If a task panics; the message names the seed. If tasks wait and no event will wake them.
+    /// If a task panics; the message names the seed. Also if tasks wait and no event will wake
+    /// them.
     pub fn run(&self) {
         if self.0.run.live.get() > 0 {
             self.drive(NEVER);

@@ -1,7 +1,7 @@
 //! The price of each step: the profile's prices, laid out for fast lookup.
 //!
-//! The price of a step that involves no other CPU depends on the CPU's speed. Only the running
-//! CPU's prices are looked up, so the engine loads them before it switches to another CPU. If all
+//! The price of a step that involves no other CPU depends on the CPU's speed. The engine looks up
+//! only the prices of the running CPU, so it loads the prices of a CPU before that CPU runs. If all
 //! CPUs have the same speed, the loaded prices never change.
 
 use std::cell::Cell;

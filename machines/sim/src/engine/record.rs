@@ -1,8 +1,9 @@
 //! The counters of a running machine.
 //!
 //! The counters are plain cells: counting never waits, and never affects the simulation. The run's
-//! hash is a sum over hashed events. So it depends on what happened at which time on which CPU, but
-//! not on the order in which the host simulated it. Both lock models therefore give the same hash.
+//! hash is a sum over hashed events. So the hash depends on what happened at which time on which
+//! CPU, but not on the order in which the host simulated the events. Both variants of
+//! [`LockModel`](crate::LockModel) therefore give the same hash.
 
 use std::cell::Cell;
 

@@ -4,8 +4,9 @@
 //! follow an order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the
 //! smallest key of the other CPUs, so passing an order point takes one comparison.
 //!
-//! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. Nothing that it does
-//! takes virtual time, and it never waits. The one exception is a lock that a suspended task holds.
+//! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. Nothing that such
+//! code does takes virtual time, and it never waits. There is one exception: if it needs a lock
+//! that a suspended task holds, the machine runs until that task releases the lock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

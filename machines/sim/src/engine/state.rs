@@ -1,7 +1,8 @@
 //! The state of a machine and of its tasks, and the handle on the machine.
 //!
-//! Handlers and tasks take the handle, and the state holds handlers and tasks. So all of these
-//! types are in one file; the other files of this folder implement their methods.
+//! Handlers and tasks take the handle, and the state holds handlers and tasks. So this file defines
+//! the state, the handle, handlers and tasks together; the other files of this folder implement
+//! their methods.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;

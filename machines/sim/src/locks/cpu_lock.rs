@@ -1,9 +1,9 @@
 //! The simulated per-CPU lock: its owner runs ahead, and other CPUs wait for their turn.
 //!
-//! The owner's access is not an order point; it only records its time. Another CPU may arrive at an
-//! earlier time than an access that the owner has already made. This is a slip: the CPU sees what
-//! the owner did in the CPU's future. Slips are counted. In strict mode the owner waits for its
-//! turn too, so there are none.
+//! The owner's access is not an order point; it only records its time. Another CPU may access the
+//! lock at an earlier virtual time than an access that the owner has already made. This is a slip:
+//! the other CPU sees what the owner did in that CPU's future. The simulator counts slips. In
+//! strict mode the owner waits for its turn too, so there are no slips.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

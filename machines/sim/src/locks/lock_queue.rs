@@ -7,12 +7,12 @@
 //! transfer brings the line to the requesting CPU.
 //!
 //! Requests arrive in order of time. So a CPU that finds the lock free, or held until a known time,
-//! knows at once when its turn begins. It advances its clock to that time, runs its section ahead,
-//! and records when the lock is free again. If the section reaches an order point and other CPUs
-//! run meanwhile, the lock stays held. A CPU that arrives then parks. The release, which is an
+//! knows at once when its turn begins. The CPU advances its clock to that time, runs its section
+//! ahead, and records when the lock is free again. If the section reaches an order point and other
+//! CPUs run meanwhile, the lock stays held. A CPU that arrives then parks. The release, which is an
 //! order point as well, hands the lock to the first parked waiter. A section starts at the same
-//! time either way, because both ways serve waiters in the order of arrival, at the same price of a
-//! hand-over.
+//! time whether its CPU advanced its clock or parked, because both ways serve waiters in the order
+//! of arrival, at the same price of a hand-over.
 //!
 //! Invariant: waiters whose start is known precede parked waiters, and CPUs park only while the
 //! lock is held.

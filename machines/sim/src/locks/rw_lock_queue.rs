@@ -8,9 +8,10 @@
 //! The task that releases the lock admits waiters in order of arrival: one writer alone, or all
 //! readers up to the next writer. An admitted waiter counts as a holder at once, but its section
 //! begins only when the hand-over has arrived. A waiter that may be killed also wakes at regular
-//! intervals to test whether it has been.
+//! intervals to test whether it has been killed.
 //!
-//! Invariant: admitted waiters, whose start is known, precede those that still wait.
+//! Invariant: admitted waiters, whose start is known, precede the waiters that have not been
+//! admitted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

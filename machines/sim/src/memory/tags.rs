@@ -6,7 +6,7 @@
 //! are handed out.
 //!
 //! An access to a tag takes no virtual time. In strict mode each access waits for its turn. So
-//! another CPU can run between the release of a zone lock and a write of a tag that follows it.
+//! another CPU can run between the release of a zone lock and a later write of a tag.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;

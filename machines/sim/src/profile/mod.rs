@@ -126,8 +126,8 @@ impl Profile {
     /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
     /// 50 halves the price, 200 doubles it.
     ///
-    /// The result may violate the order of the distances. A sensitivity run may ask what happens if
-    /// a near line costs as much as a distant one.
+    /// The result may violate the order of the distances. The order is not checked, because a
+    /// sensitivity run may test what happens if a near line costs as much as a distant line.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();

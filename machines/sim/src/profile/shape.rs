@@ -1,4 +1,5 @@
-//! The CPUs of a profile. A regular machine gives counts; an irregular machine lists clusters.
+//! The CPUs of a profile. The profile of a regular machine gives counts; the profile of an
+//! irregular machine lists clusters.
 //!
 //! CPUs are numbered as Linux numbers them on x86. The first threads of all cores come first,
 //! ordered by socket, node, cache and core; the second threads of all cores follow.

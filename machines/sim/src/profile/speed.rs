@@ -3,7 +3,8 @@
 //! The prices of a profile apply to one kind of core. A core of another speed takes more or less
 //! time for everything that involves no other core: local work, and a lock or word whose line it
 //! owns. Other prices are the same for all cores: a line transfer takes as long as the distance
-//! requires. So is [`Work::Think`], because it is a time and not an amount of work.
+//! requires. The price of [`Work::Think`] is also the same for all cores, because it is a time and
+//! not an amount of work.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
@@ -91,7 +92,8 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// Returns the costs for a core that has `percent` of the speed that these costs are for.
+    /// Returns these costs for a core whose speed is `percent` percent of the speed to which the
+    /// costs apply.
     ///
     /// Each price of work that involves no other core is divided by the speed, and rounded to the
     /// nearest nanosecond; halves are rounded up. The result is at least 1 and at most `u32::MAX`.

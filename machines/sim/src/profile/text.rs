@@ -146,8 +146,8 @@ impl ProfileText {
     /// The machine with the costs of one card.
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
-        // These defaults are overwritten below. A distance that the file does not give keeps the
-        // price of the next shorter distance.
+        // Placeholders: every entry is overwritten below. A distance that the file does not list
+        // gets the price of the next shorter distance.
         let mut costs = Costs {
             work_ns: [1; Work::ALL.len()],
             transfer_ns: [1; 5],

@@ -1,9 +1,9 @@
 //! Jobs that are deferred to a CPU, and the timers that start them.
 //!
-//! Each CPU has one slot for each kind of job. The job of a slot is not deferred, waits for a time,
-//! or waits for its turn. A job never runs twice at once on one CPU: if it comes due while it runs,
-//! it waits. An expired timer queues its job, which runs before ordinary tasks at the next
-//! preemption point.
+//! Each CPU has one slot for each kind of job. A slot has one of three states: its job is not
+//! deferred, waits until a given time, or waits for its turn to run. A job never runs twice at once
+//! on one CPU: if it comes due again while it runs, the second run waits. An expired timer queues
+//! its job, which runs before ordinary tasks at the next preemption point.
 
 use std::cmp::Reverse;
 

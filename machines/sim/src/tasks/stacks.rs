@@ -2,7 +2,8 @@
 //!
 //! Each stack takes two kernel mappings: its memory and its guard page. Linux allows a process
 //! `vm.max_map_count` mappings. At that limit the process can map nothing more, not even the memory
-//! that unwinding needs. So stacks are counted, and a stack is refused before the limit is reached.
+//! that unwinding needs. So this module counts stacks, and refuses a new stack before the limit is
+//! reached.
 //!
 //! The refusal is a panic with the payload [`NoStack`], which tells the user what to do. It
 //! bypasses the panic hook: the embedder that catches it prints it.

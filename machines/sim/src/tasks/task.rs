@@ -1,11 +1,12 @@
 //! Tasks, and the choice of what a CPU runs next.
 //!
 //! A task is a closure on a coroutine. Kernel work (jobs and the idle hook) borrows a coroutine
-//! from the same pool while it runs. So a CPU that runs only short kernel work owns no stack. A CPU
-//! prefers kernel work to tasks, and runs tasks in the order in which they became ready.
+//! from the same pool as tasks, but only while the work runs. So a CPU that runs only short kernel
+//! work owns no stack. A CPU prefers kernel work to tasks, and runs tasks in the order in which
+//! they became ready.
 //!
 //! A task that is woken always passes through its CPU's list of sleepers, whichever CPU wakes it.
-//! So it never runs at a time before the wakeup.
+//! So the woken task never runs at a time before the wakeup.
 
 use std::cmp::Reverse;
 

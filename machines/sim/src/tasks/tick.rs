@@ -1,12 +1,13 @@
-//! Ticks on CPUs that handle them before the jiffy is counted.
+//! Ticks that a CPU handles before CPU 0 has counted the jiffy.
 //!
 //! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that
-//! reaches its timer wheel before that still reads the previous jiffy. It finds nothing due, and
-//! fires its timers a tick later. The early CPUs differ from tick to tick: mostly there are none,
-//! at times all but the timekeeper. The model therefore makes only some ticks disordered, twice the
-//! requested share. In a disordered tick the number of early CPUs is uniformly distributed. Each
-//! draw is a function of seed, tick and CPU, so it does not change what the program or a fault
-//! draws.
+//! reaches its timer wheel before CPU 0 has counted the jiffy is early: it still reads the previous
+//! jiffy, finds no timer due, and fires its timers a tick later. The number of early CPUs differs
+//! from tick to tick: in most ticks no CPU is early, at times all CPUs but CPU 0 are. So in the
+//! model only some ticks are disordered. In a disordered tick the number of early CPUs is uniformly
+//! distributed, so that half of the CPUs are early on average. The share of disordered ticks is
+//! therefore twice the requested share of late timers. Each draw is a function of seed, tick and
+//! CPU, so it does not change what the program or a fault draws.
 
 use plimsoll_mm::units::Jiffies;
 
@@ -60,8 +61,9 @@ mod tests {
         }
     }
 
-    /// A recording of 64 CPUs has 34 whole groups of timers. Of these, 20 fired on their jiffy, 3
-    /// fired one jiffy late, and 11 fired in two parts.
+    /// A recording of 64 CPUs has 34 complete groups of timers, each due on one jiffy. Of these
+    /// groups, 20 fired on their jiffy and 3 fired one jiffy late. In the other 11, only some
+    /// timers were late.
     #[test]
     fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
         let early = early(1, 20);

@@ -1,4 +1,4 @@
-//! An invalid free is refused with a reason, and changes nothing.
+//! The page allocator refuses an invalid free with a reason, and changes nothing.
 
 use crate::support;
 
@@ -147,8 +147,8 @@ fn memory_that_was_never_touched_is_not_freed() {
     });
 }
 
-/// The documented exception: the pages before the invalid one are freed. The invalid page and those
-/// after it are not.
+/// `free_pages` is the documented exception: it frees the pages before the invalid one, but not the
+/// invalid page and the pages after it.
 #[test]
 fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
     for bad_at in [0, 1, 31, 40, 80] {

@@ -164,8 +164,8 @@ fn nothing_is_lost_and_a_seed_is_a_run() {
     }
 }
 
-/// In strict mode no owner of a per-CPU lock runs ahead and there are no causality slips. So all
-/// lock models agree even here.
+/// In strict mode no owner of a per-CPU lock runs ahead, so there are no causality slips. So all
+/// lock models agree even in this test, which has faults.
 #[test]
 fn lock_models_agree_on_everything_in_strict_mode() {
     for seed in 0..10 {

@@ -1,4 +1,5 @@
-//! The decay of page lists: how many pages they return per interval, and where the decay stops.
+//! The decay of page lists: how many pages the lists return to the zone per interval, and where the
+//! decay stops.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
-//! CPUs with nothing to do: which of them go dormant, which are kicked, and what remains on their
-//! lists when they idle.
+//! CPUs with nothing to do: on which of them the vmstat work goes dormant, which of them the
+//! shepherd kicks, and which pages remain on the lists of an idle CPU.
 
 use crate::support;
 
@@ -102,7 +102,8 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
     }
 }
 
-/// Linux does queue work again while it is running, so the work runs twice in a row.
+/// Plimsoll's shepherd does not queue a CPU's work while it is running. Linux does queue it again,
+/// so there the work runs twice in a row.
 #[test]
 fn work_that_is_running_is_not_queued_again() {
     for shepherd in SHEPHERDS {

@@ -1,5 +1,5 @@
-//! Details of emptying an address space: when translations are flushed, what happens to tables that
-//! a listener has refused, and when a helper gives way.
+//! Details of emptying an address space: when translations are flushed, what happens to page tables
+//! that a listener did not let a helper empty, and when a helper gives way.
 
 use crate::support;
 

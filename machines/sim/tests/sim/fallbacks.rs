@@ -1,4 +1,5 @@
-//! A CPU whose page lists are locked by a drain: the CPU never waits, and no page is lost.
+//! A CPU whose page lists are locked by a drain on another CPU: the CPU never waits for its lists,
+//! and no page is lost.
 
 use crate::support;
 
@@ -206,8 +207,8 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
     });
 }
 
-/// The pages that the drain took count as returned, so the owner's lists are not emptied a second
-/// time.
+/// A drain interrupts a spill. The pages that the drain took count as returned by the spill, so the
+/// owner does not return as many again.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";

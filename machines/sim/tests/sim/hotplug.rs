@@ -1,5 +1,6 @@
-//! CPUs that go offline and return: their pages and counts are returned to the zones and the shared
-//! counters, and their work does not run while they are offline.
+//! CPUs that go offline and come online again. When a CPU goes offline, its pages return to the
+//! zones and its differentials are folded into the shared counters. Its work does not run while it
+//! is offline.
 
 use crate::support;
 

@@ -127,8 +127,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// Compares the waits with those of a queue that has one server and takes time to reach. They are
-/// computed step by step with Lindley's recursion.
+/// Compares the waits with those of a queue that has one server and takes time to reach. The test
+/// computes the waits of that queue step by step with Lindley's recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {
     const CPUS: u32 = 16;

@@ -1,5 +1,5 @@
-//! The pages that zones hand out near their watermarks, the length of the longest bounded hold, and
-//! the sizes of page lists.
+//! Tests which pages zones hand out near their watermarks, how long the longest bounded hold of a
+//! zone lock is, and how long page lists become.
 
 use crate::support;
 

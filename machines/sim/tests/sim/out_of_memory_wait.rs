@@ -1,8 +1,8 @@
 //! The OOM killer waits for some time for a victim that is exiting, even if the reaper has given up
 //! on it, because the victim still has its memory.
 //!
-//! A task that changes the victim's mappings holds their lock. This delays the exit and keeps the
-//! reaper out.
+//! In these tests, a task that changes the victim's mappings holds the lock of the mappings. So the
+//! exit is delayed, and the reaper cannot start.
 
 use crate::support;
 

@@ -149,7 +149,8 @@ fn crowd(hz: u32, cpus: u32) -> usize {
     ticks.into_values().max().unwrap_or(0)
 }
 
-/// Published for 72 CPUs: about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs at HZ 250.
+/// The published figures for 72 CPUs: about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs
+/// share one at HZ 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

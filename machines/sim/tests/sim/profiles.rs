@@ -1,4 +1,4 @@
-//! The built-in machines match their names, and an invalid profile is refused with a message.
+//! The built-in machines match their names, and loading refuses an invalid profile with a message.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;

@@ -68,7 +68,8 @@ fn work_takes_longer_on_a_little_core_and_thinking_does_not() {
     }
 }
 
-/// Other CPUs run between any two of these steps, so the prices must be switched back for each CPU.
+/// Other CPUs run between any two steps of a CPU, so the engine must load the CPU's own prices
+/// again before each step.
 #[test]
 fn a_core_pays_its_own_prices_after_others_ran() {
     let step = |sim: &Sim| {

@@ -47,9 +47,10 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // This undoes all but one of the steps. If the steps were not folded, that one is left
-            // as a differential. If they were folded, half a threshold more was folded with them.
-            // Then this addition exceeds the threshold too, and no differential is left.
+            // Undoes all but one of the steps. If the steps were not folded, one step is left in
+            // the differential. If the steps were folded, half a threshold was folded in addition,
+            // and the differential restarted that far on the other side of zero. Then this addition
+            // passes the threshold too and is folded, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

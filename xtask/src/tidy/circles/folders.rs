@@ -2,8 +2,8 @@
 //!
 //! A file below `src` that is in no folder counts as a folder of its own; `lib.rs` does not count.
 //! An edge leads from one folder to another if a file of the first names an item that a file of the
-//! second defines. This is stricter than the rule for files: two folders may be a circle although none of
-//! their files is in one.
+//! second defines. This rule is stricter than the rule for files: two folders may be a circle
+//! although none of their files is in one.
 
 use std::collections::BTreeSet;
 

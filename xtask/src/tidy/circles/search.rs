@@ -88,9 +88,9 @@ impl<'m> Search<'m> {
         self.found.len() > before
     }
 
-    /// Follows an import of module `nth`, unless the search is already following it. Such a loop
-    /// can occur if an import begins with the name of a crate, because it may seem to begin with
-    /// itself.
+    /// Follows an import of module `nth`, unless the search is already following the same import.
+    /// The search can meet an import again if its path begins with the name of a crate, because the
+    /// import may seem to define that name itself.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));

@@ -30,9 +30,9 @@ const SPARED: i32 = -1000;
 /// The interval at which the leader checks which processes have exited and what the kernel has
 /// logged.
 const LOOK: Duration = Duration::from_millis(20);
-/// The time from the allocation of one MiB to that of the next, over all processes, in
-/// milliseconds. It gives a victim time to exit. It also limits shortages to ten in five seconds,
-/// because the kernel logs no more tables of processes than that.
+/// The time between the allocation of one MiB and the allocation of the next, by any process, in
+/// milliseconds. The delay gives a victim time to exit. It also spaces the shortages, because the
+/// kernel logs at most ten tables of processes in five seconds.
 const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {

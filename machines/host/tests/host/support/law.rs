@@ -1,7 +1,7 @@
 //! Runs laws on real threads, for many rounds.
 //!
-//! This finds errors that the model checkers cannot find: wrong wiring, and the behaviour of real
-//! atomics on this computer. It cannot prove the absence of a race.
+//! Such runs find errors that the model checkers cannot find: wrong wiring, and the behaviour of
+//! real atomics on this computer. They cannot prove the absence of a race.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -1,5 +1,5 @@
-//! Promise: the counters of an address space agree with its memory. When address spaces have ended,
-//! the counters are zero and all memory has been freed.
+//! Promise: the counters of an address space agree with its memory. When all address spaces have
+//! ended, their counters are zero and all memory has been freed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

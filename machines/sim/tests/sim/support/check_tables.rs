@@ -1,9 +1,9 @@
 //! Promise: page tables have entries only for pages of mappings, no page of an unmapped or reaped
 //! range is left, and the counters of resident pages agree with the entries.
 //!
-//! Concurrent operations limit what can be compared: an unmapping removes its mapping before the
-//! pages, and counters change after entries. So each process counts the operations that are in
-//! progress.
+//! While an operation is in progress, the three may disagree: an unmapping removes its mapping
+//! before the pages, and the counters change after the entries. So each process counts the
+//! operations in progress, and the checks that these would disturb are skipped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A random machine with random memory and a random design, and the odds of each kind of step.
 //!
 //! This is swarm testing: each run disables some kinds of event completely. So the other kinds
-//! coincide in ways that a run with all of them would rarely reach.
+//! coincide in ways that a run with all kinds would rarely reach.
 
 use std::ops::Range;
 

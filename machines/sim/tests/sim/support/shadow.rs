@@ -1,9 +1,9 @@
 //! Promise: a device that keeps translations is notified before a page is unmapped, whatever the
 //! reason.
 //!
-//! A shadow is such a device. After a fault it records the frame of the page. When it is notified
-//! of a range, it drops the frames of that range. After every step of the swarm, its remaining
-//! translations are compared with the page tables.
+//! A shadow is such a device. After a fault the shadow records the frame of the page. When Plimsoll
+//! notifies it of a range, the shadow drops the frames of that range. After every step of the
+//! swarm, the check compares the shadow's remaining translations with the page tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
