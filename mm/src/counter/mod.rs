@@ -3,8 +3,8 @@
 //! Counters come in groups. A group is the counters of one owner, such as a process's resident
 //! pages by kind; they are created, laid out and freed together. Each counter can be read in two
 //! ways. The *approximate* sum is cheap, and its error is at most [`Counters::accuracy`]. The
-//! *precise* sum reads every CPU's part. A comparison of two counters first uses the approximate
-//! sums, and computes precise sums only if the approximate ones cannot decide.
+//! *precise* sum reads every CPU's part. Precise comparisons first use the approximate sums, and
+//! compute a precise sum only if the approximate sums cannot decide.
 //!
 //! | variant | memory that an addition writes | error of the approximate sum |
 //! |---|---|---|

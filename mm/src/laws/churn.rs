@@ -2,9 +2,9 @@
 //! blocks of an order that no list holds.
 //!
 //! A refill takes a batch as whole blocks, and splits them after it has released the zone lock. A
-//! drain merges pages into blocks before it takes the zone lock. But a CPU that frees a
-//! neighbouring block reads from a block's tag whether the block is free. So that part of the tag
-//! has to change under the zone lock.
+//! drain merges pages into blocks before it takes the zone lock. But a CPU that frees a neighbour
+//! of a block reads the block's tag to see whether the block is free. So the tags that show this
+//! have to change under the zone lock.
 
 use alloc::vec;
 
