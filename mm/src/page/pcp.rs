@@ -412,10 +412,9 @@ impl Pcp {
         }
     }
 
-    /// If `high` is above `high_min`, lowers `high` by an eighth, but not below `high_min` and not
-    /// below the number of pages that one drain would leave on the lists. Returns the number of
-    /// pages to return to the zone now, and whether the next interval may find more (Linux:
-    /// `decay_pcp_high`).
+    /// If `high` is above `high_min`, lowers it by an eighth, but not below `high_min` or the
+    /// number of pages that one drain would leave. Returns the number of pages to return to the
+    /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, mood: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
         let mut more = false;

@@ -25,9 +25,9 @@ impl<M: Machine> VmaTree<M> {
         let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
-            // Only a part of a gap that begins below `low` counts. So wherever `pages` pages fit,
-            // the recorded gap is at least that large, and leaves with a smaller one can be
-            // skipped.
+            // If a gap begins below `low`, only the part above `low` can be used. So wherever
+            // `pages` pages fit, the recorded gap is at least that large, and a leaf with a smaller
+            // recorded gap can be skipped.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));
