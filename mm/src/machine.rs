@@ -18,8 +18,8 @@
 //!    that the embedder registered with the machine, on the CPU that the job was deferred to.
 //!
 //! Nothing here requires `Send` or `Sync`. A machine with real threads makes its types `Send` and
-//! `Sync`; a simulated machine has no need to. `PageAllocator<Host>` is `Sync` because `Host`'s
-//! types are.
+//! `Sync`; a simulated machine need not. `PageAllocator<Host>` is `Sync` because `Host`'s types
+//! are.
 
 use core::sync::atomic::Ordering;
 

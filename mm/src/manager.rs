@@ -35,8 +35,8 @@ pub struct Manager<M: Machine> {
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
     /// The CPU to which the shepherd is deferred, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
-    /// changes this word also defers the shepherd to the new CPU. A round on a CPU other than this
-    /// one is stale and ends at once.
+    /// changes this word also defers the shepherd to the new CPU. A shepherd round on any other CPU
+    /// is stale and ends at once.
     shepherd_home: M::Word,
 }
 

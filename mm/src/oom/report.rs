@@ -1,7 +1,7 @@
 //! The report that an embedder may print when memory runs out (Linux: `dump_header`, `dump_tasks`).
 //!
-//! The caller of the report still holds the lock under which the victim was chosen. So a report
-//! reads its data in place, and copies and allocates nothing.
+//! The CPU that reports still holds the lock under which it chose the victim. So a report reads its
+//! data in place, and copies and allocates nothing.
 
 use core::fmt;
 

@@ -248,9 +248,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Tells the zones of `node` whether kswapd is awake. While kswapd is awake, counters fold at a
-    /// lower threshold. This applies to each zone in which the differentials of all CPUs together
-    /// could hide that free memory is below the min watermark (Linux:
-    /// `set_pgdat_percpu_threshold`).
+    /// lower threshold, but only in zones where the differentials of all CPUs together could hide
+    /// that free memory is below the min watermark (Linux: `set_pgdat_percpu_threshold`).
     pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
         let online = self.cpus.online(machine);
         for zone in self.zones.iter().filter(|zone| zone.node == node) {

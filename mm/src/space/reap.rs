@@ -1,9 +1,9 @@
 //! Emptying the address space of a process that is to die, before or during its exit (Linux:
 //! `__oom_reap_task_mm`).
 //!
-//! A helper unmaps only private memory, which no other process can miss. [`Flag::Unstable`] ensures
-//! that no process touches that memory afterwards. Designs differ in the order in which helpers
-//! empty the space.
+//! A helper unmaps only private memory, which no other address space uses. [`Flag::Unstable`]
+//! ensures that no process touches that memory afterwards. Designs differ in the order in which
+//! helpers empty the space.
 //!
 //! Locks: `Mmap` as a reader, then those of `zap`.
 

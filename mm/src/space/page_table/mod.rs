@@ -149,7 +149,7 @@ impl<M: Machine> PageTable<M> {
     /// Suppose that CPU 1 makes a table live, counts the table, and then checks whether it may fill
     /// the table. CPU 2 forbids filling the table, [catches up](Self::catch_up), and then looks for
     /// live tables. Then CPU 1 sees that it may not fill the table, or CPU 2 sees that the table is
-    /// live.
+    /// live, or both.
     pub(super) fn count(&self, machine: &M, frames: i64) {
         // AcqRel pairs with that in `catch_up`, whichever comes first.
         self.frames.add(machine, frames, AcqRel);

@@ -1,10 +1,10 @@
 //! Searches for free space between mappings. The nodes record the gaps, so a search takes one
 //! descent.
 //!
-//! A search begins in the leaf at one end of the allowed range. If nothing fits there, it goes up
-//! to a node with a child that has a large enough gap, and from there down to the gap. Outside the
-//! first leaf, every recorded gap really exists, unless it is larger than a node can record
-//! ([`GAP_MAX`](super::node::GAP_MAX)).
+//! A search begins in the leaf at one end of the allowed range. If nothing fits there, the search
+//! goes up to a node with a child that has a large enough gap, and from there down to the gap.
+//! Outside the first leaf, a leaf whose recorded gap is large enough really has such a gap, unless
+//! the search is for more pages than a node can record ([`GAP_MAX`](super::node::GAP_MAX)).
 
 use core::ops::Range;
 
