@@ -18,8 +18,8 @@
 //!    that the embedder registered with the machine, on the CPU that the job was deferred to.
 //!
 //! Nothing here requires `Send` or `Sync`. A machine with real threads makes its types `Send` and
-//! `Sync`; a simulated machine has no need to. `PageAllocator<Host>` is `Sync` because `Host`'s
-//! types are.
+//! `Sync`; a simulated machine need not. `PageAllocator<Host>` is `Sync` because `Host`'s types
+//! are.
 
 use core::sync::atomic::Ordering;
 
@@ -142,9 +142,9 @@ pub const LINE_WORDS: usize = 8;
 
 /// [`LINE_WORDS`] shared 64-bit integers, which fill a cache line of their own.
 ///
-/// For integers that are always accessed together. Each method accesses the integer with the index
-/// `word`, as the same method of [`Word`] does. All methods panic if `word` is not less than
-/// [`LINE_WORDS`].
+/// A line is for integers that are always accessed together. Each method accesses the integer with
+/// the index `word`, as the same method of [`Word`] does. All methods panic if `word` is not less
+/// than [`LINE_WORDS`].
 pub trait Line<M> {
     /// Returns the value.
     fn load(&self, machine: &M, word: usize, order: Ordering) -> i64;
@@ -299,9 +299,9 @@ pub trait CpuLock<M, T> {
 
 /// One byte per page frame that holds the page's state and can be read without a lock.
 ///
-/// All operations are relaxed and affect one byte. A page's tag is written by the page's current
-/// owner: the holder of the zone lock while the page is free, the holder of the pcp lock while it
-/// is on a list, and the caller that allocated it while it is allocated.
+/// All operations are relaxed and affect one byte. Only the page's current owner writes the page's
+/// tag. That is the holder of the zone lock while the page is free, the holder of the pcp lock
+/// while the page is on a list, and the caller that allocated the page while it is allocated.
 ///
 /// Fresh tags read as if every 1024th page were the first page of a free block of the largest
 /// order: [`Tags::FRESH_HEAD`] for those pages and `0` for all others. So a machine need not store

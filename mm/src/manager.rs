@@ -35,8 +35,8 @@ pub struct Manager<M: Machine> {
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
     /// The CPU to which the shepherd is deferred, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
-    /// changes this word also defers the shepherd to the new CPU. A round on a CPU other than this
-    /// one is stale and ends at once.
+    /// changes this word also defers the shepherd to the new CPU. A shepherd round on any other CPU
+    /// is stale and ends at once.
     shepherd_home: M::Word,
 }
 
@@ -116,8 +116,8 @@ impl<M: Machine> Manager<M> {
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
-        // This must be a read-modify-write even though it adds 0, as in `cpu_going`. It ensures
-        // that a CPU whose later exchange sets the word to `NOWHERE` sees that this CPU came
+        // This must be a read-modify-write even though it adds 0, as in `cpu_going`. If another
+        // CPU's later exchange sets the word to `NOWHERE`, that CPU then sees that this CPU came
         // online.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
@@ -131,9 +131,9 @@ impl<M: Machine> Manager<M> {
         // saw it online may defer its work once more; `update` then does not defer it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
-        // This must be a read-modify-write even though it adds 0. It ensures that a CPU whose later
-        // exchange moves the shepherd here sees that this CPU went offline, and moves the shepherd
-        // on.
+        // This must be a read-modify-write even though it adds 0. If another CPU's later exchange
+        // moves the shepherd here, that CPU then sees that `cpu` went offline, and moves the
+        // shepherd on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
             self.defer_shepherd(machine, word_of(cpu));
@@ -155,8 +155,8 @@ impl<M: Machine> Manager<M> {
     }
 
     /// For each of `pfns`, adds `each` to the counter of `item` on the node of that frame, which
-    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). Nodes with
-    /// numbers above the last node with CPUs count as that node. Frames in no zone are skipped.
+    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). Frames of a
+    /// node above the last node with CPUs count for that last node. Frames in no zone are skipped.
     pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
         let node = |pfn: &Pfn| self.pages.node_of(*pfn);
         for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
@@ -280,8 +280,8 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Defers the shepherd to the CPU in the word `from`, or to some online CPU if that one is
-    /// offline. Does nothing if another CPU has already moved the shepherd. In every design the
-    /// shepherd is timed by Linux's rounding, because it is a single timer.
+    /// offline. Does nothing if another CPU has already moved the shepherd. Every design times the
+    /// shepherd by Linux's rounding: the shepherd is a single timer, so it needs no phases.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);

@@ -305,8 +305,8 @@ impl Hz {
 }
 
 // Conversions between integers. The functions that panic are for numbers that are in range by
-// construction. A caller whose number may be out of range saturates instead, and says why that is
-// correct.
+// construction. A caller whose number may be out of range saturates the number instead, and says
+// why saturating is correct.
 
 /// Converts a number of items to 32 bits.
 ///

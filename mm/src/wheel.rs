@@ -195,7 +195,8 @@ mod tests {
         );
     }
 
-    /// The example of docs/vmstat.md: the CPUs that share the jiffy at which CPU 5 fires next.
+    /// Checks the worked example of docs/vmstat.md: which CPUs share the jiffy at which CPU 5 fires
+    /// next.
     #[test]
     fn the_worked_example_has_these_cpus_on_one_jiffy() {
         let sharing = |hz: u32, now: u64, at: u64| -> Vec<u32> {

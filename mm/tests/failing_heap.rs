@@ -29,8 +29,8 @@ use support::machine::Plain;
 use support::world::{CPUS, World};
 
 /// Runs `scenario` on one new world after the other. In each world one more allocation succeeds
-/// than in the one before, until no allocation is refused. Returns the number of allocations in the
-/// last world.
+/// than in the world before. Stops at the first world in which no allocation is refused. Returns
+/// the number of allocations in the last world.
 fn whichever_fails(
     cpus: u32,
     design: Design,

@@ -6,7 +6,7 @@ use core::ops::Add;
 
 /// The bounds of an approximate sum: `precise − under ≤ approximate ≤ precise + over`.
 ///
-/// The bounds of a sum of several counters are the sums of their bounds.
+/// The bounds for the sum of several counters are the sums of the counters' bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
     /// The maximum amount by which the approximate sum may be too small.

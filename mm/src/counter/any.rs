@@ -44,8 +44,9 @@ impl Counting {
     /// random memory order, if every CPU has added to each group. Used for
     /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
-    /// Measured by `plimsoll bench oom`, with all candidates in the band and mixed in memory, and
-    /// without the time of the approximate sums. 1 for variants without a speed-up.
+    /// The speed-up was measured with `plimsoll bench oom`: all candidates were in the band and
+    /// mixed in memory, and the time of the approximate sums was left out. Variants without a
+    /// speed-up return 1.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {
@@ -63,8 +64,8 @@ pub struct Plan<M: Machine> {
 }
 
 impl<M: Machine> Plan<M> {
-    /// Creates a plan for groups of `width` counters of the variant `counting`. Trees carry `batch`
-    /// at a time.
+    /// Creates a plan for groups of `width` counters of the variant `counting`. A tree carries
+    /// multiples of `batch`.
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is not possible. [`InitError::Cpus`] if the published tree

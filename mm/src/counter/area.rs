@@ -1,8 +1,8 @@
 //! Per-CPU memory that groups of counters allocate and free (Linux: the percpu allocator).
 //!
 //! Memory is allocated in chunks. In a chunk each CPU has a row, and each group has a place in
-//! every row. So groups share cache lines, but CPUs do not. A reader that sums many groups goes
-//! through the memory in order, chunk by chunk and row by row.
+//! every row. So several groups share a cache line, but no two CPUs do. A reader that sums many
+//! groups reads the memory in order, chunk by chunk and row by row.
 //!
 //! Lock: one, which protects the list of free places.
 
@@ -38,8 +38,8 @@ pub struct Area<M: Machine> {
 /// The places that no group holds.
 struct Free<M: Machine> {
     /// All runs are allocated together with the area, because allocating an `Arc` aborts when
-    /// memory runs out. Until a run has memory, only the area refers to it and can therefore still
-    /// add that memory.
+    /// memory runs out. Until a run has memory for its rows, the area holds the only reference to
+    /// the run. So the area can still change the run and add that memory.
     runs: Box<[Arc<Run<M>>]>,
     /// The free places. The list has room for all existing places, so returning a place never
     /// allocates.

@@ -39,9 +39,9 @@ impl<M: Machine> Parts<'_, M> {
 }
 
 impl<M: Machine> Cells<'_, M> {
-    /// Returns whether reading all cells is cheaper than looking up which of them were used,
-    /// because the record of used cells is on a cache line of its own. Unused cells are 0, so
-    /// reading them does not change the sum.
+    /// Returns whether so few cells are unused that reading all cells is cheaper than first looking
+    /// up the used ones. A look-up costs a cache line: that of the record of used cells. Unused
+    /// cells are 0, so reading them does not change the sum.
     pub(super) fn are_nearly_all_used(&self) -> bool {
         self.unused_max <= CELLS_PER_LINE
     }

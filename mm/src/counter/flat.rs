@@ -1,8 +1,9 @@
-//! Counters with a part per CPU, which is folded into a shared part when it reaches the batch
-//! (Linux: `percpu_counter`).
+//! Counters with one part per CPU. When a CPU's part reaches the batch, that CPU folds it into a
+//! shared part (Linux: `percpu_counter`).
 //!
-//! The batch grows with the number of CPUs, and so does the number of parts. The error therefore
-//! grows with the square of the number of CPUs: on 384 CPUs it reaches 1150 MiB of 4 KiB pages.
+//! The batch and the number of parts both grow with the number of CPUs. The error therefore grows
+//! with the square of the number of CPUs: on 384 CPUs a count of 4 KiB pages may be wrong by 1150
+//! MiB.
 //!
 //! Lock: one per counter, which protects the shared part while it is folded into, summed or set.
 

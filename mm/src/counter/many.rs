@@ -1,8 +1,9 @@
 //! Precise sums of many groups at once, CPU by CPU.
 //!
-//! The cells of one group are on as many cache lines as there are CPUs, far apart. Next to them are
-//! the cells of its neighbours in the same [`Area`](super::Area). So a reader of all groups reads
-//! each chunk once from start to end, which is the fastest way to read memory.
+//! The cells of one group are on as many cache lines as there are CPUs, and these lines are far
+//! apart. Next to the group's cells are those of other groups in the same [`Area`](super::Area). So
+//! the sums of many groups are taken together, reading each chunk once from start to end, which is
+//! the fastest way to read memory.
 
 use super::any::AnyCounters;
 use super::area::PLACES;
@@ -18,10 +19,10 @@ use crate::site::Work;
 /// includes every addition that has returned. Each addition in progress is included completely or
 /// not at all.
 ///
-/// Items may be in any order, but this is fast only if they are in the order of
-/// [`AnyCounters::position`]. A group without per-CPU memory costs one read of its cache line. Flat
-/// counters gain nothing: each is summed under its own lock, because otherwise the sum would miss a
-/// part that is folded while other parts are read.
+/// Items may be in any order, but the function is fast only if they are in the order of
+/// [`AnyCounters::position`]. Summing a group without per-CPU memory takes one read of the group's
+/// cache line. Flat counters gain no speed: each is summed under its own lock. Without the lock,
+/// the sum would miss a part that another CPU folds while this CPU reads other parts.
 pub fn precise_totals<'g, M: Machine, T>(
     machine: &M,
     items: &mut [T],
@@ -124,9 +125,9 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns the members, with one bit each, to which nearly every CPU has added and which are
-    /// therefore read on every CPU. Returns none if they are too few to make streaming each row
-    /// worthwhile.
+    /// Returns, with one bit each, the members to which nearly every CPU has added. The caller
+    /// reads the cells of these members on every CPU. Returns 0 if there are too few such members
+    /// to make streaming each row worthwhile.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());

@@ -3,8 +3,8 @@
 //! Counters come in groups. A group is the counters of one owner, such as a process's resident
 //! pages by kind; they are created, laid out and freed together. Each counter can be read in two
 //! ways. The *approximate* sum is cheap, and its error is at most [`Counters::accuracy`]. The
-//! *precise* sum reads every CPU's part. The comparisons use the approximate sums, and compute a
-//! precise one only if those cannot decide.
+//! *precise* sum reads every CPU's part. Precise comparisons first use the approximate sums, and
+//! compute a precise sum only if the approximate sums cannot decide.
 //!
 //! | variant | memory that an addition writes | error of the approximate sum |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! What a reader may rely on while additions are in progress: an addition changes the precise sum
 //! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have
 //! returned. Each addition still in progress may add up to [`Shape::in_flight`] to the error. A sum
-//! takes several reads, so it may or may not include additions that start in the meantime.
+//! takes several reads, so it may or may not include additions that start between these reads.
 //!
 //! Counters need no CPU hotplug: when a CPU goes offline, its part remains and is still included in
 //! the sums.
@@ -68,9 +68,10 @@ pub trait Counters<M: Machine> {
     fn add(&self, machine: &M, counter: usize, delta: i64);
 
     /// Does the same as [`Counters::add`], for callers that may allocate and therefore hold no
-    /// spinlock. It also allocates the structure for additions by many CPUs when that is due and
-    /// memory is available. If an owner only ever calls [`Counters::add`], the sums are still
-    /// right, but its CPUs keep sharing one cache line.
+    /// spinlock. A [`OneSidedTree`] that is still one shared cache line also creates its tree in
+    /// this call, when the tree is due and memory is available. If an owner only ever calls
+    /// [`Counters::add`], the sums are still right, but the owner's CPUs keep sharing that cache
+    /// line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);
@@ -153,8 +154,8 @@ pub trait Counters<M: Machine> {
     }
 
     /// Compares this counter with counter `other` of `others`. Computes precise sums only if the
-    /// ranges cannot decide: first that of the counter with the wider range, then, if necessary,
-    /// the other one.
+    /// ranges cannot decide: first the sum of the counter with the wider range and then, if
+    /// necessary, the sum of the other counter.
     fn precise_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,

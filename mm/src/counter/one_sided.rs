@@ -1,8 +1,9 @@
 //! Plimsoll's tree of counters: its error is on one side, it follows the machine's topology, and it
 //! is allocated only when needed.
 //!
-//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never too large:
-//!   the precise sum is in `[R, R + T]`. The approximate sum is the middle of that range.
+//! - The amount that a tree has not yet carried to its roots is never negative, so the roots' sum
+//!   `R` is never too large: the precise sum is in `[R, R + T]`. The approximate sum is the middle
+//!   of that range.
 //! - `T` covers only CPUs that ever added. An owner that ran on eight CPUs has the error of eight
 //!   CPUs, however many the machine has. The precise sum reads only those CPUs' cells.
 //! - Neighbouring CPUs share an item, and each socket has a root, so no addition crosses sockets.
@@ -11,7 +12,7 @@
 //!   different CPU adds, the line moves to that CPU. When it has moved so often that a tree would
 //!   have cost as much, the tree is created. So an owner that stays on one CPU never pays for a
 //!   tree, and no owner pays more than twice the cost of the better choice. If no memory is
-//!   available for the tree, the group stays on the line.
+//!   available for the tree, the group keeps using the shared line.
 //! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.
@@ -213,9 +214,9 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Records that the line moves to this CPU, then adds. If the line has moved often enough,
-    /// first creates the tree, provided that `may` allows it. Otherwise a later addition that may
-    /// allocate will create it.
+    /// Records that the group's cache line moves to this CPU, then adds. If the line has moved
+    /// often enough, first creates the tree, provided that `may` allows it. If `may` forbids it, a
+    /// later addition that may allocate creates the tree.
     #[cold]
     #[inline(never)]
     fn add_moved(&self, machine: &M, counter: usize, delta: i64, home: i64, may: Growth) {
@@ -331,9 +332,9 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Returns an upper bound on the number of CPUs that have never added. It is computed from `T`,
-    /// which each CPU widens when it first adds, and which is on the cache line that every reader
-    /// needs anyway.
+    /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
+    /// from `T`, which grows when a CPU adds for the first time. `T` is on the cache line that
+    /// every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self

@@ -4,10 +4,10 @@
 //! carries to an item. An item carries to an item of the next level, and an item of the last level
 //! to a root.
 //!
-//! Carries are rounded down, so what a cell or item has not carried yet is never negative. A cell
-//! keeps at most `batch − 1`. An item receives multiples of the batch below, so it keeps at most
-//! `batch − batch below`. The sum of these maxima is `T`, [`Shape::error_max`]; the error can reach
-//! it.
+//! Carries are rounded down, so the amount that a cell or item has not carried yet is never
+//! negative. A cell keeps at most `batch − 1`. An item receives multiples of the batch of the level
+//! below, so the item keeps at most its own batch minus that batch. The sum of these maxima over
+//! all cells and items is `T`, [`Shape::error_max`], and the error can reach `T`.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -50,7 +50,7 @@ pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
 /// For each order, one number per level of the published tree: the binary logarithm of how many
 /// cells or items of the level below share one item. The order is the binary logarithm of the
-/// number of CPUs, rounded up. Taken from the proposed `percpu_counter_tree`.
+/// number of CPUs, rounded up. The numbers are those of the proposed `percpu_counter_tree`.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -142,9 +142,9 @@ impl Shape {
     }
 
     /// Creates a tree that follows `topology`. At most `fan_in` neighbouring CPUs share an item,
-    /// and only within a last-level cache. At most `fan_in` of those items share one of the next
-    /// level, and only within a socket, and so on up to one root per socket. So no addition crosses
-    /// sockets.
+    /// and only within a last-level cache. At most `fan_in` of those items share an item of the
+    /// next level, and only within a socket, and so on up to one root per socket. So no addition
+    /// crosses sockets.
     ///
     /// # Errors
     /// [`ShapeError::FanIn`] if `fan_in` is less than 2.

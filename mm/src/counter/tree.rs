@@ -1,12 +1,13 @@
 //! The proposed `percpu_counter_tree`, as published.
 //!
-//! Each CPU's cell keeps the CPU's full value. What passes a multiple of the batch is carried to an
-//! item, and from there up to a single root. Items are shared by CPUs whose numbers have equal low
-//! bits; on most machines these CPUs are far apart.
+//! Each CPU's cell holds the sum of all that the CPU has added. When this value passes a multiple
+//! of the batch, the CPU carries a multiple of the batch to an item, and so on up to a single root.
+//! Items are shared by CPUs whose numbers have equal low bits; on most machines these CPUs are far
+//! apart.
 //!
-//! The published version has two faults, which are kept here for comparison. The documented
-//! accuracy is about twice as wide as necessary, and its two sides are swapped when values are
-//! compared. [`OneSidedTree`](super::OneSidedTree) has neither fault.
+//! The published version has two faults, which this file keeps for comparison. The documented
+//! accuracy is about twice as wide as necessary, and the comparisons swap the two sides of the
+//! accuracy. [`OneSidedTree`](super::OneSidedTree) has neither fault.
 //!
 //! Locks: none.
 

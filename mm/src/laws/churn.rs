@@ -1,9 +1,10 @@
 //! Laws of CPUs that allocate and free at the same time, with batches of several pages, and with
 //! blocks of an order that no list holds.
 //!
-//! A refill takes a batch as whole blocks and splits them later. Pages are merged into blocks
-//! before a drain returns them. The tags that show a block's neighbours whether it is free have to
-//! change under the zone lock.
+//! A refill takes a batch as whole blocks, and splits them after it has released the zone lock. A
+//! drain merges pages into blocks before it takes the zone lock. But a CPU that frees a neighbour
+//! of a block reads the block's tag to see whether the block is free. So the tags that show this
+//! have to change under the zone lock.
 
 use alloc::vec;
 

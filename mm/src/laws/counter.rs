@@ -1,8 +1,8 @@
 //! Laws of counters while several CPUs use them.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
-//! The batch is 2, so almost every addition carries. Sums are checked against every subset of the
-//! additions that a reader could have missed.
+//! The batch is 2, so almost every addition carries. The laws check each sum against every subset
+//! of the additions that a reader could have missed.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -314,10 +314,10 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs add and subtract the same amount, through an item that they share.
+/// Two CPUs that share an item each add an amount and subtract it again.
 ///
-/// This law is only for counters that carry the same amounts in every order. It excludes flat
-/// counters, and a tree that has still to grow.
+/// This law is only for counters whose carries come to the same total in every order of additions.
+/// Flat counters and a tree that has yet to grow are not among them.
 #[must_use]
 pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     let [shared, _, tree, _, grown] = setups();

@@ -1,4 +1,5 @@
-//! Laws of a drain that waits: blocks that were on a list when it began are in the zone afterwards.
+//! Laws of a drain that waits for a drain in progress: blocks that were on a list when the waiting
+//! drain was called are in the zone afterwards.
 //!
 //! Locks: those of a free and of a drain.
 

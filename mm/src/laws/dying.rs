@@ -1,9 +1,9 @@
 //! A small address space that is about to end, and checks of the state after its end: no page is
-//! lost, and no page was freed twice. It is small enough for every checker.
+//! lost, and no page was freed twice. The space is small enough for every checker.
 //!
-//! It has two page tables with two pages each, and one of these four pages is in swap. It also has
-//! two shared pages, and a mapping without pages. The machine has few other pages. The zone reports
-//! a page that is freed twice.
+//! The space has two page tables with two pages each, and one of these four pages is in swap. The
+//! space also has two shared pages, and a mapping without pages. The machine has few other pages.
+//! The zone itself reports a page that is freed twice.
 
 use alloc::sync::Arc;
 use core::fmt;

@@ -1,7 +1,8 @@
 //! Laws of a frontier, for the walkers that empty an address space from both ends.
 //!
-//! Emptying a table is represented by a mark. The walker that claimed the table sets the mark by
-//! relaxed loads and stores, so only the frontier orders the marks.
+//! In these laws, a walker empties a table by setting the table's mark. Only the walker that
+//! claimed the table sets the mark. It does so by relaxed loads and stores, so nothing but the
+//! frontier orders the marks.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,9 +1,9 @@
 //! Laws: contracts that every implementation obeys on every machine.
 //!
 //! A [`Law`] sets up a state, runs one body on each of a few CPUs at the same time, and checks the
-//! result. Each machine crate has a runner. `host` runs real threads many times, loom runs every
-//! interleaving, shuttle runs random ones, and `sim` runs virtual CPUs under many seeds. Set-ups
-//! are tiny, because loom visits every interleaving.
+//! result. Each machine crate has a runner: `host` runs real threads many times, loom runs every
+//! interleaving, shuttle runs random interleavings, and `sim` runs virtual CPUs under many seeds.
+//! Set-ups are tiny, because loom visits every interleaving.
 
 pub mod budget;
 pub mod churn;

@@ -1,8 +1,8 @@
 //! Laws of the lock that readers share, for every machine.
 //!
 //! The lock guards two words that are equal whenever no writer is inside. A change is a load and
-//! two stores. So if another CPU is wrongly inside at the same time, it is noticed or it undoes the
-//! change.
+//! two stores. Suppose that the lock wrongly lets a second CPU in during a change. Then a reader
+//! sees the words differ or change, or a change is lost and the count of changes is wrong.
 
 use alloc::vec;
 use core::cell::Cell;

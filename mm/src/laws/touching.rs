@@ -1,7 +1,7 @@
 //! Laws of pages that are touched while they are being unmapped or reaped.
 //!
-//! If the touch itself makes the page table, the CPU that empties the space has to find that table
-//! too. The laws for this case are small enough for loom.
+//! If the touch itself creates the page table, the CPU that empties the address space has to find
+//! that new table too. The laws for this case are small enough for loom.
 
 use alloc::vec;
 

@@ -1,8 +1,8 @@
 //! Laws of the bound on a tree's sum while an addition is on its way up the tree.
 //!
-//! The tree keeps as much as it can without a carry to the root, so the roots are behind by exactly
-//! `T`. One more addition sends a carry of four to the root. Until that carry arrives, the roots
-//! are behind by `T` + 1.
+//! The set-up adds as much as the tree can keep without a carry to the root, so the roots are
+//! behind by exactly `T`. One more addition sends a carry of four to the root. Until that carry
+//! arrives, the roots are behind by `T` + 1.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -80,8 +80,8 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
 }
 
 /// One CPU adds for the first time while another CPU reads. This law holds only on machines that
-/// keep the order of stores and of loads. On others, the reader may see a carry at the root before
-/// it sees that the adding CPU has a cell.
+/// keep the order of stores and of loads. On other machines, the reader may see a carry at the root
+/// before it sees that the adding CPU uses its cell.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

@@ -1,8 +1,8 @@
 //! Laws of a tree of mappings, for its readers while another CPU changes it.
 //!
-//! Mappings have numbers. A mapping's start, end and id all follow from its number, so a mapping
-//! that mixes two others is noticed. Even mappings exist from the beginning to the end; odd ones
-//! are added and removed.
+//! Mappings have numbers. A mapping's start, end and id all follow from its number, so a reader
+//! notices a mapping that mixes two others. Even mappings exist from the beginning to the end; odd
+//! ones are added and removed.
 
 use alloc::vec;
 use core::fmt;

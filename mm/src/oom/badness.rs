@@ -1,7 +1,7 @@
 //! The points of a process: the pages that killing it would free, shifted by its adjustment.
 //!
-//! Linux computes in `long` and relies on the absence of overflow. Here every step is clamped, so
-//! more memory never means fewer points.
+//! Plimsoll clamps every step of the computation, so more memory never means fewer points. Linux
+//! computes in `long` and relies on the absence of overflow.
 
 use core::fmt;
 use core::num::NonZeroU64;

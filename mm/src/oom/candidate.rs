@@ -5,12 +5,12 @@ use super::select::Slot;
 use crate::counter::Reading;
 
 /// The processes or tenants, one of which may be killed. They are numbered from 0, in the order in
-/// which they were made.
+/// which they were created.
 ///
-/// Of candidates with equal points the later one is chosen. A candidate may exit at any time. Its
-/// number is not reused while the selection runs, and candidates made meanwhile are not part of the
-/// selection. A selection reads a candidate's facts first, and its memory only if the candidate may
-/// be killed.
+/// Of candidates with equal points, a selection chooses the one with the higher number. A candidate
+/// may exit at any time. Its number is not reused while the selection runs, and candidates created
+/// during the selection are not part of it. A selection reads a candidate's facts first, and its
+/// memory only if the candidate may be killed.
 pub trait Candidates {
     /// Returns the number of candidates. A selection calls this once, when it begins.
     fn len(&self) -> u32;
@@ -34,10 +34,10 @@ pub trait Candidates {
     /// with parts of the memory that [`Slot::candidate`] occupies, or [`Slot::exited`] if the
     /// candidate has exited.
     ///
-    /// Slots arrive in the order of their candidates and may be reordered. If counters are in
-    /// per-CPU memory, an implementation should override this method. It should go CPU by CPU and,
-    /// on each CPU, candidate by candidate, as [`sum_spaces`](super::sum_spaces) does: then it
-    /// reads memory sequentially.
+    /// The slots are passed in the order of their candidates, and the method may reorder them. An
+    /// implementation whose counters are in per-CPU memory should override this method. To read
+    /// memory sequentially, it should go CPU by CPU and, on each CPU, candidate by candidate, as
+    /// [`sum_spaces`](super::sum_spaces) does.
     fn precise_many(&self, slots: &mut [Slot]) {
         for slot in slots {
             match self.precise(slot.candidate()) {
@@ -49,7 +49,8 @@ pub trait Candidates {
 
     /// Returns how many times cheaper one call of [`Candidates::precise_many`] for all candidates
     /// is than calls of [`Candidates::precise`] in no particular order, which do not read memory
-    /// sequentially. 1 means that a batch gains nothing; then no batch is taken.
+    /// sequentially. 1 means that a batch is no cheaper than single sums, so that a selection never
+    /// prefers a batch.
     fn batch_gain(&self) -> u32 {
         1
     }

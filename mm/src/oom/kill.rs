@@ -6,11 +6,11 @@
 //! ```
 //!
 //! User-space code must not be able to use up the memory reserves, so a victim is signalled before
-//! it may use them. Nothing here allocates: the reaper's room for a process was reserved when the
+//! it may use them. A kill allocates nothing: the reaper's room for a process was reserved when the
 //! process was enrolled.
 //!
-//! Locks: those of `reaper`. The caller makes sure that one process is killed at a time (Linux:
-//! `oom_lock`). Two kills at the same time do no damage, but they kill two processes.
+//! Locks: those of `reaper`. The caller makes sure that only one process is killed at a time
+//! (Linux: `oom_lock`). Two kills at the same time do no damage, but they kill two processes.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -118,8 +118,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 
     /// Makes a process that uses `space`, or a kernel thread without one, and reserves the room
-    /// that the reaper needs for it. A caller that adds a process to a space in use must make sure
-    /// that some user of the space does not leave meanwhile.
+    /// that the reaper needs for it. If `space` has users already, the caller must make sure that
+    /// at least one of them does not leave the space during the call.
     ///
     /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust has
     /// no fallible way to allocate an `Arc`, so the caller decides which allocator it uses, and
@@ -146,11 +146,12 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 
     /// Kills `victim` and every process that has to die with it. These are all processes that use
-    /// the same memory, and its whole group if that group is killed together and `domain` ran out
-    /// (`None` means the machine). `all` iterates over all processes.
+    /// the victim's memory. If `domain` (`None` means the machine) ran out of pages and the
+    /// victim's group is killed together, they also include the whole group. `all` iterates over
+    /// all processes.
     ///
-    /// A victim that is already dying is not signalled: it may use the reserves and is handed to
-    /// the reaper.
+    /// If the victim is already dying, no process is signalled. The victim may then use the
+    /// reserves, and is handed to the reaper.
     pub fn kill<'p>(
         &self,
         memory: Memory<'_, M>,
@@ -285,9 +286,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Makes `process` leave its address space, and ends the space if this was its last user. After
-    /// that, a victim is no longer counted as one (Linux: `exit_mm`). This is the last step of a
-    /// process.
+    /// Makes `process` leave its address space, and ends the space if this was its last user. If
+    /// the process was a victim, it is then no longer counted as one (Linux: `exit_mm`). This is
+    /// the last step of a process.
     ///
     /// # Errors
     /// [`ExitError::Ended`] if the process left before, or if its address space was ended in

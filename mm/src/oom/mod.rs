@@ -3,14 +3,16 @@
 //! [`badness()`] computes, in points, how much memory killing a process would free. [`Standing`]
 //! says whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for
 //! the candidate with the most points. Memory is counted by [`counter`](crate::counter)s, whose
-//! cheap readings are exact only within bounds. The selectors differ in how they deal with that.
+//! cheap readings are exact only within bounds. The selectors differ in how they deal with this
+//! error.
 //!
 //! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
-//! the memory of victims that do not free it soon, and [`release()`] does so at once on request.
-//! [`OutOfMemory`] connects all of this to the page allocator, as its last resort.
+//! the memory of victims that do not free it soon. On request, [`release()`] empties the memory of
+//! a dying process at once. [`OutOfMemory`] connects all of this to the page allocator, as its last
+//! resort.
 //!
-//! A selection does not depend on a machine, takes no lock and does not allocate. Its caller
-//! describes the processes, or the tenants, by the trait [`Candidates`]:
+//! A selection does not depend on a machine, takes no lock and does not allocate. The caller of a
+//! selection describes the processes, or the tenants, by the trait [`Candidates`]:
 //!
 //! ```
 //! use plimsoll_mm::counter::{Range, Reading};

@@ -9,16 +9,16 @@
 //! ```
 //!
 //! **One kill at a time.** After the selection and before the kill, the lock holder checks once
-//! more for free memory. The selection has found that no victim is dying, so the memory of earlier
-//! victims is free by then and this check finds it. Linux checks only before the selection: if a
-//! victim finishes exiting between the check and the selection, Linux kills another process
-//! unnecessarily.
+//! more for free memory. The selection has found that no victim is dying, so earlier victims have
+//! freed their memory by then, and this check finds that memory. Linux checks only before the
+//! selection: if a victim finishes exiting between the check and the selection, Linux kills another
+//! process unnecessarily.
 //!
-//! Nor does Linux wait for a victim that was reaped while it was leaving and still holds pages that
-//! are not free yet. Here the killer waits for such a victim for a few ticks.
+//! A victim that was reaped while it was exiting may still hold pages that have not been freed.
+//! Here the killer waits a few ticks for such a victim; Linux does not wait.
 //!
-//! Nothing here allocates: the selection works in slots that were reserved by
-//! [`OutOfMemory::reserve`].
+//! Handling a shortage allocates nothing: the selection works in slots that
+//! [`OutOfMemory::reserve`] has reserved.
 //!
 //! Locks: `OomKill`, which the kill path only tries to take; inside it those of draining and of
 //! `reaper`.
@@ -188,8 +188,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// Reserves slots for a selection among this number of candidates. With fewer slots a selection
-    /// is as correct, but takes longer. The slots are allocated without the lock, so that tasks
-    /// which are out of memory do not find it busy meanwhile.
+    /// is equally correct, but takes longer. This allocates the slots before it takes the lock. So
+    /// a task that runs out of memory during the allocation does not find the lock busy.
     ///
     /// # Errors
     /// [`NoMemory`] if the slots cannot be allocated; nothing has changed then.

@@ -11,8 +11,8 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then a
-    /// process under that budget is killed, and the fault waits until there is room.
+    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then
+    /// this call kills a process under that budget, and waits until the budget has room.
     ///
     /// # Errors
     /// Those of the fault. [`FaultError::OverBudget`] only if no process under the budget may be

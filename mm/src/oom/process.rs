@@ -1,8 +1,8 @@
 //! A process as the OOM killer and the reaper see it.
 //!
-//! One word holds all states of a process, so states that exclude each other are decided in one
-//! atomic step. A victim is not frozen again, and a process that has left its address space does
-//! not become a victim.
+//! One word holds all states of a process, so one atomic step decides between states that exclude
+//! each other. For example, a victim cannot be frozen again, and a process that has left its
+//! address space cannot become a victim.
 //!
 //! Locks: none.
 

@@ -1,13 +1,14 @@
 //! The reaper: empties the memory of victims that do not exit soon (Linux: `oom_reaper`).
 //!
 //! A victim that can exit empties its own memory better than the reaper does. So the reaper leaves
-//! a victim alone for a delay, and drops it from its queue if it has exited by then. After
-//! [`Patience::attempts_max`] failed attempts, the reaper gives up on a space: no selection chooses
-//! it again, so another process is killed if memory is still short.
+//! a victim alone for a delay, and drops the victim from the queue if the victim has exited by
+//! then. After [`Patience::attempts_max`] failed attempts, the reaper gives up on an address space.
+//! No selection chooses that space again, so another process is killed if memory is still short.
 //!
 //! The queue never grows when memory is short. It has room for one entry per enrolled process, and
-//! an address space is queued at most once. An entry keeps its process alive, and the process keeps
-//! its room. The room is allocated without the lock, because a CPU that kills needs the lock.
+//! an address space is queued at most once. An entry keeps its process alive, and a living process
+//! keeps its room in the queue. That room is allocated before the queue's lock is taken, because a
+//! CPU that kills a process needs the lock.
 //!
 //! Locks: `ReapQueue`, with nothing inside. The reaper does not hold it while it reaps.
 
@@ -131,8 +132,8 @@ enum Attempt {
     Done(How),
     Failed(Reaped),
     /// The reaper gave way to a task that waits to change the mappings, so the attempt does not
-    /// count as failed. This can happen only a limited number of times: every user of the space was
-    /// signalled to die and does not return.
+    /// count as failed. Tasks can make the reaper give way only a limited number of times: each
+    /// user of the space was signalled to die, and does not take the lock again.
     GaveWay,
 }
 

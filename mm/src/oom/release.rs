@@ -3,8 +3,8 @@
 //!
 //! Unlike the reaper, [`release()`] starts at once. The process is usually still exiting and
 //! freeing its own memory, and the two share the work. The call empties the same pages as the
-//! reaper, in the same way. But it waits for a task that is changing the mappings, and the process
-//! may still be chosen as a victim afterwards.
+//! reaper, in the same way. But unlike the reaper, the call waits for a task that is changing the
+//! mappings, and the process may still be chosen as a victim afterwards.
 //!
 //! Locks: those of `space/reap.rs`.
 
@@ -47,8 +47,8 @@ pub enum ReleaseError {
 /// was not found. `all` iterates over all processes, and `killed` returns whether the caller itself
 /// is to die.
 ///
-/// In designs that give way, a task that waits to change the mappings may do so in between. The
-/// emptying then starts again.
+/// In designs that give way, this call stops for a task that waits to change the mappings. It
+/// starts to empty the memory again when that task has changed them.
 ///
 /// # Errors
 /// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may some memory have been emptied.

@@ -1,7 +1,7 @@
 //! The report that an embedder may print when memory runs out (Linux: `dump_header`, `dump_tasks`).
 //!
-//! A report reads its data in place while the lock of the decision is held; nothing is copied or
-//! allocated.
+//! The CPU that reports still holds the lock under which it chose the victim. So a report reads its
+//! data in place, and copies and allocates nothing.
 
 use core::fmt;
 
@@ -57,9 +57,9 @@ impl<M: Machine> Report<'_, M> {
         self.verdict
     }
 
-    /// Returns one row for each process that has an address space and uses the short memory, in the
-    /// order in which the processes were made. The rows show approximate sums; the victim may have
-    /// been chosen by precise sums.
+    /// Returns one row for each process that has an address space and uses the memory that is
+    /// short, in the order in which the processes were created. The rows show approximate sums; the
+    /// victim may have been chosen by precise sums.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         (0..self.census.len()).filter_map(|candidate| Row::of(self.census, &self.scope, candidate))
     }

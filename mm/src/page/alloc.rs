@@ -1,8 +1,8 @@
 //! Allocation of a block: page list, refill, next zone, drain, reclaimers, last resort.
 //!
-//! Linux tests watermarks on every allocation. Here a page from this CPU's list is allocated
-//! without a test, because it left the zone when the list was refilled. The watermarks are tested
-//! only when a block has to come from the zone itself.
+//! Plimsoll allocates a page from this CPU's list without testing watermarks, because the page left
+//! the zone when the list was refilled. It tests them only when a block has to come from the zone
+//! itself. Linux tests watermarks on every allocation.
 //!
 //! Locks: `refill` takes the zone lock inside the pcp lock; `alloc_direct` takes the zone lock
 //! alone.
@@ -172,8 +172,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Drains all lists, then asks the reclaimers in up to [`RECLAIM_ROUNDS_MAX`] rounds. Stops
-    /// after a round in which they free nothing, unless a block kept for atomic requests could be
-    /// unreserved instead.
+    /// after a round in which the reclaimers free nothing, unless a block kept for atomic requests
+    /// could be unreserved instead.
     fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
         let attempt = || self.try_zones(machine, request, Mark::Min);
         tried.drained += self.drain_all(machine);

@@ -1,8 +1,9 @@
 //! Up to 64 blocks in transit between a page list and the zone.
 //!
-//! Pages that were neighbours in the zone tend to be freed together. They are joined before the
-//! zone lock is taken, or split after it is released. Such a block then costs one operation under
-//! the lock instead of one per page. The resulting free lists are the same.
+//! Pages that are neighbours in the zone tend to be freed together. On the way to the zone, they
+//! are joined into blocks before the zone lock is taken. On the way from the zone, blocks are split
+//! after the lock is released. So a block costs one operation under the lock instead of one per
+//! page. The zone's free lists are the same as if pages were moved one by one.
 //!
 //! Locks: none; the code that holds the blocks owns their pages.
 

@@ -3,7 +3,8 @@
 //!
 //! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
 //! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU
-//! that owns the lists never waits for it when it allocates or frees: it uses the zone directly.
+//! that owns the lists never waits for that lock when it allocates or frees: if a drain holds the
+//! lock, the CPU uses the zone directly.
 
 use super::free::Excess;
 use super::hold::Part;

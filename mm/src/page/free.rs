@@ -2,8 +2,9 @@
 //! coldest pages are returned to the zone. This file also splits an allocated block into single
 //! pages that are then freed one by one.
 //!
-//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped to let
-//! other CPUs in; the next hold then takes more pages from the same CPU's lists.
+//! A spill is one or more holds of the zone lock. Between two holds, the spill drops the zone lock
+//! and the pcp lock to let other CPUs in. The next hold then takes more pages from the same CPU's
+//! lists.
 //!
 //! Locks: `spill_hold` takes the zone lock inside the pcp lock; `free_direct` takes the zone lock
 //! alone.
@@ -35,8 +36,9 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Frees a block as [`PageAllocator::free`] does, but puts it on this CPU's list of `mobility`,
-    /// whatever the type of the page block around it. For replays of another allocator, whose
-    /// blocks had other addresses. Without grouping by mobility, `mobility` makes no difference.
+    /// whatever the type of the page block around it. This is for replays of another allocator,
+    /// whose blocks had other addresses. Without grouping by mobility, `mobility` makes no
+    /// difference.
     ///
     /// # Errors
     /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that

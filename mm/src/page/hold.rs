@@ -1,8 +1,9 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
 //! The policy limits how much one hold may move; a [`Gauge`] keeps the hold within that limit and
-//! charges for its work. The free-page counter is changed after the lock is released: a fold would
-//! otherwise lengthen the hold by the transfer of a cache line.
+//! charges the machine for the work. The free-page counter is changed only after the lock is
+//! released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
+//! line.
 //!
 //! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
@@ -125,8 +126,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the policy's
-    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to the list to
-    /// continue with.
+    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at the list number `list`, and sets
+    /// `list` to the number of the list to continue with.
     pub(super) fn give_hold(
         &self,
         machine: &M,

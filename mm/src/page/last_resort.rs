@@ -2,9 +2,9 @@
 //! `__alloc_pages_may_oom`).
 //!
 //! The page allocator kills no process itself: it calls the registered [`LastResort`] and acts on
-//! the result. It does not do so for every request. Killing a process would hardly free a large
-//! block, so a large request is not worth it. A request that may already use the reserves could get
-//! nothing better from a kill.
+//! the result. The page allocator does not call the last resort for every request. For example,
+//! killing a process would hardly free a large block, so no process is killed for a large request.
+//! A request that may already use the reserves could get nothing better from a kill.
 //!
 //! Locks: none are taken here.
 

@@ -132,9 +132,9 @@ impl Request {
         }
     }
 
-    /// Restricts the request to the zone with this index in the layout. Its `class` then affects
-    /// only which reserve applies. The allocation fails with [`AllocError::NoSuchZone`] if there is
-    /// no such zone.
+    /// Restricts the request to the zone with this index in the layout. The request's `class` then
+    /// affects only which reserve applies. The allocation fails with [`AllocError::NoSuchZone`] if
+    /// there is no such zone.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
         // No layout has a zone of index `last`, so larger indices are clamped to it; otherwise the
@@ -247,9 +247,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tells the zones of `node` whether kswapd is awake. While it is, counters fold at a lower
-    /// threshold in each zone where the differentials of all CPUs together could hide the min
-    /// watermark (Linux: `set_pgdat_percpu_threshold`).
+    /// Tells the zones of `node` whether kswapd is awake. While kswapd is awake, counters fold at a
+    /// lower threshold, but only in zones where the differentials of all CPUs together could hide
+    /// that free memory is below the min watermark (Linux: `set_pgdat_percpu_threshold`).
     pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
         let online = self.cpus.online(machine);
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
@@ -258,7 +258,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Tests the high watermarks of the zones that `request` would try, up to the first one that
-    /// may give a block, and marks those that are below.
+    /// may give a block. Marks each of these zones that is below its high watermark.
     ///
     /// Linux does this at each allocation, but [`PageAllocator::alloc`] only when a block has to
     /// come from the zone itself. A replay of another allocator may therefore call this before each
@@ -277,8 +277,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Marks a zone as below its high watermark, as an allocation does when it finds the zone
-    /// there. For replays of another allocator that also marks a zone when it has no free block of
-    /// the requested size.
+    /// there. This is for replays of another allocator, which also marks a zone that has no free
+    /// block of the requested size.
     ///
     /// # Errors
     /// When there is no zone of that index.

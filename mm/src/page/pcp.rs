@@ -412,9 +412,9 @@ impl Pcp {
         }
     }
 
-    /// Lowers `high` by an eighth, or to the number of pages that one drain would leave if that is
-    /// more, but not below `high_min`. Returns the number of pages to return to the zone now, and
-    /// whether the next interval may find more (Linux: `decay_pcp_high`).
+    /// If `high` is above `high_min`, lowers it by an eighth, but not below `high_min` or the
+    /// number of pages that one drain would leave. Returns the number of pages to return to the
+    /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, mood: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
         let mut more = false;
@@ -427,9 +427,9 @@ impl Pcp {
         (excess, more || excess > 0)
     }
 
-    /// Advances the countdown to returning a batch of a remote node's pages, and says whether a
-    /// batch is due. The countdown restarts in each interval in which the zone's counters were
-    /// `used`.
+    /// Counts the intervals down until a batch of a remote node's pages is to be returned. Says
+    /// whether a batch is due now. The countdown restarts in each interval in which the zone's
+    /// counters were `used`.
     pub(super) fn expires(&mut self, used: bool) -> Expiry {
         const INTERVALS: u8 = 3;
         if used {

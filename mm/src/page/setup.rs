@@ -37,9 +37,9 @@ pub struct Config<M: Machine> {
     /// The function that an allocation calls when the reclaimers cannot free any more memory. If
     /// there is none, the allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
-    /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If it exceeds
-    /// three batches, a run of frees of order 1 to 3 empties the lists only if they have at least a
-    /// batch of pages.
+    /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If this share
+    /// exceeds three batches, a run of frees of order 1 to 3 empties the lists only if the lists
+    /// have at least a batch of pages.
     pub cache_slice: Pages,
     /// Whether pages are grouped by mobility, and the size of a page block.
     pub grouping: Grouping,

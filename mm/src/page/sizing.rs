@@ -47,7 +47,7 @@ impl Sizes {
 
     /// Computes the sizes for a zone of `managed` pages with low watermark `low`, used by `cpus`
     /// CPUs. If `high_fraction` is not 0, tuning is off, and the lists of all CPUs together may
-    /// have the zone's pages divided by `high_fraction`.
+    /// hold `managed / high_fraction` pages.
     #[must_use]
     pub fn of(managed: Pages, low: Pages, cpus: u32, high_fraction: u64) -> Self {
         let batch = batch(managed);
@@ -106,7 +106,7 @@ pub fn batch(managed: Pages) -> Pages {
 mod tests {
     use super::*;
 
-    /// Read from `/proc/zoneinfo` of a 2-CPU x86-64 host.
+    /// The expected sizes were read from `/proc/zoneinfo` of a 2-CPU x86-64 host.
     #[test]
     fn sizes_are_those_of_a_real_host() {
         let sizes = |managed, low| {
@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(sizes(2_228_224, 15_660), [63, 7830, 139_264]);
     }
 
-    /// Large machines with one node. `high_min` follows from the low watermark, `high_max` from the
-    /// size of memory.
+    /// The machines are large and have one node. `high_min` follows from the low watermark, and
+    /// `high_max` from the size of memory.
     #[test]
     fn sizes_of_large_machines_are_as_published() {
         use crate::page::watermark::{Share, marks, min_free_kib};

@@ -88,9 +88,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Clears the hint when free pages exceed the high watermark plus the zone's reserve against
-    /// movable requests, which is its largest reserve. Without the reserve, a request that any zone
-    /// may serve could find the zone below the watermark again at once (Linux: the end of
-    /// `free_unref_page_commit`).
+    /// movable requests, which is its largest reserve. Without adding that reserve, the next
+    /// request that any zone may serve could find the zone below the watermark again at once
+    /// (Linux: the end of `free_unref_page_commit`).
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

@@ -121,7 +121,8 @@ pub fn allows(free: u64, block: Pages, mark: Pages, reserve: Pages, urgency: Urg
 mod tests {
     use super::*;
 
-    /// Read from `/proc/zoneinfo` of a 2-CPU x86-64 host: one node, `min_free_kbytes` 67584.
+    /// The expected watermarks were read from `/proc/zoneinfo` of a 2-CPU x86-64 host with one node
+    /// and a `min_free_kbytes` of 67584.
     #[test]
     fn marks_are_those_of_a_real_host() {
         let managed = [3840, 772_915, 2_228_224].map(Pages);

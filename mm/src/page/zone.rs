@@ -61,8 +61,8 @@ pub(crate) struct Zone<M: Machine> {
 }
 
 /// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words come
-/// first. The machine decides where the lock begins: `host` aligns it to a pair of cache lines, so
-/// there the words have the pair before it to themselves.
+/// first. The machine decides where the lock begins: `host` aligns the lock to a pair of cache
+/// lines, so on `host` the words have the pair before the lock to themselves.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// The number of pages on the lists, for readers that do not take the lock.
@@ -269,8 +269,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Sets the threshold at which the counters fold, which depends on whether kswapd is awake.
-    /// Does so only in a zone where the differentials of all CPUs together could hide the min
-    /// watermark.
+    /// Does nothing unless the differentials of all CPUs together could hide that the zone's free
+    /// memory is below the min watermark.
     pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
         if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
             return;

@@ -11,7 +11,7 @@
 //! A charge counts against its budget and every budget above it, or against none of them. There is
 //! one word per level and no lock: a charge adds its pages, compares the sum with the limit, and
 //! subtracts them again if the limit is exceeded. So no accepted charge ever exceeds a limit. But
-//! if two charges come at once, both may be refused although one would fit.
+//! if two CPUs charge at once, both charges may be refused although one would fit.
 //!
 //! Invariant: when no charge is under way, `used` is the number of pages charged and not uncharged.
 

@@ -2,9 +2,10 @@
 //!
 //! The order is that of Linux:
 //!
-//! 1. The last user empties page tables as a reader of the mappings, so that the reaper may help.
-//! 2. It marks the space as no longer worth reaping.
-//! 3. It takes the lock as the writer. After that no reader is inside.
+//! 1. The last user empties page tables as a reader of the mappings' lock, so that the reaper may
+//!    help.
+//! 2. The last user marks the space as no longer worth reaping.
+//! 3. It takes the lock as the writer. From then on no reader holds the lock.
 //! 4. It frees page tables and mappings.
 //!
 //! With [`Reaping::MeetInTheMiddle`], the walkers share a frontier, so no two of them visit the
@@ -117,8 +118,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin
-    /// in the claimed tables. When few tables are left, frees pages early, so that no walker still
-    /// holds many pages when all tables are claimed.
+    /// in the claimed tables. If other walkers are at work and few tables are left, frees gathered
+    /// pages early. So no walker still holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -215,9 +216,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work. That
-/// is a quarter of an equal share, because some tables take longer than others and more helpers may
-/// join.
+/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work. The
+/// result is a quarter of each walker's equal share, because some tables take longer to empty than
+/// others and more helpers may join.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

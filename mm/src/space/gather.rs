@@ -2,14 +2,14 @@
 //!
 //! No page may be freed while the translation of some CPU still leads to it. So the gather collects
 //! unmapped pages first, then flushes the translations once for all of them, and then frees the
-//! pages. The more pages it collects, the fewer flushes are needed. It keeps its records of pages
-//! in itself at first (8 records), then in batches that each take a page of memory (510 records
-//! each, at most 19 batches). If there is no page for a batch, or no batch may be added, the pages
-//! gathered so far have to be freed first.
+//! pages. The more pages it collects, the fewer flushes are needed. The gather keeps its first 8
+//! records of pages in itself. Further records go into at most 19 batches, each of which takes a
+//! page of memory and has room for 510 records. If there is no page for a batch, or no batch may be
+//! added, the pages gathered so far have to be freed first.
 //!
-//! Batches need memory of the global allocator too, because this code cannot write records into a
-//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. If it fails, the
-//! gather works with its own 8 records.
+//! A batch also needs memory of the global allocator, because this code cannot write records into a
+//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. If there is no
+//! such memory, the gather works with its own 8 records.
 //!
 //! Locks: pages are freed with no lock held but `Mmap`. Freeing takes `Lru`, `Pcp` and `Zone`, one
 //! after the other.
@@ -86,8 +86,8 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 
     /// Prepares for up to `more` further pages: asks the global allocator for room for their
-    /// records, so that no caller has to ask under a page-table lock. Call with no lock held but
-    /// `Mmap`. If there is no memory, the gather is flushed more often.
+    /// records, so that no caller has to allocate under a page-table lock. Call with no lock held
+    /// but `Mmap`. If there is no memory, the gather is flushed more often.
     #[inline]
     pub(super) fn expect(&mut self, more: u32) {
         let needed = self.len + more as usize;

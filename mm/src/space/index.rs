@@ -1,5 +1,5 @@
-//! The index of an object's pages. It is a tree of fan-out 64 from an index in the object to a page
-//! frame, only as high as its largest index needs (Linux: an `xarray`).
+//! The index of an object's pages. This is a tree of fan-out 64 that maps an index in the object to
+//! a page frame. The tree is only as high as its largest index needs (Linux: an `xarray`).
 //!
 //! Nodes are allocated with no lock held, as [`Spares`], and inserted under the object's lock. So
 //! this code never allocates while other CPUs wait for that lock.

@@ -36,8 +36,8 @@ pub struct Lru<M: Machine> {
 }
 
 /// One CPU's newly used pages of each node, in cache lines that no other CPU's batch uses (Linux:
-/// `cpu_fbatches`). Linux has one batch for all nodes, and moves it when it holds 31 pages in
-/// total.
+/// `cpu_fbatches`). Here each node's pages are moved to the lists separately. Linux has one batch
+/// for all nodes, and moves that batch when it holds 31 pages in total.
 #[repr(align(128))]
 struct Batch<M: Machine>(Box<[M::LocalWord]>);
 
@@ -61,8 +61,8 @@ impl<M: Machine> Lru<M> {
     }
 
     /// Counts a page as used from now on (Linux: `folio_add_lru`). The page is added to this CPU's
-    /// batch, which is moved to the lists when it has 31 pages of a node. A frame in no zone is
-    /// ignored.
+    /// batch. When the batch has 31 pages of a node, those pages are moved to the lists. A frame in
+    /// no zone is ignored.
     #[inline]
     pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
         let Some(node) = pages.node_of(pfn) else {

@@ -2,9 +2,9 @@
 //!
 //! Adding a mapping holds the lock of the mappings as the writer. Removing takes the mappings out
 //! of the tree as the writer, then lets readers in, and empties page tables as one of the readers.
-//! A fault may have looked at the tree earlier, but it looks again under the lock of its page
-//! table. So either the fault maps its page before the table is emptied, or it finds that the
-//! mapping no longer exists.
+//! A fault may have read the tree before the removal, but the fault checks the tree again under the
+//! lock of its page table. So either the fault maps its page before the table is emptied, or it
+//! finds that the mapping no longer exists.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 

@@ -82,9 +82,9 @@ pub struct AddressSpace<M: Machine> {
 /// A holder of its own translations, such as a virtual machine or a device. It is notified of
 /// ranges whose pages are about to leave their frames or be unmapped (Linux: `mmu_notifier`).
 ///
-/// It is notified whenever a page leaves: when the page is unmapped, reaped, moved to swap,
-/// replaced by a private copy, or freed at the end of the address space. A page in memory remains
-/// in its frame until the holder is notified of its range.
+/// The holder is notified whenever a page leaves its frame or the address space: when the page is
+/// unmapped, reaped, moved to swap, replaced by a private copy, or freed at the end of the address
+/// space. A page in memory remains in its frame until the holder is notified of its range.
 ///
 /// The caller holds no page-table lock during a call. It may hold the lock of the mappings as a
 /// reader or, if a mapping replaces others, as a writer.
@@ -100,9 +100,10 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// again, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// Notifies the holder that the address space is about to be emptied for good: from now on it
-    /// must use no translation to any of the space. Helpers may still call [`Notified::start`] and
-    /// [`Notified::end`] for ranges; the holder has nothing left to do for them.
+    /// Notifies the holder that the address space is about to be emptied for good: from now on the
+    /// holder must use no translation to any page of the space. Helpers may still call
+    /// [`Notified::start`] and [`Notified::end`] for ranges; the holder has nothing left to do for
+    /// them.
     fn release(&self, machine: &M);
 }
 

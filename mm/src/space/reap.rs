@@ -1,8 +1,8 @@
 //! Emptying the address space of a process that is to die, before or during its exit (Linux:
 //! `__oom_reap_task_mm`).
 //!
-//! Only private memory is unmapped: no other process can miss it. From then on no process may touch
-//! that memory again, which [`Flag::Unstable`] ensures. Designs differ in the order in which
+//! A helper unmaps only private memory, which no other address space uses. [`Flag::Unstable`]
+//! ensures that no process touches that memory afterwards. Designs differ in the order in which
 //! helpers empty the space.
 //!
 //! Locks: `Mmap` as a reader, then those of `zap`.

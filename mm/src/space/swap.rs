@@ -7,8 +7,8 @@
 //! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
 //! Lock: one, which guards the list. No other lock is taken and no memory allocated while it is
-//! held. The cost of freeing a slot is spent outside the lock: Linux locks clusters of 512 slots,
-//! so the holders of its locks seldom contend.
+//! held. The machine is charged for freeing a slot outside the lock, because Linux has one lock for
+//! each cluster of 512 slots and CPUs seldom contend for one of those locks.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,6 +1,7 @@
 //! Moving pages to swap (Linux: `try_to_unmap` of an anonymous page, then `swap_writepage`).
 //!
-//! The embedder chooses which pages to move, and when. A later fault brings them back.
+//! The embedder chooses which pages to move, and when. A later fault brings a page back into
+//! memory.
 //!
 //! Locks: `Mmap` as a reader; inside it `Swap` and `PageTable`, one after the other.
 

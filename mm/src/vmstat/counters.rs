@@ -5,8 +5,8 @@
 //! periodic refresh folds the others. There is no lock: a fold takes a differential with one atomic
 //! operation, so a race with an addition or another fold neither counts twice nor loses anything.
 //!
-//! Linux folds into a machine-wide word as well. Here the machine-wide value is computed on demand
-//! as the sum over all zones, which saves each fold a second shared write.
+//! Plimsoll computes the machine-wide value on demand, as the sum over all zones. Linux also folds
+//! into a machine-wide word, which costs each fold a second shared write.
 
 use alloc::boxed::Box;
 use core::array;
@@ -73,10 +73,10 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` for `blocks` blocks of about equal size on this CPU, as if the blocks were
-    /// counted one after another, as in Linux. There, a differential that passes the threshold is
-    /// folded before the next block is added. So the remaining differential is the same as in
-    /// Linux, but all folds together take only one addition to the shared word.
+    /// Adds `delta` for `blocks` blocks of about equal size on this CPU. The remaining differential
+    /// is the same as in Linux, which counts one block after another: a differential that passes
+    /// the threshold is folded before Linux counts the next block. But here all folds together take
+    /// only one addition to the shared word.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
@@ -89,9 +89,10 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds or subtracts one on this CPU. A fold moves half the threshold more than the
-    /// differential, so that a series of steps in one direction folds less often (Linux:
-    /// `inc_zone_page_state`).
+    /// Adds or subtracts one on this CPU. When the differential passes the threshold, this CPU
+    /// folds the differential and an extra half threshold into the shared word. The differential
+    /// then restarts at half a threshold on the other side of zero. So a run of steps in one
+    /// direction folds less often (Linux: `inc_zone_page_state`).
     #[inline]
     pub(crate) fn step(&self, machine: &M, item: usize, delta: Step) {
         let sign = delta as i64;

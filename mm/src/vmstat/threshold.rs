@@ -42,8 +42,8 @@ pub(crate) fn drift_mark(
 mod tests {
     use super::*;
 
-    /// The first three values were read from `/proc/zoneinfo` of a 2-CPU host; the others are
-    /// published.
+    /// The first three thresholds were read from `/proc/zoneinfo` of a 2-CPU host. The others are
+    /// published values.
     #[test]
     fn thresholds_are_those_of_real_hosts() {
         let of = |pages, cpus| normal(cpus, Pages(pages));

@@ -32,8 +32,9 @@ static WATCHED: Watched = Watched;
 /// waiters sleep. Linux also allocates under `mmap_lock`.
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
-/// Runs `f`. On this thread, allocation number `nth`, counted from 0, and all later ones fail
-/// meanwhile. Returns the result of `f` and the number of allocations that were refused.
+/// Runs `f`. While `f` runs, this thread's allocation number `nth` (counted from 0) and all its
+/// later allocations fail. Returns the result of `f` and the number of allocations that were
+/// refused.
 pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     REFUSED.set(0);
     LEFT.set(Some(nth));

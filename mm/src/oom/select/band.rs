@@ -2,7 +2,7 @@
 //!
 //! A candidate is in the *band* if it may have more points than the *floor*, which is the largest
 //! minimum of any candidate seen. A candidate outside the band is known only to have less than the
-//! floor. Candidates in the band that got no slot have at most `rest`.
+//! floor. A candidate in the band that got no slot has at most `rest`.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -96,9 +96,10 @@ impl<'a> Band<'a> {
         self.used = self.retain_from(0, self.floor);
     }
 
-    /// Frees at least half of the slots, so that offers take constant time on average. A single
-    /// slot is freed only for a candidate that may have more points. Returns whether `high` may
-    /// have more than all candidates that got no slot.
+    /// Frees at least half of the slots, so that offers take constant time on average. If there is
+    /// only one slot, frees it only if its candidate cannot have more points than `high`, the most
+    /// that the offered candidate may have. Returns whether `high` is more than every candidate
+    /// without a slot may have.
     #[cold]
     fn make_room(&mut self, high: Key) -> bool {
         self.drop_below_floor();

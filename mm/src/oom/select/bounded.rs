@@ -1,7 +1,8 @@
 //! Takes cheap looks first, then as few precise sums as can be proven enough (ours).
 //!
-//! The first pass reads the range of every candidate. The second sums the candidate that may have
-//! the most points, until one candidate surely has more than any other may have:
+//! The first pass reads the range of every candidate. The second pass sums one candidate after
+//! another, always the one that may have the most points, until one surely has more than any other
+//! may have:
 //!
 //! ```text
 //!              points →
@@ -15,51 +16,50 @@
 //!
 //! **As few sums as possible.** Let `m` be the largest key and `w` its candidate. Any proof that
 //! `w` has the most, even one by lucky guesses, has to sum every other candidate whose range
-//! reaches above `m`: without a sum, that candidate might have more. Here, the next candidate to be
-//! summed is always the one that may have the most. If it is not `w`, it may have more than `w` may
-//! have, which is `m` or more. So it is one of those that every proof has to sum, and only the sum
-//! of `w` may be unnecessary: *sums ≤ least possible + 1*. No method that does not know the sums
-//! beforehand can promise less: of two ranges that overlap, either may be the one whose sum
-//! decides.
+//! reaches above `m`: without a sum, that candidate might have more. This selector always sums the
+//! candidate that may have the most. If that is not `w`, its range reaches above that of `w`, hence
+//! above `m`. So every proof has to sum that candidate too, and only the sum of `w` may be
+//! unnecessary: *sums ≤ least possible + 1*. No method that does not know the sums beforehand can
+//! promise less: of two ranges that overlap, either may be the one whose sum decides.
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
 //! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few costs nearly as
-//! much, because a batch is cheap only by reading memory sequentially. So this is a rent-or-buy
-//! problem: single sums are the rent. The purchase is a batch of all candidates that are left; it
-//! ends the search whatever it finds. A batch is bought only if more than `n / g` are left, and
-//! then as soon as one of these holds:
+//! much as one of all, because a batch is cheap only by reading memory sequentially. So this is a
+//! rent-or-buy problem: single sums are the rent. The purchase is a batch of all candidates that
+//! are left, which ends the search whatever it finds. A batch is bought only if more than `n / g`
+//! are left, and then as soon as one of these conditions holds:
 //!
-//! - At least 16 have been summed, and at their pace the rest would cost more than a batch. Suppose
-//!   that `k` sums put `d` candidates out of the band, the summed ones included, and `l` are left.
-//!   Then the condition is `l × k / d > n / g`. It is tested each time `k` has doubled. If a cheap
-//!   look cannot tell candidates apart, each sum puts only its own candidate out; then `d = k`, and
-//!   a batch is bought at once.
-//! - `n / 4g` have been summed (or 16 if that is more): whatever the pace, the end was not near.
+//! - At least 16 candidates have been summed, and at that pace the rest would cost more than a
+//!   batch. Suppose that `k` sums put `d` candidates out of the band, the summed ones included, and
+//!   `l` are left. Then the condition is `l × k / d > n / g`. The search tests this each time `k`
+//!   has doubled. If a cheap look cannot tell candidates apart, each sum puts only its own
+//!   candidate out; then `d = k`, and a batch is bought at once.
+//! - `n / 4g` candidates (or 16 if that is more) have been summed, whatever the pace.
 //!
-//! So the whole costs at most `n / 4g + n / g` sums. With a gain of 6 that is little more than a
-//! fifth of summing all one by one. If all candidates look alike, it costs `16 + n / g`. Before the
-//! batch, at most one sum is unnecessary. In the batch many may be, if the very next sum would have
-//! decided. After 16 sums that did not decide, this cannot be known, and a wrong guess costs at
+//! So a whole search costs at most `n / 4g + n / g` single sums. With a gain of 6 that is little
+//! more than a fifth of the cost of summing all one by one. If all candidates look alike, it costs
+//! `16 + n / g`. Before the batch, at most one sum is unnecessary. In the batch many may be, if the
+//! very next single sum would have decided. The search cannot know that, and a wrong guess costs at
 //! most `n / g`.
 //!
 //! **Slots.** The band is kept in slots of 40 bytes that the caller supplies. Nothing can be
-//! allocated when memory is out, and a fixed number of slots would be too few for some callers and
-//! too many for most. One slot per candidate is always enough; so is one per candidate in the band.
-//! With fewer slots the result is as correct: the slots keep the candidates that may have the most.
-//! If these do not decide the search, all candidates are read again, and those that may have more
-//! than the best so far are summed, one window of all slots at a time. Then each candidate is
-//! summed at most twice.
+//! allocated when memory has run out, and a fixed number of slots would be too few for some callers
+//! and too many for most. One slot per candidate is always enough. With fewer slots the result is
+//! equally correct: the slots keep the candidates that may have the most. If these do not decide
+//! the search, a third pass reads all candidates again. It collects those that may have more than
+//! the best so far, and sums them each time all slots are full, and at the end. Then each candidate
+//! is summed at most twice.
 //!
-//! **Change.** Each candidate is checked again before it is summed, and the victim before it is
-//! returned. If the candidate that others were compared with has exited or shrunk meanwhile, the
-//! search starts again, at most three times in all. A candidate that grows is judged by the last
-//! look at it.
+//! **Change.** The search checks each candidate again before it sums it, and the victim before it
+//! returns it. If the candidate that others were compared with has exited or shrunk by then, the
+//! search starts again, for at most three rounds in all. A candidate that grows is judged by the
+//! last look at it.
 //!
 //! A sum is not a snapshot: it reads one CPU after the other, and in a batch 10,000 candidates on
 //! each, which takes milliseconds. A page that is freed on a CPU already read, and allocated on one
 //! not yet read, counts twice; in the opposite case it is missed. So a sum outside the range last
 //! read is taken once more, and the second sum is used; several such sums are retaken together. A
-//! sum may be wrong by the width of its range and still lie inside. So "correct" above holds for
+//! sum inside its range may still be wrong by the width of the range. So "correct" above holds for
 //! candidates that do not change while they are summed, and for others up to that width.
 
 use core::cmp::Reverse;

@@ -1,5 +1,5 @@
-//! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. Every change
-//! is applied to every candidate before every query of the selection.
+//! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. The tests try
+//! every change of every candidate before every query of the selection.
 //!
 //! A selection promises this about the last look at each candidate: the victim's minimum is not
 //! below the maximum of any other candidate.

@@ -1,8 +1,10 @@
-//! Measures how wrong the patch's choice gets among many similar candidates, beside our selector.
+//! Measures how far the victim of the proposed patch is below the maximum when many candidates are
+//! similar. Measures the same for Plimsoll's selector.
 //!
 //! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. The
-//! accuracy of each of four counters allows 24,576 pages too few and 23,808 too many. Here each is
-//! 0 to 22,272 pages too small. Each result is from 200 populations.
+//! accuracy of each of a candidate's four counters allows 24,576 pages too few and 23,808 too many.
+//! In this test each counter's approximate sum is 0 to 22,272 pages too small. Each result is from
+//! 200 populations.
 
 use alloc::vec;
 use alloc::vec::Vec;

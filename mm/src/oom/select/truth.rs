@@ -202,10 +202,11 @@ impl Population {
     }
 
     /// Returns the least number of precise sums that prove which candidate has the most points, if
-    /// the sums to take are guessed right.
+    /// the candidates to sum are guessed right.
     ///
-    /// All other candidates that may reach above the maximum have to be summed. The maximum itself
-    /// has to be summed, too, unless all that may reach above its own minimum are summed instead.
+    /// Every other candidate whose range reaches above the maximum has to be summed. The candidate
+    /// with the maximum has to be summed, too, unless all candidates whose ranges reach above its
+    /// own minimum are summed instead.
     pub(super) fn least_sums(&self) -> u64 {
         let keys = self.keys();
         let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {

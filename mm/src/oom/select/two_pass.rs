@@ -2,7 +2,7 @@
 //!
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
 //! skips those that cannot be above the chosen one. It sums the others while sums are left. Each of
-//! them replaces the chosen one unless its sum shows it to be below.
+//! these replaces the chosen candidate unless its sum shows that it is below.
 //!
 //! Two weaknesses of the patch are kept, for comparison:
 //!
@@ -12,10 +12,12 @@
 //!   lot.
 //! * Whether a candidate may be above is computed with `over`, the bound on how much its estimate
 //!   may be too large. It should be computed with `under`. This makes no difference if both sides
-//!   of a comparison are estimates of similar counters; beside a sum the test is too strict.
+//!   of a comparison are estimates of similar counters. If one side is a sum, the test is too
+//!   strict.
 //!
-//! One weakness is not kept: here the placeholder points of an origin, and of no candidate at all,
-//! enter no arithmetic. If the first pass finds no candidate, there is no second pass.
+//! One weakness of the patch is not kept: the patch also computes with the placeholder points of an
+//! origin, and of no candidate at all. Here these points enter no arithmetic. If the first pass
+//! finds no candidate, there is no second pass.
 
 use super::key::{Highest, Key};
 use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
@@ -51,7 +53,7 @@ impl TwoPass {
     ///
     /// A victim found dying in either pass ends the selection. A candidate that is chosen in the
     /// first pass and exits before the second remains chosen, as in Linux, where the selection
-    /// holds a reference.
+    /// holds a reference to that process.
     ///
     /// # Errors
     /// [`SelectError::Reading`].

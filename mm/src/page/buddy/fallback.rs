@@ -1,8 +1,8 @@
 //! Taking pages from blocks of another type when the lists of the request's own type have none.
 //!
-//! First the request tries to claim a page block: if enough of its pages are free or compatible,
-//! the block changes its type. If that fails, the request steals from the smallest free block that
-//! is large enough, and the page block around it keeps its type.
+//! First the request tries to claim a page block: if enough pages of that block are free or
+//! compatible, the block changes its type. If that fails, the request steals from the smallest free
+//! block that is large enough, and the page block around it keeps its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;

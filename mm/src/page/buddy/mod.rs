@@ -257,7 +257,7 @@ impl Buddy {
 
     /// Returns whether the larger block that this one and its buddy would form has a free buddy. If
     /// so, this block is likely to become part of a still larger one soon, unless it is allocated
-    /// (Linux: only below order 9).
+    /// first. As in Linux, the result is false for blocks of order 9 and above.
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {

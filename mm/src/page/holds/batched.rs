@@ -1,4 +1,5 @@
-//! Linux from 6.19: a spill or decay moves one batch per hold and drops both locks between holds.
+//! Linux from 6.19: a spill or decay moves one batch per hold, and drops the zone lock and the pcp
+//! lock between holds.
 //!
 //! This is the change as merged upstream. Refills and drains still move up to 2016 pages per hold.
 //! A spill that cannot take the pcp lock again between two holds abandons the rest.

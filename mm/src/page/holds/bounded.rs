@@ -8,8 +8,8 @@
 //! blocks are split after it is released. A batch then takes only a few operations under the lock.
 //!
 //! An allocation that finds no memory drains all lists even if another CPU is already draining
-//! them. With short holds this delays other CPUs only briefly, and the other drain may already have
-//! passed the lists that have pages.
+//! them, because that drain may already have passed the lists that have pages. With short holds,
+//! the second drain delays other CPUs only briefly.
 
 use super::{Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;

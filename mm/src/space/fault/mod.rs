@@ -2,14 +2,15 @@
 //!
 //! Private memory is faulted in without the lock of the mappings. The fault looks up the mapping,
 //! allocates a page, takes the lock of the page table and then compares the tree's version with the
-//! one it saw first. If the version has changed, the fault starts over, up to [`FAULT_TRIES`]
-//! times. Then it takes the lock of the mappings as a reader, so that no CPU can change them.
+//! one it saw first. If the version has changed, the fault starts over. After [`FAULT_TRIES`]
+//! tries, the fault takes the lock of the mappings as a reader, so that no CPU can change the
+//! mappings.
 //!
-//! A CPU that unmaps, or raises [`Flag::Unstable`], and then empties the table under the same lock,
-//! leaves no page behind: a fault either fills its entry before the table is emptied, or sees the
-//! change. The emptying CPU also misses no table. The fault counts each table it makes before it
-//! checks again, and the emptying CPU adds to the same count before it looks for tables
-//! (`PageTable::catch_up`).
+//! Suppose that a CPU unmaps, or raises [`Flag::Unstable`], and then empties a table under the
+//! table's lock. It leaves no page behind: a fault either fills its entry before the table is
+//! emptied, or sees the change. The emptying CPU also misses no table. The fault counts each table
+//! that it makes before it checks the version again, and the emptying CPU adds to the same count
+//! before it looks for tables (`PageTable::catch_up`).
 //!
 //! Pages of files, shared memory and devices are faulted in as a reader of the mappings.
 //!

@@ -2,7 +2,7 @@
 //!
 //! The list has a fixed length, because emptying an address space must not depend on free memory.
 //! Tables that do not fit are left to the CPU that finishes. A run of neighbouring tables takes one
-//! element.
+//! element of the list.
 
 use core::ops::Range;
 

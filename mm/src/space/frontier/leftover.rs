@@ -1,4 +1,5 @@
-//! The tables that a walker has claimed and not begun. Other walkers may take them from here.
+//! The *rest* of a walker: the tables that the walker has claimed and not begun. Other walkers may
+//! take tables from a rest.
 //!
 //! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
 //! including the one that put the rest there, takes a table by shrinking the range in one atomic

@@ -1,5 +1,5 @@
-//! The frontier, at which the walkers that empty a dying address space meet. It decides which
-//! walker empties which table, and which walker finishes.
+//! The frontier, at which the walkers that empty a dying address space meet. The frontier decides
+//! which walker empties which table, and which walker finishes.
 //!
 //! ```text
 //!   0 ── claimed from below ──> low ········ unclaimed ········ high <── claimed from above ── all
@@ -9,12 +9,13 @@
 //! walker claims tables by moving an end over them in one atomic step. So no table has two owners,
 //! and a walker works alone on the tables it has claimed. Walkers claim many tables at a time while
 //! many are left, and one at a time near the end, so that they all end at about the same time.
-//! After the last user has joined, the walker that leaves last finishes (`exit::finish`). The step
-//! with which it leaves decides that, so exactly one walker finishes.
+//! After the last user has joined, the walker that leaves last finishes (`exit::finish`). A walker
+//! leaves in one atomic step, which also shows whether other walkers are still at work. So exactly
+//! one walker finishes.
 //!
-//! The tables that a walker has claimed and not begun are its rest (`rest`). Other walkers take
-//! tables from it when no table is unclaimed. So a walker that stalls, is slow or gives way delays
-//! only one table, and no walker waits for the others.
+//! The tables that a walker has claimed and not begun are its rest (`rest`). When no table is
+//! unclaimed, other walkers take tables from that rest. So a walker that stalls, is slow or gives
+//! way delays only one table, and no walker waits for the others.
 //!
 //! If a holder of translations refuses to give up a table, the helper hands that table back on a
 //! list. Walkers that come later take such tables, and the CPU that finishes looks at every table
@@ -200,7 +201,7 @@ impl<M: Machine> Frontier<M> {
     }
 
     /// Lets a helper join at the end that seems to have fewer walkers. A process has its memory
-    /// near the CPUs it ran on, so walkers at the same end free pages into the same zones.
+    /// near the CPUs it ran on, so walkers at the same end would free pages into the same zones.
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
@@ -253,7 +254,7 @@ impl<M: Machine> Frontier<M> {
     /// 1. The walker takes from its own rest first.
     /// 2. If that is empty, it makes a new claim, of as many tables as `share` returns for the
     ///    number of walkers at work.
-    /// 3. If no table is unclaimed, it takes from the rests of others.
+    /// 3. If no table is unclaimed, it takes from the rests of other walkers.
     ///
     /// `beyond` finds the next existing table: at or after the given number for a walker at the low
     /// end, and below it for one at the high end.

@@ -6,7 +6,7 @@
 //!
 //! `entry` is one entry, and `table` the entries of one table. `sparse` finds tables without a
 //! lock: the place of a table is never removed, and only the table in it comes and goes. So a CPU
-//! that frees a table need not wait until others have left it.
+//! that frees a table need not wait until other CPUs no longer use the table's place.
 //!
 //! Every table takes a page of memory, and so does every upper table, which covers 1 GiB. The
 //! levels above (a page per 512 GiB) are not modelled.
@@ -146,9 +146,10 @@ impl<M: Machine> PageTable<M> {
     /// Counts pages of tables: new ones whose tables are live or, if `frames` is negative, removed
     /// ones.
     ///
-    /// Suppose that one CPU makes a table live, counts it, and then checks whether it may fill it.
-    /// Another CPU makes it wrong to fill the table, [catches up](Self::catch_up), and then looks
-    /// for live tables. Then at least one of the two sees what the other did.
+    /// Suppose that CPU 1 makes a table live, counts the table, and then checks whether it may fill
+    /// the table. CPU 2 forbids filling the table, [catches up](Self::catch_up), and then looks for
+    /// live tables. Then CPU 1 sees that it may not fill the table, or CPU 2 sees that the table is
+    /// live, or both.
     pub(super) fn count(&self, machine: &M, frames: i64) {
         // AcqRel pairs with that in `catch_up`, whichever comes first.
         self.frames.add(machine, frames, AcqRel);

@@ -1,10 +1,10 @@
 //! Searches for free space between mappings. The nodes record the gaps, so a search takes one
 //! descent.
 //!
-//! A search begins in the leaf at one end of the allowed range. If nothing fits there, it goes up
-//! to a node with a child that has a large enough gap, and from there down to the gap. Outside the
-//! first leaf, every recorded gap really exists, unless it is larger than a node can record
-//! ([`GAP_MAX`](super::node::GAP_MAX)).
+//! A search begins in the leaf at one end of the allowed range. If nothing fits there, the search
+//! goes up to a node with a child that has a large enough gap, and from there down to the gap.
+//! Outside the first leaf, a leaf whose recorded gap is large enough really has such a gap, unless
+//! the search is for more pages than a node can record ([`GAP_MAX`](super::node::GAP_MAX)).
 
 use core::ops::Range;
 
@@ -25,9 +25,9 @@ impl<M: Machine> VmaTree<M> {
         let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
-            // Only a part of a gap that begins below `low` counts. So wherever `pages` pages fit,
-            // the recorded gap is at least that large, and leaves with a smaller one can be
-            // skipped.
+            // If a gap begins below `low`, only the part above `low` can be used. So wherever
+            // `pages` pages fit, the recorded gap is at least that large, and a leaf with a smaller
+            // recorded gap can be skipped.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));

@@ -1,11 +1,12 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
 //! It is a B+ tree of nodes of eight cache lines (`node`). There is one writer at a time: the
-//! holder of the [`Editor`], which belongs under the lock of the mappings. It may change the tree
-//! (`edit`, and `split` for adding and removing nodes). It may also search for free space (`gap`),
-//! which the nodes record (`mend`). Readers need no lock: they read, check whether the tree has
-//! changed meanwhile, and if so read again. A cursor (`cursor`) holds an address rather than a
-//! place in the tree, so it works whatever is removed around it.
+//! holder of the [`Editor`], which belongs under the lock of the mappings. The writer may change
+//! the tree (`edit`, and `split` for adding and removing nodes). The writer may also search for
+//! free space (`gap`), which the nodes record (`mend`). Readers need no lock: they read, check
+//! whether the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds an
+//! address rather than a place in the tree, so the cursor stays valid whatever mappings are
+//! removed.
 //!
 //! `machines/host/examples/mappings.rs` shows all of this in use.
 //!

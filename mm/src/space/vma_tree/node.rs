@@ -3,8 +3,8 @@
 //! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of the mapping; its value
 //! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner
 //! node has up to [`SLOTS`] children. The key of a child is the first key that the child is
-//! responsible for; its value is the child's number and the largest gap in it. Keys are in order.
-//! Unused keys, and the last one, hold [`NO_KEY`], so no search needs a count.
+//! responsible for; its value is the child's number and the largest gap in the child. Keys are in
+//! order. Unused keys, and the last one, hold [`NO_KEY`], so no search needs a count.
 //!
 //! The gap of an entry is the free space directly before it. The gap of a leaf's first entry begins
 //! in the previous leaf. The gap of a node is the largest gap below it.

@@ -2,8 +2,8 @@
 //! wheel.
 //!
 //! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
-//! first multiple of the wheel's granularity after its jiffy: 64 jiffies at HZ 1000, or 8 jiffies
-//! at HZ 100 to 300. This brings CPUs together again.
+//! first multiple of the wheel's granularity after its jiffy. At that distance the granularity is
+//! 64 jiffies at HZ 1000, or 8 jiffies at HZ 100 to 300. This rounding brings CPUs together again.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
@@ -28,9 +28,9 @@ impl Schedule for RoundJiffies {
 }
 
 /// Returns the delay in jiffies from now to the rounded expiry. The time `delay` jiffies from now
-/// is rounded to a multiple of `grid`, minus the CPU's skew. It is rounded down if it is less than
-/// a quarter of `grid` past a multiple, otherwise up. Returns `delay` unchanged if the rounded time
-/// is not in the future.
+/// is rounded to a multiple of `grid`, minus the CPU's skew. The time is rounded down if it is less
+/// than a quarter of `grid` past a multiple, otherwise up. Returns `delay` unchanged if the rounded
+/// time is not in the future.
 pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     const SKEW_JIFFIES: u64 = 3;
     let now = moment.jiffy().0;

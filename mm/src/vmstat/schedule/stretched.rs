@@ -1,8 +1,9 @@
 //! The stretched patch as posted: the interval grows with the CPU's number, to almost twice its
 //! length.
 //!
-//! The patch meant the extra time as an offset, but it lengthens the period. So CPUs drift past
-//! each other, the work runs about 30 % less often, and CPUs collide if their numbers have holes.
+//! The patch meant the extra time as an offset of the CPU's turn, but the extra time lengthens
+//! every interval. So CPUs drift past each other, the work runs about 30 % less often, and CPUs
+//! collide if their numbers have holes.
 
 use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;

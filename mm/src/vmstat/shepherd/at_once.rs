@@ -1,6 +1,6 @@
 //! Linux's shepherd. It kicks all dormant CPUs that have differentials at the same instant.
 //!
-//! It ignores the pages on a dormant CPU's lists, so these stay there.
+//! It ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};

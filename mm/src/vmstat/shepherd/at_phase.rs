@@ -1,8 +1,8 @@
 //! Plimsoll's shepherd. It kicks each dormant CPU at that CPU's own phase, and pages on the CPU's
 //! lists are a reason to kick it too.
 //!
-//! Under both shepherds a kick wakes an idle CPU. Otherwise its differentials and pages would stay
-//! out of reach.
+//! Under both shepherds a kick wakes an idle CPU. If the kick did not wake it, the CPU's
+//! differentials and pages would stay out of reach.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};

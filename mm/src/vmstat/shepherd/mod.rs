@@ -1,7 +1,7 @@
 //! The shepherd variants, which decide which dormant CPUs to kick, and when.
 //!
 //! A CPU whose last refresh found nothing to do goes dormant. Once per interval the shepherd checks
-//! all dormant CPUs. It defers work again on those that have something to do.
+//! all dormant CPUs. It defers the refresh again on each dormant CPU that has something to do.
 
 mod at_once;
 mod at_phase;
