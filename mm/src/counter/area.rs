@@ -299,8 +299,8 @@ const fn chunks_of(run: usize) -> usize {
 
 /// Returns the number of a run's first place.
 const fn first_of(run: usize) -> usize {
-    // The runs of one length have as many chunks together as all shorter runs, plus those of the
-    // first length once more.
+    // `RUNS_OF_A_LENGTH` runs have 1 chunk each, as many have 2, as many have 4, and so on. So all
+    // shorter runs together have `RUNS_OF_A_LENGTH * (2^longer - 1)` chunks.
     let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
     let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
     chunks * PLACES

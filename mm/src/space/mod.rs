@@ -265,7 +265,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the number of processes that use the space (Linux: `mm_users`).
     pub(crate) fn users(&self, machine: &M) -> i64 {
-        // Relaxed: the number may change at any moment.
+        // Relaxed: the caller gets a snapshot, and nothing is ordered by it.
         self.users.load(machine, Relaxed)
     }
 

@@ -35,8 +35,8 @@ pub fn read_from(root: &Path) -> Result<Topology, TopologyError> {
     Ok(assemble(&sysfs::describe(root)?))
 }
 
-/// Reads the CPUs of this computer. If Linux does not describe them, returns the same number of
-/// equal CPUs.
+/// Reads the CPUs of this computer. If Linux does not describe them, returns as many
+/// equal CPUs as this process may use.
 pub(crate) fn read_or_flat() -> Topology {
     read().unwrap_or_else(|_undescribed| {
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());

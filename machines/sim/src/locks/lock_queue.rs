@@ -114,8 +114,8 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::acquire`], but the request need not travel to the lock's line: it counts at
-    /// once.
+    /// Like [`Queue::acquire`], but the request takes its place in the queue at once, because it
+    /// need not travel to the lock's cache line.
     pub(crate) fn acquire_here(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         sim.record
