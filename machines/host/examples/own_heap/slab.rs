@@ -11,7 +11,7 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::Arena;
+use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{AllocError, Mobility, NoKill, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
@@ -110,6 +111,21 @@ impl OwnHeap {
     }
 }
 
+thread_local! {
+    /// True while the thread reaps or exits.
+    static FREES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `free`, which reaps or ends an address space. Until `free` returns, the heap refuses a
+/// request of this thread if no page is free, because other threads may be waiting for the memory
+/// that this thread is about to free (Linux: `GFP_NOWAIT`).
+pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
+    FREES.set(true);
+    let result = free();
+    FREES.set(false);
+    result
+}
+
 impl Source {
     /// Returns the frame that contains `block`; `None` if it is not in the arena.
     fn frame(&self, block: *mut u8) -> Option<Pfn> {
@@ -122,6 +138,10 @@ impl Source {
     fn take(&self, order: Order) -> Option<NonNull<u8>> {
         // The pages cannot be moved, because nothing records which pointers refer to them.
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
+        if FREES.get() {
+            let taken = self.pages.alloc(self.host, request.urgent(Urgency::NoWait));
+            return taken.ok().map(|pfn| self.arena.page(pfn));
+        }
         let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
         for _ in 0..tries {
             match self.pages.alloc(self.host, request) {

@@ -25,6 +25,7 @@ use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 
+use crate::slab::freeing;
 use crate::{CPUS, Random};
 
 /// 256 MiB, most of which is never touched, because no tenant writes to its pages.
@@ -121,7 +122,7 @@ impl Machinery {
         let _entered = self.host.enter(CpuId(0));
         let reaper = self.oom.killer().reaper();
         while !stop.load(Relaxed) || reaper.queued(&self.host) > 0 {
-            let stepped = reaper.step(self.memory());
+            let stepped = freeing(|| reaper.step(self.memory()));
             if let Some(done) = stepped.done {
                 assert!(done.bad_rss.is_none(), "{done:?}");
                 let took = u64::from(done.how == How::Emptied);
@@ -226,7 +227,7 @@ impl Tenant {
 
     fn leave(&mut self, process: Arc<Process<Host>>) {
         let (host, killer) = (&self.all.host, self.all.oom.killer());
-        let exited = killer.exit(self.all.memory(), &process);
+        let exited = freeing(|| killer.exit(self.all.memory(), &process));
         assert!(exited.is_ok(), "it leaves once");
         let house = self.all.oom.owner();
         let mut own = house.by_id[self.id as usize]
