@@ -351,7 +351,7 @@ pub enum Due {
     At(Nanos),
 }
 
-/// What a timer does if the CPU is idle.
+/// Whether a timer wakes a CPU that is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenIdle {
     /// The timer wakes the idle CPU.

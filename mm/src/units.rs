@@ -243,7 +243,8 @@ impl Nanos {
 impl From<Duration> for Nanos {
     /// Converts a span to nanoseconds. The span must be at most 584 years.
     fn from(span: Duration) -> Self {
-        Self(span.as_secs() * Self::SECOND.0 + u64::from(span.subsec_nanos()))
+        let seconds = span.as_secs().saturating_mul(Self::SECOND.0);
+        Self(seconds.saturating_add(u64::from(span.subsec_nanos())))
     }
 }
 
@@ -392,6 +393,7 @@ mod tests {
         assert_eq!([-1, 0, i64::MAX].map(at_least_0), [0, 0, (1 << 63) - 1]);
         assert_eq!(narrow(u64::from(u32::MAX)), u32::MAX);
         assert_eq!(Nanos::from(Duration::new(3, 7)), Nanos(3_000_000_007));
+        assert_eq!(Nanos::from(Duration::MAX), Nanos(u64::MAX));
         let refused = |convert: fn()| std::panic::catch_unwind(convert).is_err();
         assert!(refused(|| _ = narrow(1 << 32)));
         assert!(refused(|| _ = signed(1 << 63)));

@@ -35,7 +35,7 @@ pub struct Testbed {
     pub design: Design,
 }
 
-/// What the testbed observed during a run.
+/// The events and counts that the testbed observed during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The starts of vmstat work, in order of time.

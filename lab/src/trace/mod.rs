@@ -24,7 +24,7 @@ pub struct Record {
     pub cpu: u32,
     /// The id of the thread that was running; 0 is the idle task.
     pub pid: u32,
-    /// What happened, and to which block.
+    /// The event, with the block that it concerns.
     pub event: Event,
 }
 

@@ -73,7 +73,7 @@ fn a_killed_waiter_leaves_a_fifo_whole() {
 }
 
 #[test]
-fn a_desk_loses_no_job() {
+fn a_job_queue_loses_no_job() {
     explore(Some(3), laws::a_deferred_job_starts);
-    explore(Some(3), laws::a_desk_that_closes_sends_its_worker_home);
+    explore(Some(3), laws::a_job_queue_that_closes_ends_its_worker);
 }

@@ -72,7 +72,7 @@ fn a_full_fifo_lets_every_waiter_in() {
 }
 
 #[test]
-fn a_desk_loses_no_job() {
+fn a_job_queue_loses_no_job() {
     explore(2000, laws::a_deferred_job_starts);
-    explore(2000, laws::a_desk_that_closes_sends_its_worker_home);
+    explore(2000, laws::a_job_queue_that_closes_ends_its_worker);
 }

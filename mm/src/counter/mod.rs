@@ -13,7 +13,7 @@
 //! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; an item once per `batch`, and so on upwards | up to about `levels × batch × CPUs` either way |
 //! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | up to `T`, on one side, and only for CPUs that ever added |
 //!
-//! What a reader may rely on while additions are in progress: an addition changes the precise sum
+//! While additions are in progress, a reader may rely on this: an addition changes the precise sum
 //! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have
 //! returned. Each addition still in progress may add up to [`Shape::in_flight`] to the error. A sum
 //! takes several reads, so it may or may not include additions that start between these reads.

@@ -69,7 +69,7 @@ pub struct Killed {
     pub aftermath: Aftermath,
 }
 
-/// What happens to the memory of a victim.
+/// The way in which the memory of a victim will be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
     /// The reaper empties the memory after the delay, unless the victim has done so by then.

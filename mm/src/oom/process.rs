@@ -55,7 +55,7 @@ pub enum State {
     Left,
 }
 
-/// What happened to the address space of a process that left it.
+/// The state of an address space after a process has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parted {
     /// There was no address space: the process is a kernel thread.

@@ -294,7 +294,7 @@ impl<M: Machine> Zone<M> {
     /// may take several holds (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
-        let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
+        let wanted = pcp.refill_blocks(ask.order, &self.tuning_input(machine));
         let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {

@@ -129,9 +129,9 @@ impl<M: Machine> Zone<M> {
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
         let owed = count_in(self.slot(cpu).owed.take(machine));
-        let mood = self.mood(machine);
+        let input = self.tuning_input(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
-            let (excess, again) = pcp.decay(&mood);
+            let (excess, again) = pcp.decay(&input);
             more = again;
             Some(Excess {
                 pages: excess + owed,

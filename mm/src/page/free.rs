@@ -204,8 +204,8 @@ impl<M: Machine> Zone<M> {
             let slot = self.slot(cpu);
             let mut pushed = 0;
             let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
-                let mood = self.mood(machine);
-                let excess = self.push_run(pcp, rest, order, forced, &mood, &mut pushed);
+                let input = self.tuning_input(machine);
+                let excess = self.push_run(pcp, rest, order, forced, &input, &mut pushed);
                 let left = excess.map(|(pages, list)| {
                     let owed = count_in(slot.owed.take(machine));
                     let excess = Excess {
@@ -332,13 +332,13 @@ impl<M: Machine> Zone<M> {
         pages: &[u32],
         order: Order,
         forced: Option<Mobility>,
-        mood: &TuningInput,
+        input: &TuningInput,
         pushed: &mut u32,
     ) -> Option<(u32, usize)> {
         let mut pages = pages;
         if order == Order::ZERO && !self.types.on() {
-            let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
-            if pcp.push_quietly(&pages[..quiet], mood) {
+            let quiet = pages.len().min(pcp.quiet_frees(input) as usize);
+            if pcp.push_quietly(&pages[..quiet], input) {
                 *pushed += count_of(quiet);
                 pages = &pages[quiet..];
             }
@@ -349,7 +349,7 @@ impl<M: Machine> Zone<M> {
                 return None;
             }
             *pushed += 1;
-            let excess = pcp.note_free(order, mood);
+            let excess = pcp.note_free(order, input);
             if excess > 0 {
                 return Some((excess, list));
             }

@@ -29,7 +29,7 @@ pub trait LastResort<M: Machine>: Send + Sync {
     fn out_of_memory(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief;
 }
 
-/// What an allocation does after it has called its [`LastResort`].
+/// The next step of an allocation that has called its [`LastResort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
     /// Try everything again: memory has been freed or will be freed soon.

@@ -267,12 +267,12 @@ impl Pcp {
 
     /// Returns the number of blocks to refill an empty list with, and tunes `high` and
     /// `alloc_factor` (Linux: `nr_pcp_alloc`).
-    pub(super) fn refill_blocks(&mut self, order: Order, mood: &TuningInput) -> u32 {
+    pub(super) fn refill_blocks(&mut self, order: Order, input: &TuningInput) -> u32 {
         let Sizes {
             batch,
             high_min,
             high_max,
-        } = mood.sizes;
+        } = input.sizes;
         let (base, high_min, high_max) = (batch.0, high_min.0, high_max.0);
         let mut high = self.high.clamp(high_min, high_max);
         if high < base {
@@ -280,11 +280,11 @@ impl Pcp {
         }
         let mut batch = if order == Order::ZERO {
             // The knob may have been lowered since the factor was raised.
-            base << self.alloc_factor.min(mood.scale_max)
+            base << self.alloc_factor.min(input.scale_max)
         } else {
             base
         };
-        if high_min != high_max && !mood.below_high {
+        if high_min != high_max && !input.below_high {
             high = (high + batch).min(high_max);
             self.high = high;
         }
@@ -293,7 +293,7 @@ impl Pcp {
                 .saturating_sub(self.count)
                 .saturating_sub(base)
                 .max(base);
-            if batch <= room && self.alloc_factor < mood.scale_max {
+            if batch <= room && self.alloc_factor < input.scale_max {
                 self.alloc_factor += 1;
             }
             batch = batch.min(room);
@@ -308,35 +308,35 @@ impl Pcp {
     /// Records that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
     /// the first half of `free_frozen_page_commit`).
     #[inline]
-    pub(super) fn note_free(&mut self, order: Order, mood: &TuningInput) -> u32 {
-        let batch = mood.sizes.batch.0;
+    pub(super) fn note_free(&mut self, order: Order, input: &TuningInput) -> u32 {
+        let batch = input.sizes.batch.0;
         self.alloc_factor >>= 1;
         let high_order = (1..=3).contains(&order.get());
         let flush = high_order
             && self.freed_high_order
-            && self.free_count >= mood.flush_from()
-            && (!mood.large_cache || self.count >= batch);
+            && self.free_count >= input.flush_from()
+            && (!input.large_cache || self.count >= batch);
         self.freed_high_order = high_order;
-        if self.free_count < batch << mood.scale_max {
+        if self.free_count < batch << input.scale_max {
             self.free_count += order.pages().0;
         }
-        let high = self.spill_threshold(flush, mood);
+        let high = self.spill_threshold(flush, input);
         if self.count < high {
             0
         } else {
-            self.spill_pages(flush, high, mood)
+            self.spill_pages(flush, high, input)
         }
     }
 
     /// The number of single pages that can be freed before the lists may have to spill.
     #[inline]
-    pub(super) fn quiet_frees(&self, mood: &TuningInput) -> u32 {
-        if mood.reclaiming || mood.below_high {
+    pub(super) fn quiet_frees(&self, input: &TuningInput) -> u32 {
+        if input.reclaiming || input.below_high {
             return 0;
         }
         let Sizes {
             high_min, high_max, ..
-        } = mood.sizes;
+        } = input.sizes;
         let high = self.high.clamp(high_min.0, high_max.0);
         high.saturating_sub(self.count + 1)
     }
@@ -345,7 +345,7 @@ impl Pcp {
     /// and [`Pcp::note_free`] for each page. There must be at most [`Pcp::quiet_frees`] of them. If
     /// the list has no room, returns `false` and changes nothing.
     #[inline]
-    pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &TuningInput) -> bool {
+    pub(super) fn push_quietly(&mut self, pages: &[u32], input: &TuningInput) -> bool {
         let count = count_of(pages.len());
         let stack = &mut self.lists[0];
         if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
@@ -355,7 +355,7 @@ impl Pcp {
         self.count += count;
         self.alloc_factor = self.alloc_factor.checked_shr(count).unwrap_or(0);
         self.freed_high_order &= pages.is_empty();
-        let most = mood.sizes.batch.0 << mood.scale_max;
+        let most = input.sizes.batch.0 << input.scale_max;
         if self.free_count < most {
             self.free_count = (self.free_count + count).min(most);
         }
@@ -365,12 +365,12 @@ impl Pcp {
     /// Returns the number of pages at which frees start to spill, and tunes `high` (Linux:
     /// `nr_pcp_high`).
     #[inline]
-    fn spill_threshold(&mut self, flush: bool, mood: &TuningInput) -> u32 {
+    fn spill_threshold(&mut self, flush: bool, input: &TuningInput) -> u32 {
         let Sizes {
             batch,
             high_min,
             high_max,
-        } = mood.sizes;
+        } = input.sizes;
         let (batch, high_min, high_max) = (batch.0, high_min.0, high_max.0);
         let high = self.high.clamp(high_min, high_max);
         if high == 0 {
@@ -378,17 +378,17 @@ impl Pcp {
         }
         let lowered_by = |pages: u32| high.saturating_sub(pages).max(high_min);
         if flush {
-            self.high = lowered_by(batch << mood.scale_max);
+            self.high = lowered_by(batch << input.scale_max);
             return 0;
         }
-        if mood.reclaiming {
+        if input.reclaiming {
             self.high = lowered_by(self.free_count.max(batch));
             return self.high.min(4 * batch);
         }
         if high_min == high_max {
             return high;
         }
-        if mood.below_high {
+        if input.below_high {
             self.high = lowered_by(self.free_count.max(batch));
             return self.count.max(high_min);
         }
@@ -401,10 +401,10 @@ impl Pcp {
     }
 
     /// The number of pages that a spill returns to the zone (Linux: `nr_pcp_free`).
-    fn spill_pages(&self, flush: bool, high: u32, mood: &TuningInput) -> u32 {
-        let batch = mood.sizes.batch.0;
+    fn spill_pages(&self, flush: bool, high: u32, input: &TuningInput) -> u32 {
+        let batch = input.sizes.batch.0;
         if flush {
-            self.count.min(batch << mood.scale_max)
+            self.count.min(batch << input.scale_max)
         } else if high < batch {
             1
         } else {
@@ -415,11 +415,11 @@ impl Pcp {
     /// If `high` is above `high_min`, lowers it by an eighth, but not below `high_min` or the
     /// number of pages that one drain would leave. Returns the number of pages to return to the
     /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
-    pub(super) fn decay(&mut self, mood: &TuningInput) -> (u32, bool) {
-        let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
+    pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
+        let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);
         let mut more = false;
         if self.high > high_min {
-            let one_drain = self.count.saturating_sub(batch << mood.scale_max);
+            let one_drain = self.count.saturating_sub(batch << input.scale_max);
             self.high = one_drain.max(self.high - self.high / 8).max(high_min);
             more = self.high > high_min;
         }

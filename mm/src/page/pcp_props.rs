@@ -27,7 +27,7 @@ enum Op {
 /// The orders for which there are lists.
 const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
 
-fn mood() -> impl Strategy<Value = TuningInput> {
+fn tuning_input() -> impl Strategy<Value = TuningInput> {
     let sizes = (1_u32..1 << 20, 0_u32..1 << 20, 1_u32..32, 0_u32..3).prop_map(
         |(managed, low, cpus, fixed)| {
             let fraction = [0, 0, 8][fixed as usize];
@@ -53,7 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
         10 => order().prop_map(Op::Alloc),
         10 => order().prop_map(Op::Free),
         3 => Just(Op::Decay),
-        1 => mood().prop_map(Op::TuningInput),
+        1 => tuning_input().prop_map(Op::TuningInput),
     ]
 }
 
@@ -68,9 +68,9 @@ fn give(pcp: &mut Pcp, pages: u32) {
     }
 }
 
-fn step(pcp: &mut Pcp, op: Op, mood: &mut TuningInput) -> Result<(), TestCaseError> {
-    let Sizes { batch, .. } = mood.sizes;
-    let most = batch.0 << mood.scale_max;
+fn step(pcp: &mut Pcp, op: Op, input: &mut TuningInput) -> Result<(), TestCaseError> {
+    let Sizes { batch, .. } = input.sizes;
+    let most = batch.0 << input.scale_max;
     let list = |order: u8| {
         super::pcp::list_of(Order::new(order).expect("small"), Mobility::Unmovable).expect("listed")
     };
@@ -79,7 +79,7 @@ fn step(pcp: &mut Pcp, op: Op, mood: &mut TuningInput) -> Result<(), TestCaseErr
             let order_of = Order::new(order).expect("a list's order");
             pcp.note_alloc();
             if pcp.pop(list(order), order_of).is_none() {
-                let blocks = pcp.refill_blocks(order_of, mood);
+                let blocks = pcp.refill_blocks(order_of, input);
                 prop_assert!(blocks >= 1, "a refill brings something");
                 prop_assert!(blocks <= most.max(2), "{blocks} blocks of order {order}");
                 prop_assert!(pcp.room(list(order), blocks) == blocks);
@@ -90,15 +90,15 @@ fn step(pcp: &mut Pcp, op: Op, mood: &mut TuningInput) -> Result<(), TestCaseErr
         Op::Free(order) => {
             let order_of = Order::new(order).expect("a list's order");
             prop_assert!(pcp.push(list(order), order_of, 0));
-            let excess = pcp.note_free(order_of, mood);
+            let excess = pcp.note_free(order_of, input);
             give(pcp, excess);
         }
         Op::Decay => {
-            let (excess, _) = pcp.decay(mood);
+            let (excess, _) = pcp.decay(input);
             prop_assert!(excess <= pcp.count(), "there is as much to give back");
             give(pcp, excess);
         }
-        Op::TuningInput(next) => *mood = next,
+        Op::TuningInput(next) => *input = next,
     }
     Ok(())
 }
@@ -106,12 +106,12 @@ fn step(pcp: &mut Pcp, op: Op, mood: &mut TuningInput) -> Result<(), TestCaseErr
 proptest! {
     #[test]
     fn high_stays_within_its_bounds(
-        first in mood(),
+        first in tuning_input(),
         ops in proptest::collection::vec(op(), 1..300),
     ) {
-        let (mut pcp, mut mood) = (Pcp::new(Metadata::WhenSplit), first);
+        let (mut pcp, mut input) = (Pcp::new(Metadata::WhenSplit), first);
         // A `high` from earlier bounds may be outside the current ones until it is tuned again.
-        let mut highest = mood.sizes.high_max.0;
+        let mut highest = input.sizes.high_max.0;
         for op in ops {
             if matches!(op, Op::Decay) {
                 // As in Linux, a decay may raise `high` to the number of pages that one drain would
@@ -119,8 +119,8 @@ proptest! {
                 // 292. The next free corrects that.
                 highest = highest.max(pcp.count());
             }
-            step(&mut pcp, op, &mut mood)?;
-            highest = highest.max(mood.sizes.high_max.0);
+            step(&mut pcp, op, &mut input)?;
+            highest = highest.max(input.sizes.high_max.0);
             prop_assert!(pcp.high() <= highest, "{} of {highest} after {op:?}", pcp.high());
         }
     }

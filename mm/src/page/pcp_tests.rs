@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn mood() -> TuningInput {
+fn tuning_input() -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
         high_min: Pages(675),
@@ -18,11 +18,11 @@ fn mood() -> TuningInput {
     }
 }
 
-fn fill(pcp: &mut Pcp, blocks: u32, mood: &TuningInput) -> u32 {
+fn fill(pcp: &mut Pcp, blocks: u32, input: &TuningInput) -> u32 {
     let fresh: u32 = (0..blocks)
         .map(|page| {
             assert!(pcp.push(0, Order::ZERO, page));
-            pcp.note_free(Order::ZERO, mood)
+            pcp.note_free(Order::ZERO, input)
         })
         .sum();
     fresh
@@ -31,19 +31,19 @@ fn fill(pcp: &mut Pcp, blocks: u32, mood: &TuningInput) -> u32 {
 #[test]
 fn refills_double_until_a_free_halves_them() {
     let mut pcp = Pcp::new(Metadata::WhenSplit);
-    let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &mood());
+    let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &tuning_input());
     // `high` grows with each refill, so there is room for the next one.
     let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
     assert_eq!(sizes, [63, 126, 252, 504, 1008, 2016, 2016]);
     assert!(pcp.push(0, Order::ZERO, 1));
-    pcp.note_free(Order::ZERO, &mood());
+    pcp.note_free(Order::ZERO, &tuning_input());
     assert_eq!(refill(&mut pcp), 63 << 2);
 }
 
 #[test]
 fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
     let mut pcp = Pcp::new(Metadata::WhenSplit);
-    fill(&mut pcp, 101, &mood());
+    fill(&mut pcp, 101, &tuning_input());
     assert_eq!(pcp.free_count, 101);
     for left in [50, 25, 12] {
         pcp.note_alloc();
@@ -53,14 +53,14 @@ fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
 
 #[test]
 fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
-    let mood = TuningInput {
+    let input = TuningInput {
         sizes: Sizes::BOOT,
-        ..mood()
+        ..tuning_input()
     };
     let mut pcp = Pcp::new(Metadata::WhenSplit);
-    assert_eq!(pcp.refill_blocks(Order::ZERO, &mood), 1);
+    assert_eq!(pcp.refill_blocks(Order::ZERO, &input), 1);
     assert!(pcp.push(0, Order::ZERO, 7));
-    assert_eq!(pcp.note_free(Order::ZERO, &mood), 1);
+    assert_eq!(pcp.note_free(Order::ZERO, &input), 1);
 }
 
 #[test]
@@ -69,14 +69,14 @@ fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
         high: 675,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(fill(&mut pcp, 674, &mood()), 0);
-    let first = fill(&mut pcp, 1, &mood());
+    assert_eq!(fill(&mut pcp, 674, &tuning_input()), 0);
+    let first = fill(&mut pcp, 1, &tuning_input());
     assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
     // No page is allocated here, so `high` follows the number of pages freed in a row up to its
     // cap.
-    fill(&mut pcp, 5000, &mood());
+    fill(&mut pcp, 5000, &tuning_input());
     assert_eq!(pcp.high, (63 << 5) + 63);
-    assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
+    assert_eq!(fill(&mut pcp, 1, &tuning_input()), 63 << 5);
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn quiet_frees_leave_what_frees_one_by_one_leave() {
         };
         let (mut singly, mut quietly) = (start(), start());
         let pages: Vec<u32> = (0..frees).collect();
-        assert!(frees <= quietly.quiet_frees(&mood()));
-        assert_eq!(fill(&mut singly, frees, &mood()), 0);
-        assert!(quietly.push_quietly(&pages, &mood()));
+        assert!(frees <= quietly.quiet_frees(&tuning_input()));
+        assert_eq!(fill(&mut singly, frees, &tuning_input()), 0);
+        assert!(quietly.push_quietly(&pages, &tuning_input()));
         assert_eq!(alloc::format!("{singly:?}"), alloc::format!("{quietly:?}"));
     }
 }
@@ -109,12 +109,12 @@ fn below_the_high_watermark_every_free_past_high_min_spills() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = TuningInput {
+    let input = TuningInput {
         below_high: true,
-        ..mood()
+        ..tuning_input()
     };
-    assert_eq!(fill(&mut pcp, 674, &mood), 0);
-    assert!(fill(&mut pcp, 1, &mood) > 0);
+    assert_eq!(fill(&mut pcp, 674, &input), 0);
+    assert!(fill(&mut pcp, 1, &input) > 0);
     assert!(pcp.high < 5000);
 }
 
@@ -128,7 +128,7 @@ fn high_order_frees_in_a_row_flush() {
     let frees: Vec<u32> = (0..60)
         .map(|block| {
             assert!(pcp.push(9, order, block * 8));
-            pcp.note_free(order, &mood())
+            pcp.note_free(order, &tuning_input())
         })
         .collect();
     // A free flushes if at least 63 + 675 / 2 = 400 pages were freed in a row before it. The first
@@ -143,16 +143,16 @@ fn linux_6_12_flushes_after_a_batch_in_a_row() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = TuningInput {
+    let input = TuningInput {
         flush_from: FlushFrom::Batch,
         large_cache: false,
-        ..mood()
+        ..tuning_input()
     };
     let order = Order::new(3).expect("small");
     let frees: Vec<u32> = (0..9)
         .map(|block| {
             assert!(pcp.push(9, order, block * 8));
-            pcp.note_free(order, &mood)
+            pcp.note_free(order, &input)
         })
         .collect();
     // After eight blocks, 64 pages have been freed in a row, so the next block flushes.
@@ -182,19 +182,19 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
         count: 8000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(pcp.decay(&mood()), (1000, true));
+    assert_eq!(pcp.decay(&tuning_input()), (1000, true));
     let mut full = Pcp {
         high: 100_000,
         count: 50_000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(full.decay(&mood()), (0, true));
+    assert_eq!(full.decay(&tuning_input()), (0, true));
     let mut calm = Pcp {
         high: 675,
         count: 100,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(calm.decay(&mood()), (0, false));
+    assert_eq!(calm.decay(&tuning_input()), (0, false));
 }
 
 /// The inputs for lists whose `high` is fixed.
@@ -204,7 +204,10 @@ fn fixed(high: u32) -> TuningInput {
         high_min: Pages(high),
         high_max: Pages(high),
     };
-    TuningInput { sizes, ..mood() }
+    TuningInput {
+        sizes,
+        ..tuning_input()
+    }
 }
 
 #[test]
@@ -249,7 +252,7 @@ fn a_flush_gives_at_most_one_drain() {
         freed_high_order: true,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(pcp.note_free(order, &mood()), 63 << 5);
+    assert_eq!(pcp.note_free(order, &tuning_input()), 63 << 5);
     assert_eq!(pcp.high, 5000 - (63 << 5));
 }
 
@@ -264,14 +267,14 @@ fn a_single_page_between_or_a_large_cache_keeps_from_flushing() {
             freed_high_order: true,
             ..Pcp::new(Metadata::WhenSplit)
         };
-        let mood = TuningInput {
+        let input = TuningInput {
             large_cache,
-            ..mood()
+            ..tuning_input()
         };
         for &order in between {
-            assert_eq!(pcp.note_free(order, &mood), 0);
+            assert_eq!(pcp.note_free(order, &input), 0);
         }
-        pcp.note_free(order, &mood)
+        pcp.note_free(order, &input)
     };
     assert_eq!(freed(63, true, &[]), 63);
     assert_eq!(freed(62, true, &[]), 0);
@@ -288,7 +291,7 @@ fn high_grows_only_if_the_lists_reach_it() {
             free_count: 2016,
             ..Pcp::new(Metadata::WhenSplit)
         };
-        pcp.note_free(Order::ZERO, &mood());
+        pcp.note_free(Order::ZERO, &tuning_input());
         pcp.high
     };
     assert_eq!(with(674), 675);
@@ -301,12 +304,12 @@ fn while_a_zone_is_reclaimed_four_batches_are_kept() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = TuningInput {
+    let input = TuningInput {
         reclaiming: true,
-        ..mood()
+        ..tuning_input()
     };
-    assert_eq!(fill(&mut pcp, 4 * 63 - 1, &mood), 0);
-    assert!(fill(&mut pcp, 1, &mood) > 0);
+    assert_eq!(fill(&mut pcp, 4 * 63 - 1, &input), 0);
+    assert!(fill(&mut pcp, 1, &input) > 0);
 }
 
 #[test]
@@ -316,7 +319,7 @@ fn lists_far_above_high_decay_by_one_drain() {
         count: 50_000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    assert_eq!(pcp.decay(&mood()), (63 << 5, true));
+    assert_eq!(pcp.decay(&tuning_input()), (63 << 5, true));
     assert_eq!(pcp.high, 50_000 - (63 << 5));
 }
 
@@ -357,7 +360,7 @@ fn lists_that_were_set_aside_are_full_at_some_point_and_keep_what_they_have() {
     assert_eq!(pcp.room(1, 1), 0, "without grouping its list is never used");
     let pushed = (0..1000).take_while(|&page| pcp.push(0, Order::ZERO, page));
     assert_eq!(pushed.count(), 228);
-    assert!(!pcp.push_quietly(&[1], &mood()));
+    assert!(!pcp.push_quietly(&[1], &tuning_input()));
     // Shorter lists do not replace the current ones. Longer lists do, and the blocks are kept.
     pcp.replace(&mut longest(50));
     assert_eq!(pcp.room(0, 1000), 0);

@@ -218,7 +218,7 @@ impl<M: Machine> Zone<M> {
 
     /// The current inputs of decisions about page lists.
     #[inline]
-    pub(super) fn mood(&self, machine: &M) -> TuningInput {
+    pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
         let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
         TuningInput {

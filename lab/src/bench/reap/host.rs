@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 3;
 /// its length.
 const AWAY_MAX: f64 = 0.02;
 
-/// What happens to the memory behind a free page.
+/// The treatment of the memory behind a free page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
     /// It is returned to the kernel.

@@ -33,7 +33,7 @@ pub(in crate::experiment) type CardColumn<K> = (&'static str, fn(&CardRow<'_, K>
 pub(in crate::experiment) struct CardRow<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// What B's run on the first seed kept besides its sample.
+    /// The data that design B's run on the first seed kept besides its sample.
     pub(in crate::experiment) kept: &'a K,
 }
 

@@ -130,7 +130,7 @@ pub(super) struct Run<'a, S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) designs: Vec<D>,
     /// The samples of every design on every seed.
     pub(super) results: Results,
-    /// What each design's run on the first seed kept besides its sample.
+    /// The data that the run of each design on the first seed kept besides its sample.
     pub(super) kept: Vec<K>,
 }
 

@@ -63,7 +63,7 @@ pub(super) struct Scene {
 /// time per page: about 1.6 µs to fill, 0.4 µs to use and 0.15 µs to unmap.
 const MAPPED_PERCENT: u64 = 59;
 
-/// What one run keeps besides its sample.
+/// The data of one run that the tables need besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) holds: HoldLog,

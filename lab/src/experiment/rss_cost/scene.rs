@@ -46,7 +46,7 @@ const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
 
-/// What one run keeps besides its sample.
+/// The data of one run that the tables need besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// The parts of the tasks' time, in percent, by mode and number of tasks.

@@ -387,7 +387,7 @@ pub(crate) fn a_deferred_job_starts() {
 
 /// Asserts that closing a job queue wakes its worker, and that a job which is not due yet stays
 /// pending.
-pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
+pub(crate) fn a_job_queue_that_closes_ends_its_worker() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
     desked.job_queue.defer(JOB, Nanos(NOW.0 + 1));

@@ -31,11 +31,12 @@ pub trait Holds: fmt::Debug + Sync {
         Unit::Pages
     }
 
-    /// What happens to the rest of a spill if the caller cannot continue after a hold, because a
+    /// Returns where the rest of a spill goes if the caller cannot continue after a hold, because a
     /// drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
-    /// What an allocation does that finds no memory while another CPU is draining all lists.
+    /// Returns how an allocation continues that finds no memory while another CPU is draining all
+    /// lists.
     fn meets_drain(&self) -> MeetsDrain {
         MeetsDrain::LeavesIt
     }
@@ -83,7 +84,7 @@ pub enum Unit {
     Blocks,
 }
 
-/// What happens to the rest of an interrupted spill.
+/// The fate of the rest of an interrupted spill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// The rest stays on the lists until they reach `high` again.
@@ -92,7 +93,8 @@ pub enum Leftover {
     Owed,
 }
 
-/// What an allocation does that wants all lists drained while another CPU is already draining them.
+/// The next step of an allocation that wants all lists drained while another CPU is already
+/// draining them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeetsDrain {
     /// The allocation does not drain, and looks for memory again at once (Linux:
