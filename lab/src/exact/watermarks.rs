@@ -9,8 +9,8 @@
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is the number of pages that the zone reserves from this class of request (`protection`
-//! in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone withholds from such requests (`protection` in
+//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -102,7 +102,8 @@ impl Check {
                 judgement.compared += 1;
                 judgement.identical += 1;
             }
-            // The kernel also checks that a block of this order is free, which is not recorded.
+            // The kernel also refuses a request for which no free block is large enough. The
+            // recording does not show the free blocks.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

@@ -72,7 +72,7 @@ fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
-/// The recorded kernel's HZ, its interval of vmstat work, and its number of CPUs.
+/// The recorded kernel's HZ, the time between two runs of its vmstat work, and its number of CPUs.
 struct Clock {
     hz: Hz,
     interval: Nanos,
