@@ -127,7 +127,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // This CPU drains its own list in between, although it has just freed a block.
+        // After another CPU's list, CPU 0 drains its own list, although it has just freed a block.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),
