@@ -77,8 +77,8 @@ pub enum What {
         order: u8,
         /// The migrate type of the free list.
         mobility: u8,
-        /// True if the order has per-CPU lists; Linux sets it even if the allocation is not part of
-        /// a refill.
+        /// True if blocks of this order may be on per-CPU lists. Linux sets this field even if the
+        /// allocation is not part of a refill.
         percpu_refill: bool,
     },
     /// An allocation used a block from the free list of another migrate type
@@ -182,8 +182,8 @@ pub enum What {
         counter: u64,
         /// The amount that was added.
         amount: i64,
-        /// The batch: when a CPU's differential reaches it, the differential is folded into the
-        /// shared value.
+        /// The batch. When a CPU's differential reaches this number, the CPU folds the differential
+        /// into the shared value.
         batch: i32,
     },
     /// The OOM killer marked a process as a victim (`mark_victim`).
@@ -231,8 +231,9 @@ pub enum What {
         /// The order of the wanted blocks: log₂ of their pages.
         order: u8,
     },
-    /// kswapd's round of reclaim has ended. The event is a probe on the return of `balance_pgdat`
-    /// or, if the compiler has inlined that function, on a function that it calls last.
+    /// kswapd's round of reclaim has ended. The event comes from a probe on the return of
+    /// `balance_pgdat`. If the compiler has inlined that function, the probe is on the function
+    /// that `balance_pgdat` calls last.
     KswapdDone,
     /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
     /// ended about a tenth of a second earlier.

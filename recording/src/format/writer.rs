@@ -16,8 +16,8 @@ use crate::header::Header;
 /// chunks.
 const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
-/// The most bytes of texts and call chains that the writer buffers. The other fields of an event
-/// take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+/// The maximum number of bytes of texts and call chains that the writer buffers. The other fields
+/// of an event take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
 const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
