@@ -33,8 +33,8 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks one crate; edges to a folder that is `common` do not count. If other folders name such a
-/// folder, the exception must be needed.
+/// Checks one crate. Edges that lead to a folder in `common` do not count. If other folders name
+/// such a folder and it would be in no circle anyway, the exception is reported as needless.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);

@@ -39,8 +39,9 @@ impl Graph {
         edges.entry(to.to_owned()).or_insert(Why { line, name });
     }
 
-    /// Returns the graph of what the files are in. `layers` gives the ends of an edge's image, or
-    /// `None` if the edge has none. The name of an edge then says which file names what.
+    /// Returns the graph whose nodes are folders instead of files. For the two files of an edge,
+    /// `layers` returns their folders, or `None` if the edge does not count. The name of an edge
+    /// then says which file names which item of which file.
     pub(super) fn folded<'g>(
         &'g self,
         layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,
