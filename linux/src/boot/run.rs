@@ -348,7 +348,7 @@ impl Guest {
     }
 }
 
-/// Makes a temporary file readable by all users; such files are created private.
+/// Makes a temporary file readable by all users. Only its owner can read a new temporary file.
 fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;
     let public = fs::Permissions::from_mode(0o644);

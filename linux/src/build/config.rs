@@ -13,8 +13,8 @@ const DEBUG: &str = include_str!("debug.config");
 /// The file in a build folder that stores the fragment with which the folder was configured.
 const CONFIGURED: &str = "plimsoll.config";
 
-/// Configures `folder` to build `source`, unless the folder already has this configuration: after a
-/// new configuration, `make` compiles every object again.
+/// Configures `folder` to build `source`, unless the folder already has this configuration. After
+/// each new configuration, `make` compiles every object again.
 pub(super) fn configure(
     tools: &Tools,
     source: &Source,

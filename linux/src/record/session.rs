@@ -23,7 +23,8 @@ use super::{Options, Progress, Reading, RecordError, kernel};
 /// The number of full batches of sub-buffers in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
-/// The length, in bytes, to which a text that the command has left is truncated.
+/// The maximum length of a text that the command has left, in bytes. The rest of a longer text is
+/// not recorded.
 const TEXT_BYTES_MAX: usize = 1 << 24;
 
 /// Records this computer according to `options`, and calls `show` with the progress from time to

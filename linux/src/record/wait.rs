@@ -146,7 +146,8 @@ fn terminate(pid: u32) {
     }
 }
 
-/// Starts the command. Its environment variables name the file for notes and the folder for texts.
+/// Starts the command. An environment variable names the file for notes. If there is a folder for
+/// texts, another variable names this folder.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

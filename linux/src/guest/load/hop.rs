@@ -133,8 +133,9 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // CPU 0 maps pages and the other CPUs unmap them, so each of their differentials falls to
-        // `-part`. It returns to zero when its CPU maps as many pages again.
+        // CPU 0 maps pages and the other CPUs unmap them, so the differential of each of the other
+        // CPUs falls to `-part`. The differential returns to zero when the CPU maps as many pages
+        // again.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;

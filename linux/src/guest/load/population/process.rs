@@ -13,7 +13,7 @@ pub(super) struct Process {
     pub(super) second: Option<Second>,
 }
 
-/// A second process that uses the same memory.
+/// A second process that uses the memory of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Second {
     /// The second process runs concurrently with the first (`CLONE_VM`).
