@@ -77,7 +77,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         .join("\n")
 }
 
-/// The length in characters of the longest word in a column, including its head.
+/// The length in characters of the longest word in a column or in the column's head.
 fn longest_word(grid: &Grid, nth: usize) -> usize {
     let cells = grid.rows.iter().filter_map(|row| row.get(nth));
     let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));

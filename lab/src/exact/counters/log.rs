@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! # kind CPUs size seed
-//! I cpu anon file shown               start: this CPU had counted all of anon
+//! I cpu anon file shown               start: the CPU `cpu` had counted all of anon
 //! I all anon file shown               start: all CPUs had folded, so the reading shows all anon
-//! cpu +pages offset shown             touched one by one; index of the first in its page table
-//! cpu -pages offset shown             unmapped
+//! cpu +pages offset shown             pages touched; offset of the first page in its page table
+//! cpu -pages offset shown             pages unmapped; offset as above
 //! P anon file shown smaps own statm   precise readings
 //! ```
 

@@ -107,7 +107,7 @@ impl Shortage {
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // When a group dies together, the kernel logs its first victim twice.
+            // When a group dies together, the kernel logs the group's first victim twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
             }
