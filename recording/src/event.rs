@@ -65,8 +65,8 @@ pub enum What {
         pfn: u64,
         /// The order of the block: log₂ of its pages.
         order: u8,
-        /// The migrate type of the block's page block, which the kernel read under the zone lock;
-        /// `None` if the recording does not say.
+        /// The migrate type of the page block that contains the block, as the kernel read it under
+        /// the zone lock; `None` if the recording does not say.
         mobility: Option<u8>,
     },
     /// A block was removed from a free list to be allocated (`mm_page_alloc_zone_locked`).

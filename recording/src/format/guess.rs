@@ -88,7 +88,7 @@ pub(super) struct Guesser {
     last_alloc: Table,
     /// The page that each thread freed last.
     last_free: Table,
-    /// The migrate type that each block of 512 pages had when last seen.
+    /// For each block of 512 pages, the migrate type in the last event that stated one.
     blocks: Table,
 }
 

@@ -12,7 +12,7 @@ use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// The number of events, of all CPUs together, that the writer buffers before it writes their
+/// The number of events, of all CPUs together, that the writer buffers before it writes them as
 /// chunks.
 const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
