@@ -268,8 +268,8 @@ impl Guest {
         loop {
             let ended = self.child.try_wait();
             let ended = ended.map_err(Error::file("wait for", Path::new(qemu::QEMU)))?;
-            // The console is read after the check for QEMU's end, so that its last lines are read
-            // too.
+            // The console is read after the check for QEMU's end, so that the console's last lines
+            // are read too.
             self.listen(told)?;
             if let Some(status) = ended {
                 return Ok(End::Exit(status));

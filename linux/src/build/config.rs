@@ -6,7 +6,7 @@ use std::path::Path;
 use super::source::Source;
 use super::{Checks, Error, Recipe, Tools};
 
-/// Lines of a `.config`, with comments, which the kernel's own parser skips.
+/// Lines of a `.config`, and comments. The kernel's parser skips the comments.
 const FRAGMENT: &str = include_str!("fragment.config");
 /// The lines of a `.config` that [`Checks::On`] adds.
 const DEBUG: &str = include_str!("debug.config");

@@ -224,7 +224,8 @@ fn lost(setup: &Setup) -> Vec<(u32, u64)> {
     lost.filter(|(_, events)| *events > 0).collect()
 }
 
-/// Adds the files that the command left as texts, each under its file name.
+/// Adds to the header, as texts, the files that the command has left. A text has the name of its
+/// file.
 fn left_texts(folder: Option<&Path>, header: &mut Header) {
     let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
         return;

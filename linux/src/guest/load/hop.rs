@@ -285,8 +285,8 @@ impl Hopper {
     }
 }
 
-/// Returns the batch, in pages: a CPU folds its differential when it reaches this number (Linux:
-/// `percpu_counter_batch`).
+/// Returns the batch, in pages (Linux: `percpu_counter_batch`). A CPU folds its differential when
+/// the differential reaches this number.
 fn batch(cpus: u32) -> usize {
     (2 * cpus).max(32) as usize
 }
