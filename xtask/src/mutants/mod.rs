@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: changes the code of `mm` and checks that its tests notice. A changed
-//! version is a mutant.
+//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice. A
+//! changed version of the code is a mutant.
 //!
 //! Building a mutant takes longer than testing it. So all mutants are built together, each behind a
-//! switch (`rewrite`, `build`), and then the tests run on one after the other (`judge`).
+//! switch (`rewrite`, `build`), and then the tests run on one mutant after the other (`judge`).
 
 mod build;
 mod change;

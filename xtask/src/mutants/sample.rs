@@ -1,4 +1,4 @@
-//! The mutants by name, and the order in which a sample draws them.
+//! The names of mutants, and the order in which a sample draws mutants.
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Brings the copy up to date. A file that has not changed keeps its time, so that cargo builds
-    /// only what is new.
+    /// Brings the copy up to date. A file that has not changed keeps its time of modification, so
+    /// that cargo builds only what is new.
     pub(crate) fn copy(root: &Path) -> Result<Self, String> {
         let folder = root.join(FOLDER).join("tree");
         make(&folder)?;

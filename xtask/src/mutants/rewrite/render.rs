@@ -138,7 +138,8 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Returns where a byte of the original text is in the rewritten text.
+    /// Returns the position in the rewritten text of the byte that is at `byte` in the original
+    /// text.
     fn place(&self, byte: usize) -> usize {
         let copy = self
             .copies

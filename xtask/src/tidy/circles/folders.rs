@@ -13,8 +13,8 @@ use super::graph::{Edge, Graph};
 /// The folders of the crates to which the rule applies. The others still have such circles.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
-/// The folder of a crate, a folder or file directly below its `src` that may be named from every
-/// layer, and the reason why it may.
+/// An exception from the rule: the folder of a crate, a folder or file directly below the `src` of
+/// this crate that every layer may name, and the reason.
 type Common = (&'static str, &'static str, &'static str);
 
 /// The exceptions, each with a reason.
