@@ -21,9 +21,12 @@ use super::{Judge, Judgement};
 /// The name of the recording's text that holds the checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
-/// Linux: `ALLOC_OOM`; the two constants below it are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.
+/// The flag of a request by a victim of the OOM killer (Linux: `ALLOC_OOM`).
 const OOM: u32 = 0x08;
+/// The flag of a request that cannot wait (Linux: `ALLOC_NON_BLOCK`).
 const NON_BLOCK: u32 = 0x10;
+/// The flag of a request that may use a part of the pages below the min watermark (Linux:
+/// `ALLOC_MIN_RESERVE`).
 const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;

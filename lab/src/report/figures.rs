@@ -36,7 +36,7 @@ pub struct Figures {
 pub enum Stand {
     /// The keys come before the numbers.
     Before,
-    /// The keys come after the numbers, as the caller does in `perf lock contention`.
+    /// The keys come after the numbers, as in the output of `perf lock contention`.
     Behind,
 }
 

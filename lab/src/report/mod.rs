@@ -71,7 +71,7 @@ pub struct Row {
     pub metric: Metric,
     /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
-    /// The value that the mailing-list thread reported, in the same unit.
+    /// The value that the mailing-list thread reported, in the unit of the metric.
     pub published: Option<f64>,
 }
 

@@ -10,7 +10,8 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 pub struct Victim {
     /// The victim's process id.
     pub pid: u32,
-    /// The thread that chose the victim: one that was allocating memory, or the victim itself.
+    /// The id of the thread that chose the victim. That thread was allocating memory, or it is the
+    /// victim itself.
     pub chosen_by: u32,
     /// The time at which the kernel chose the victim.
     pub killed_ns: u64,

@@ -149,7 +149,8 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Binds the process that is chosen first to the node that is not short of memory.
+    // Changes the policy of the process that is chosen first, so that it is bound to the node that
+    // is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
             if line.starts_with("process pid=174 ") {

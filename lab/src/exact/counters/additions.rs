@@ -145,7 +145,7 @@ struct Found {
     /// The number of the log's additions that were found. They are the first ones of the log, and
     /// none of them is missing in the recording.
     equal: usize,
-    /// The number of these additions that the kernel split in two.
+    /// The number of the additions that were found although the kernel had split them in two.
     cut: usize,
 }
 

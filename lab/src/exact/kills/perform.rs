@@ -282,7 +282,8 @@ impl<'h> Budgets<'h> {
         }
     }
 
-    /// The budget of the cgroup at `path`, below the budgets of the cgroups that contain it.
+    /// Returns the budget that stands for the cgroup at `path`. Budgets are nested as the cgroups
+    /// are.
     fn of(&mut self, path: &str) -> Arc<Budget<Host>> {
         if let Some(known) = self.known.get(path) {
             return Arc::clone(known);

@@ -11,7 +11,7 @@ use plimsoll_recording::event::{Event, Symbol, What};
 use plimsoll_recording::{Header, Recording};
 
 /// The timer of a `struct delayed_work` starts within this many bytes of the start of the struct.
-/// It follows the work, which takes 32 bytes in a kernel without lock debugging.
+/// The timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
 /// The two kinds of work whose timers are judged.

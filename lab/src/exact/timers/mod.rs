@@ -117,7 +117,8 @@ struct Verdict {
     /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
     /// wheel.
     expires: Option<u64>,
-    /// The jiffy at which Plimsoll's wheel fires a timer armed for the kernel's jiffy.
+    /// The jiffy at which Plimsoll's wheel fires a timer that is armed for the jiffy that the
+    /// kernel chose.
     bucket: u64,
 }
 
