@@ -30,7 +30,7 @@ pub(super) enum News {
     Failed,
 }
 
-/// Waits for [`News`]; while it exists, SIGINT, SIGTERM and SIGHUP do not end the process.
+/// A receiver of [`News`]. While it exists, SIGINT, SIGTERM and SIGHUP do not end the process.
 #[derive(Debug)]
 pub(super) struct Watch {
     news: Receiver<News>,
