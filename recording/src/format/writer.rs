@@ -214,7 +214,7 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),
-        // Each symbol takes at most a zero and a new number below 2³².
+        // Each symbol takes at most six bytes: a zero, and a new number below 2³² in five bytes.
         What::ContentionBegin { stack, .. } => stack.len() * 6,
         _ => 0,
     }
