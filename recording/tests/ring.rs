@@ -253,7 +253,8 @@ fn reclaim_is_read() {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.collect()
     };
-    // 64-bit fields are two words, the low word first; the word before them is padding.
+    // A 64-bit field has two words, the low word first. Here the word before each such field is
+    // padding.
     let entries = [
         payload(12, &ints(&[1, 3, 2, 0, 0xdc0, 0])),
         payload(10, &ints(&[1, 3, 2])),

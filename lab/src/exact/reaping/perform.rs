@@ -95,8 +95,8 @@ pub(super) fn released(
     (ranges.collect(), outcome.is_ok())
 }
 
-/// Performs the case of `process_mrelease` with the name `case`, with the given flags. Returns the
-/// name of the errno, or `0` for success; `None` if the case is unknown.
+/// Performs Plimsoll's counterpart of `process_mrelease`, with these flags, in the situation that
+/// `case` names. Returns the name of the errno, or `0` for success; `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);

@@ -197,7 +197,8 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// A table of how many timers fired at the wheel's jiffy, one jiffy later, and even later.
+/// A table of how many timers fired at the jiffy that the wheel chose, one jiffy later, and even
+/// later.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);
