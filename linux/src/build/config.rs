@@ -58,7 +58,8 @@ fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(),
     Tools::run(command.arg(goal), &format!("configuring ({goal})")).map(|_| ())
 }
 
-/// Returns the options of `fragment` whose requested value is not in `made`, a whole `.config`.
+/// Returns the options of `fragment` that do not have the requested value in `made`, which is a
+/// whole `.config`.
 fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let lines: Vec<&str> = made.lines().collect();
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));

@@ -121,8 +121,8 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Drives every CPU's differential to one page less than the batch, first positive and then
-/// negative. This maximizes the error of a cheap reading.
+/// Drives the differential of every CPU except CPU 0 to one page less than the batch, first
+/// positive and then negative. This maximizes the error of a cheap reading.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;

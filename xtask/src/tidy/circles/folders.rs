@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::ROOTS;
 use super::graph::{Edge, Graph};
 
-/// The folders of the crates to which the rule applies. The others still have such circles.
+/// The folders of the crates to which the rule applies. The other crates still have such circles.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
 /// An exception from the rule: the folder of a crate, a folder or file directly below the `src` of
