@@ -85,27 +85,24 @@ pub struct CompareOptions {
     pub workload: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The names of the designs. Every design after the first is compared with the first.
+    /// The names of the designs. Each design after the first is compared with the first.
     pub designs: Vec<String>,
-    /// The number of workers. In the workload `make-like` a worker is a job; in `killed-apps`, a
-    /// pair of CPUs on which apps are killed. `None` means as many workers as the machine has CPUs.
+    /// The number of workers or jobs; `None` uses one per CPU.
     pub workers: Option<u32>,
     /// The virtual duration of each run, in milliseconds.
     pub length_ms: u64,
-    /// The seeds. Every design runs with every seed.
+    /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card, which says whether a run uses the low end, the middle or the high end of each
-    /// price's range.
+    /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
-    /// The largest number of events to record in each design's run with the first seed. `None`
-    /// means that no run is recorded.
+    /// The maximum number of events to record of each design's run of the first seed; `None`
+    /// records nothing.
     pub record: Option<usize>,
 }
 
-/// Runs a workload under each design. The report compares the designs by the waits for locks, and
-/// by the pages that moved between page lists and zones.
+/// Runs a workload under each design and reports locks and page lists.
 ///
 /// # Errors
 /// If a workload, machine or design is unknown, or the profile is bad.
@@ -170,7 +167,7 @@ fn find(name: &str) -> Result<&'static Workload, Error> {
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
-/// What is kept of one run in addition to its [`Sample`].
+/// The results of one run, apart from its metrics and its hash.
 struct Kept {
     stats: plimsoll_sim::Stats,
     holds: HoldLog,
@@ -212,8 +209,8 @@ fn measure(
     (sample, kept)
 }
 
-/// Starts `workers` workers and spreads them evenly over the CPUs. If there are more workers than
-/// CPUs, several workers run on one CPU.
+/// Starts workers spread evenly over the CPUs. If there are more workers than CPUs, several run on
+/// one CPU.
 fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
     let cpus = testbed.sim.topology().cpus();
     let spread = |worker: u32| {
