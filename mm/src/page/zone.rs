@@ -69,7 +69,8 @@ pub(super) struct Slot<M: Machine> {
     pub(super) count: M::LocalWord,
     /// The number of pages that an interrupted spill has not returned to the zone yet.
     pub(super) owed: M::LocalWord,
-    /// The number of pages for which memory of the lists has been allocated.
+    /// The number of pages for which [`Zone::provide_lists`] last made room in the lists. It is
+    /// `u64::MAX` if the lists grow on use, so that no room is ever made in advance.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
@@ -305,15 +306,15 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // Allocate an eighth more. Lists become longer when a CPU goes offline, and this spares
-        // most of these changes an allocation.
+        // Make room for an eighth more pages. Lists become longer when a CPU goes offline, and with
+        // this extra room most such changes need no new allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // If two CPUs do this at once, the longer lists are kept, whichever length is recorded
-        // here.
+        // If two CPUs run this at once, the longer lists are kept, whichever of the two lengths
+        // `room` has afterwards.
         slot.room.set(longest);
     }
 

@@ -138,8 +138,9 @@ pub enum NoVictim {
         /// The number of the candidate.
         dying: u32,
     },
-    /// A candidate that was about to be chosen exited, several times in a row. Its memory is being
-    /// freed, so the caller should try the allocation again before it selects again.
+    /// Several times in a row, the candidate that was about to be chosen exited. The memory of
+    /// these candidates is being freed, so the caller should try the allocation again before it
+    /// selects again.
     Unsettled,
 }
 
