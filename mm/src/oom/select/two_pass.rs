@@ -54,9 +54,9 @@ impl TwoPass {
     /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not
     /// report it.
     ///
-    /// A victim found dying in either pass ends the selection. A candidate that is chosen in the
-    /// first pass and exits before the second remains chosen, as in Linux, where the selection
-    /// holds a reference to that process.
+    /// If either pass finds an earlier victim that is still dying, the selection ends. A candidate
+    /// that is chosen in the first pass and exits before the second remains chosen, as in Linux,
+    /// where the selection holds a reference to that process.
     ///
     /// # Errors
     /// [`SelectError::Reading`].
