@@ -71,7 +71,7 @@ impl Planner {
             | Action::Drain { .. }
             | Action::Online(_)
             | Action::Reclaim { .. }
-            | Action::Sleep
+            | Action::Sleep { .. }
             | Action::Boost { .. }
             | Action::Shortage { .. } => {}
         }

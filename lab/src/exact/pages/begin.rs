@@ -162,7 +162,7 @@ impl Beginning {
         let lasts = |op: &&Op| {
             matches!(
                 op.action,
-                Action::Reclaim { .. } | Action::Sleep | Action::Boost { .. }
+                Action::Reclaim { .. } | Action::Sleep { .. } | Action::Boost { .. }
             )
         };
         for op in inferred.ops[..state.first].iter().filter(lasts) {

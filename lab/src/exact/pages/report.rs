@@ -213,7 +213,7 @@ fn describe(action: &Action) -> String {
         Action::Drain { .. } => "its lists are emptied".to_owned(),
         Action::Reclaim { active: true, .. } => "kswapd begins to reclaim".to_owned(),
         Action::Reclaim { active: false, .. } => "kswapd ends reclaiming".to_owned(),
-        Action::Sleep => "kswapd sleeps".to_owned(),
+        Action::Sleep { .. } => "kswapd sleeps".to_owned(),
         Action::Boost { .. } => "watermarks are boosted".to_owned(),
         Action::Shortage { .. } => "an allocation finds too little".to_owned(),
         Action::Online(true) => "it comes".to_owned(),

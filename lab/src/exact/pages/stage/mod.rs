@@ -78,7 +78,8 @@ pub(super) struct Knobs {
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
-    kinds: Vec<ZoneKind>,
+    /// The kind and the node of each zone.
+    kinds: Vec<(ZoneKind, NodeId)>,
     /// For each zone, its watermarks without a boost and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
@@ -125,7 +126,7 @@ impl Stage {
         let mut stage = Self {
             machine,
             mm,
-            kinds: zones.iter().map(|zone| kind_of(&zone.name)).collect(),
+            kinds: areas.iter().map(|area| (area.kind, area.node)).collect(),
             sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
@@ -191,7 +192,7 @@ impl Stage {
         let done = match op.action {
             Action::Alloc { zone, list, pfn } => {
                 let wanted = (list.order(), list.mobility());
-                self.test_high(zone.., wanted);
+                self.test_high(zone, wanted);
                 self.alloc(zone, wanted, pfn)
             }
             Action::AllocDirect {
@@ -200,7 +201,7 @@ impl Stage {
                 mobility,
                 pfn,
             } => {
-                self.test_high(zone.., (order, mobility));
+                self.test_high(zone, (order, mobility));
                 self.alloc_direct(zone, (order, mobility), pfn)
             }
             Action::Bulk {
@@ -238,10 +239,14 @@ impl Stage {
                     .drain_lists(&self.machine, u32::from(zone), cpu)
                     .is_ok()
             }
-            Action::Reclaim { highest, active } => self.set_reclaiming(highest, active),
-            Action::Sleep => self.set_kswapd(Kswapd::Asleep),
+            Action::Reclaim {
+                node,
+                highest,
+                active,
+            } => self.set_reclaiming(NodeId(node), highest, active),
+            Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
-            Action::Shortage { highest } => self.set_below_high(highest),
+            Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
             Action::Online(true) => {
                 self.mm.cpu_online(&self.machine, CpuId(op.cpu));
                 true
@@ -346,7 +351,7 @@ impl Stage {
         } else {
             ZoneKind::Normal
         };
-        highest.max(self.kinds[usize::from(zone)])
+        highest.max(self.kinds[usize::from(zone)].0)
     }
 
     /// Takes the block that stands for the kernel's block at `pfn`. If none of this order or a

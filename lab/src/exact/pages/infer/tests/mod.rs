@@ -287,6 +287,7 @@ fn kswapd_reclaims_from_the_beginning_of_its_round_to_the_end() {
             actions(&found)[..],
             [
                 Action::Reclaim {
+                    node: 0,
                     highest: 2,
                     active: true
                 },
@@ -298,6 +299,34 @@ fn kswapd_reclaims_from_the_beginning_of_its_round_to_the_end() {
         "{:?}",
         found.ops
     );
+}
+
+#[test]
+fn the_end_of_a_round_is_of_the_node_whose_kswapd_began_it() {
+    let wake = |node| What::KswapdWake {
+        node,
+        zone: 2,
+        order: 0,
+    };
+    let done = What::KswapdDone;
+    let happened = [(40, wake(0)), (41, wake(1)), (40, done.clone()), (41, done)];
+    let event = |(pid, what): (u32, What)| Event {
+        time_ns: 0,
+        cpu: 0,
+        pid,
+        what,
+    };
+    let recording = Recording {
+        events: happened.into_iter().map(event).collect(),
+        ..Recording::default()
+    };
+    let found = Inferred::of(&recording, &zones(), 0);
+    let round = |action: &Action| match *action {
+        Action::Reclaim { node, active, .. } => (node, active),
+        ref other => panic!("{other:?}"),
+    };
+    let rounds: Vec<_> = actions(&found).into_iter().map(round).collect();
+    assert_eq!(rounds, [(0, true), (1, true), (0, false), (1, false)]);
 }
 
 #[test]
@@ -330,9 +359,18 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
         matches!(
             actions(&found)[..],
             [
-                Action::Shortage { highest: 1 },
-                Action::Shortage { highest: u8::MAX },
-                Action::Shortage { highest: u8::MAX },
+                Action::Shortage {
+                    node: Some(0),
+                    highest: 1
+                },
+                Action::Shortage {
+                    node: None,
+                    highest: u8::MAX
+                },
+                Action::Shortage {
+                    node: None,
+                    highest: u8::MAX
+                },
             ]
         ),
         "{:?}",
@@ -378,7 +416,7 @@ fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
                 Action::Reclaim { active: true, .. },
                 Action::Reclaim { active: false, .. },
                 Action::Boost { zone: 0, pages: 0 },
-                Action::Sleep,
+                Action::Sleep { node: 0 },
             ]
         ),
         "{:?}",
