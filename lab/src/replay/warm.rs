@@ -66,8 +66,10 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
+            // These pages are never freed, so they only make the lists a few pages shorter.
+            Action::BulkNeverSeen { .. }
             // The simulated memory manager decides when to do these.
-            Action::Refresh
+            | Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
             | Action::Reclaim { .. }

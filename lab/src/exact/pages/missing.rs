@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use plimsoll_recording::{Header, Recording};
 
 use super::pair::Pair;
+use crate::measure::metric::Unit;
+use crate::report::value::human;
 
 /// The events of reclaim. A recording names in its header the events that its recorder asked for.
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
@@ -29,15 +31,15 @@ fn unrecorded_reclaim(header: &Header) -> Option<String> {
     let unseen = |event: &str, counter: &str, what: &str| {
         let seen = header.recorded.iter().any(|known| known == event);
         let times = rise(header, counter).filter(|times| !seen && *times > 0)?;
-        Some(format!("{what} {times} times"))
+        Some(format!("{} {what}", human(times as f64, Unit::Count)))
     };
-    let kswapd = unseen(KSWAPD, "pageoutrun", "kswapd began to reclaim");
-    let direct = unseen(DIRECT, "allocstall_", "allocations reclaimed directly");
+    let kswapd = unseen(KSWAPD, "pageoutrun", "rounds of kswapd");
+    let direct = unseen(DIRECT, "allocstall_", "passes of reclaim by allocations");
     let times: Vec<String> = kswapd.into_iter().chain(direct).collect();
     (!times.is_empty()).then(|| {
         format!(
-            "According to /proc/vmstat {}, but the recording does not show when. So moves may differ \
-             that depend on it: record again with this version of Plimsoll.",
+            "/proc/vmstat counts {} while this was recorded, but the recording has no events of them. \
+             So moves that depend on reclaim may differ. Record again with this version of Plimsoll.",
             times.join(" and ")
         )
     })
@@ -99,20 +101,20 @@ mod tests {
     }
 
     const BEFORE: &str = "allocstall_dma 1\nallocstall_normal 2\npageoutrun 3\npgrotated 0\n";
-    const AFTER: &str = "allocstall_dma 5\nallocstall_normal 9\npageoutrun 19\npgrotated 7\n";
+    const AFTER: &str = "allocstall_dma 5\nallocstall_normal 1098\npageoutrun 19\npgrotated 7\n";
 
     #[test]
     fn reclaim_without_events_is_told() {
         let notes = notes(&header(BEFORE, AFTER, &["kmem:mm_page_alloc"]));
-        let said = "According to /proc/vmstat kswapd began to reclaim 16 times and allocations \
-                    reclaimed directly 11 times, but the recording does not show when.";
+        let said = "/proc/vmstat counts 16 rounds of kswapd and 1,100 passes of reclaim by \
+                    allocations while this was recorded, but ";
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));
-        assert!(notes[0].contains("vmstat allocations reclaimed directly 11 times"));
+        assert!(notes[0].contains("counts 1,100 passes of reclaim by allocations while"));
         assert!(super::notes(&header(BEFORE, AFTER, &[KSWAPD, DIRECT])).is_empty());
     }
 

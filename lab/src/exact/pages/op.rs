@@ -34,6 +34,9 @@ pub(crate) enum Action {
         list: ListId,
         pfns: Vec<u64>,
     },
+    /// A bulk allocation took single pages that were on the CPU's lists before the recording and that
+    /// no event shows, or fewer if there are not so many.
+    BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
     /// A free returned a block directly to the zone, bypassing the lists.

@@ -201,6 +201,7 @@ fn describe(action: &Action) -> String {
             format!("frame {pfn:#x} of order {order} is taken from the zone")
         }
         Action::Bulk { ref pfns, .. } => format!("{} pages are taken at once", pfns.len()),
+        Action::BulkNeverSeen { pages, .. } => format!("{pages} pages are taken at once"),
         Action::Free { list, pfn, .. } => format!(
             "frame {pfn:#x} is put on the list of order {}, type {}",
             list.order(),

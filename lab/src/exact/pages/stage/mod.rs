@@ -247,18 +247,22 @@ impl Stage {
             Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
-            Action::Online(true) => {
-                self.mm.cpu_online(&self.machine, CpuId(op.cpu));
-                true
-            }
-            Action::Online(false) => {
-                self.mm.cpu_going(&self.machine, CpuId(op.cpu));
-                self.mm.cpu_dead(&self.machine, CpuId(op.cpu));
-                true
-            }
+            // The lists are set to their new lengths instead.
+            Action::BulkNeverSeen { .. } => true,
+            Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };
         self.refused += u64::from(!done);
         self.machine.take_holds()
+    }
+
+    fn set_online(&self, cpu: CpuId, online: bool) -> bool {
+        if online {
+            self.mm.cpu_online(&self.machine, cpu);
+        } else {
+            self.mm.cpu_going(&self.machine, cpu);
+            self.mm.cpu_dead(&self.machine, cpu);
+        }
+        true
     }
 
     fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
