@@ -15,6 +15,7 @@
 pub mod jobs;
 pub mod loom;
 mod machine;
+pub mod own_process;
 mod rw_lock;
 pub mod shuttle;
 

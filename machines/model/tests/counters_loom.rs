@@ -8,19 +8,24 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::counter::{self, CPUS};
 use plimsoll_mm::laws::under_way;
 use plimsoll_model::loom::run_law;
+use plimsoll_model::own_process::in_own_process;
 
 #[test]
 fn nothing_is_lost() {
-    for setup in counter::setups() {
-        run_law(&counter::nothing_is_lost(setup), CPUS);
-    }
+    in_own_process(|| {
+        for setup in counter::setups() {
+            run_law(&counter::nothing_is_lost(setup), CPUS);
+        }
+    });
 }
 
 #[test]
 fn going_and_returning() {
-    for law in counter::going_and_returning() {
-        run_law(&law, CPUS);
-    }
+    in_own_process(|| {
+        for law in counter::going_and_returning() {
+            run_law(&law, CPUS);
+        }
+    });
 }
 
 /// Runs the laws about reading a counter during additions, on one of [`counter::setups`]. There is
@@ -33,53 +38,71 @@ fn looking_while_adding(setup: usize) {
 
 #[test]
 fn looking_at_a_shared_counter_while_adding() {
-    looking_while_adding(0);
+    in_own_process(|| {
+        looking_while_adding(0);
+    });
 }
 
 #[test]
 fn looking_at_a_flat_counter_while_adding() {
-    looking_while_adding(1);
+    in_own_process(|| {
+        looking_while_adding(1);
+    });
 }
 
 #[test]
 fn looking_at_a_tree_while_adding() {
-    looking_while_adding(2);
+    in_own_process(|| {
+        looking_while_adding(2);
+    });
 }
 
 #[test]
 fn looking_at_a_one_sided_line_while_adding() {
-    looking_while_adding(3);
+    in_own_process(|| {
+        looking_while_adding(3);
+    });
 }
 
 #[test]
 fn looking_at_a_one_sided_tree_while_adding() {
-    looking_while_adding(4);
+    in_own_process(|| {
+        looking_while_adding(4);
+    });
 }
 
 #[test]
 fn setting_while_adding() {
-    // Shared and flat counters store to words to which other CPUs add. Loom then lets a later load
-    // return an addition from before the store, which C11 forbids. Shuttle checks these two setups.
-    for setup in counter::setups().into_iter().skip(2) {
-        run_law(&counter::setting_while_adding(setup), CPUS);
-    }
+    in_own_process(|| {
+        // Shared and flat counters store to words to which other CPUs add. Loom then lets a later load
+        // return an addition from before the store, which C11 forbids. Shuttle checks these two setups.
+        for setup in counter::setups().into_iter().skip(2) {
+            run_law(&counter::setting_while_adding(setup), CPUS);
+        }
+    });
 }
 
 #[test]
 fn making_and_ending() {
-    for setup in counter::setups() {
-        run_law(&counter::making_and_ending(setup), CPUS);
-    }
+    in_own_process(|| {
+        for setup in counter::setups() {
+            run_law(&counter::making_and_ending(setup), CPUS);
+        }
+    });
 }
 
 #[test]
 fn growing_at_once() {
-    run_law(&counter::growing_at_once(), CPUS);
+    in_own_process(|| {
+        run_law(&counter::growing_at_once(), CPUS);
+    });
 }
 
 #[test]
 fn one_addition_under_way() {
-    run_law(&under_way::one_under_way(), CPUS);
-    let forgotten = catch_unwind(|| run_law(&under_way::one_under_way_forgotten(), CPUS));
-    assert!(forgotten.is_err(), "additions under way count");
+    in_own_process(|| {
+        run_law(&under_way::one_under_way(), CPUS);
+        let forgotten = catch_unwind(|| run_law(&under_way::one_under_way_forgotten(), CPUS));
+        assert!(forgotten.is_err(), "additions under way count");
+    });
 }

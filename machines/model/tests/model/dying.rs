@@ -1,6 +1,7 @@
 //! The laws of emptying dying address spaces, under loom and shuttle.
 
 use plimsoll_mm::laws::{frontier, reaping, touching};
+use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
 /// The number of schedules for each law. They take several seconds in a debug build.
@@ -8,42 +9,58 @@ const SCHEDULES: u32 = 2000;
 
 #[test]
 fn loom_meeting_in_the_middle() {
-    loom::run_law(&frontier::meeting_in_the_middle(), 2);
+    in_own_process(|| {
+        loom::run_law(&frontier::meeting_in_the_middle(), 2);
+    });
 }
 
 #[test]
 fn loom_handing_back() {
-    loom::run_law(&frontier::handing_back(), 2);
+    in_own_process(|| {
+        loom::run_law(&frontier::handing_back(), 2);
+    });
 }
 
 #[test]
 fn loom_leaving_a_rest() {
-    loom::run_law(&frontier::leaving_a_rest(), 2);
+    in_own_process(|| {
+        loom::run_law(&frontier::leaving_a_rest(), 2);
+    });
 }
 
 #[test]
 fn loom_coming_back_to_a_rest() {
-    loom::run_law(&frontier::coming_back_to_a_rest(), 2);
+    in_own_process(|| {
+        loom::run_law(&frontier::coming_back_to_a_rest(), 2);
+    });
 }
 
 #[test]
 fn loom_two_helpers() {
-    loom::run_law_within(&frontier::two_helpers(), 3, 2);
+    in_own_process(|| {
+        loom::run_law_within(&frontier::two_helpers(), 3, 2);
+    });
 }
 
 #[test]
 fn loom_exit_against_reaper() {
-    loom::run_law_within(&reaping::exit_against_reaper(), 2, 1);
+    in_own_process(|| {
+        loom::run_law_within(&reaping::exit_against_reaper(), 2, 1);
+    });
 }
 
 #[test]
 fn loom_touched_while_reaped() {
-    loom::run_law_within(&touching::touched_while_reaped(), 2, 2);
+    in_own_process(|| {
+        loom::run_law_within(&touching::touched_while_reaped(), 2, 2);
+    });
 }
 
 #[test]
 fn loom_touched_while_unmapped() {
-    loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
+    in_own_process(|| {
+        loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
+    });
 }
 
 /// Runs without preemptions. Even so, a read of the mappings while they change sees every
@@ -51,7 +68,9 @@ fn loom_touched_while_unmapped() {
 /// reads, too.
 #[test]
 fn loom_touched_while_replaced() {
-    loom::run_law_within(&touching::touched_while_replaced(), 2, 0);
+    in_own_process(|| {
+        loom::run_law_within(&touching::touched_while_replaced(), 2, 0);
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The laws of kills, exits and the reaper under loom and shuttle.
 
 use plimsoll_mm::laws::oom;
+use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
 /// The number of schedules that shuttle tries for each law.
@@ -8,22 +9,30 @@ const SCHEDULES: u32 = 2000;
 
 #[test]
 fn loom_two_kills_at_once() {
-    loom::run_law(&oom::two_kills_at_once(), 2);
+    in_own_process(|| {
+        loom::run_law(&oom::two_kills_at_once(), 2);
+    });
 }
 
 #[test]
 fn loom_kill_against_exit() {
-    loom::run_law(&oom::kill_against_exit(), 2);
+    in_own_process(|| {
+        loom::run_law(&oom::kill_against_exit(), 2);
+    });
 }
 
 #[test]
 fn loom_exit_against_look() {
-    loom::run_law_within(&oom::exit_against_look(), 2, 1);
+    in_own_process(|| {
+        loom::run_law_within(&oom::exit_against_look(), 2, 1);
+    });
 }
 
 #[test]
 fn loom_two_shortages_at_once() {
-    loom::run_law(&oom::two_shortages_at_once(), 2);
+    in_own_process(|| {
+        loom::run_law(&oom::two_shortages_at_once(), 2);
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The laws of the memory manager under loom, exhaustively, and under shuttle, at random.
 
 use plimsoll_mm::laws;
+use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
 /// The number of schedules for each law. They take several seconds in a debug build.
@@ -8,7 +9,9 @@ const SCHEDULES: u32 = 2000;
 
 #[test]
 fn loom_drain_against_local() {
-    loom::run_law(&laws::drain_against_local(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::drain_against_local(), 2);
+    });
 }
 
 #[test]
@@ -21,12 +24,16 @@ fn shuttle_two_mobilities() {
 
 #[test]
 fn loom_double_free_is_refused() {
-    loom::run_law(&laws::double_free_is_refused(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::double_free_is_refused(), 2);
+    });
 }
 
 #[test]
 fn loom_folding_against_counting() {
-    loom::run_law(&laws::folding_against_counting(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::folding_against_counting(), 2);
+    });
 }
 
 #[test]
@@ -51,24 +58,32 @@ fn shuttle_folding_against_counting() {
 
 #[test]
 fn loom_shepherd_moves_on() {
-    loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
+    in_own_process(|| {
+        loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
+    });
 }
 
 #[test]
 fn loom_shepherd_moves_twice() {
-    loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+    in_own_process(|| {
+        loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+    });
 }
 
 #[test]
 fn loom_shepherd_waits() {
-    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1);
-    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2);
-    loom::run_law(&laws::shepherd::shepherd_waits_for_its_start(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1);
+        loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2);
+        loom::run_law(&laws::shepherd::shepherd_waits_for_its_start(), 2);
+    });
 }
 
 #[test]
 fn loom_shepherd_is_relieved() {
-    loom::run_law(&laws::shepherd::shepherd_is_relieved(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::shepherd::shepherd_is_relieved(), 2);
+    });
 }
 
 #[test]
@@ -95,7 +110,9 @@ fn shuttle_waiting_drain_against_frees() {
 
 #[test]
 fn loom_direct_churn() {
-    loom::run_law_within(&laws::churn::direct_churn(), 2, 3);
+    in_own_process(|| {
+        loom::run_law_within(&laws::churn::direct_churn(), 2, 3);
+    });
 }
 
 #[test]

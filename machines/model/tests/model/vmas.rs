@@ -1,16 +1,21 @@
 //! The laws for readers of the tree of mappings, under loom and shuttle.
 
 use plimsoll_mm::laws;
+use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
 #[test]
 fn loom_readers_against_moves() {
-    loom::run_law(&laws::readers_against_moves(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::readers_against_moves(), 2);
+    });
 }
 
 #[test]
 fn loom_readers_against_additions() {
-    loom::run_law(&laws::readers_against_additions(), 2);
+    in_own_process(|| {
+        loom::run_law(&laws::readers_against_additions(), 2);
+    });
 }
 
 #[test]

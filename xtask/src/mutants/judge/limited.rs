@@ -93,6 +93,8 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
+    // The process ends a test at its limit, so the test must not run in a process of its own.
+    command.env("PLIMSOLL_TEST_ALONE", "1");
     // A failure counts at once: neither smaller inputs nor a file for later are of use.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
