@@ -254,6 +254,30 @@ mod tests {
         assert_eq!((plan.slots, plan.unmatched), (3, 0));
     }
 
+    /// The parts of a split block begin as many pages apart as a part has, which may be several.
+    #[test]
+    fn a_block_that_is_freed_in_parts_of_two_pages_is_split_into_such_parts() {
+        let (four, two) = (ListId(7), ListId(4));
+        let whole = Action::Alloc {
+            zone: 2,
+            list: four,
+            pfn: 8,
+        };
+        let plan = planned(vec![whole, free(two, 8), free(two, 10)]);
+        let parts = Order::new(1).expect("an order");
+        let freed = What::Free(Some(Mobility::Movable));
+        assert_eq!(
+            steps(&plan),
+            [
+                (0, 0, What::Alloc(of_list(2, four))),
+                (1_000, 0, What::Split(parts, 1)),
+                (1_000, 1, freed),
+                (2_000, 2, freed)
+            ]
+        );
+        assert_eq!((plan.slots, plan.unmatched), (3, 0));
+    }
+
     #[test]
     fn a_block_whose_free_was_not_seen_goes_back_before_it_is_handed_out_again() {
         let plan = planned(vec![alloc(7), alloc(7)]);

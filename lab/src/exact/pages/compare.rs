@@ -104,8 +104,87 @@ fn kind(site: Site) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exact::pages::lists::ListId;
+    use plimsoll_mm::design::Design;
+
+    use crate::exact::pages::lists::{LISTS, ListId};
     use crate::exact::pages::op::Move;
+    use crate::exact::pages::stage::{Knobs, Start};
+    use crate::exact::pages::zoneinfo::ZoneInfo;
+
+    /// One CPU with 20 movable pages on its lists, none of which an event shows, and one zone with
+    /// 8,192 free pages.
+    fn twenty_listed() -> (Stage, Follow) {
+        let zone = ZoneInfo {
+            name: "DMA32".to_owned(),
+            managed: 1 << 14,
+            free: 1 << 13,
+            ..ZoneInfo::default()
+        };
+        let knobs = Knobs {
+            min_free_kib: 4096,
+            high_fraction: 0,
+            nodes: vec![0],
+            offline: Vec::new(),
+            cache_slice: None,
+        };
+        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let mut blocks = [0; LISTS];
+        blocks[1] = 20;
+        let start = Start {
+            high: 100,
+            blocks,
+            ..Start::default()
+        };
+        stage.seed(0, 0, &start).expect("memory in use");
+        let mut follow = Follow::default();
+        follow.begin((0, 0), blocks, (31, 100), ListId(1));
+        follow.set_never_seen((0, 0), 20);
+        (stage, follow)
+    }
+
+    fn op(action: Action, moves: Vec<Move>) -> Op {
+        Op {
+            event: 0,
+            cpu: 0,
+            action,
+            moves,
+        }
+    }
+
+    /// No event shows such pages again, so Plimsoll's lists must become shorter at once. Otherwise
+    /// they would spill too early from then on.
+    #[test]
+    fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
+        let (mut stage, follow) = twenty_listed();
+        let bulk = Action::BulkNeverSeen { zone: 0, pages: 4 };
+        let pairs = perform(&mut stage, &[op(bulk, Vec::new())], follow);
+        assert_eq!((pairs.len(), stage.listed(0), stage.refused), (0, 16, 0));
+    }
+
+    /// After a difference, the zone gets the pages that the kernel returned to it and Plimsoll did
+    /// not, and loses those that only the kernel took. Otherwise its free pages would reach a
+    /// watermark at another time than the kernel's.
+    #[test]
+    fn a_difference_is_made_up_for_in_the_zone() {
+        let moved = |kind| {
+            let mut moved = Move::new(kind, 0);
+            (0..10).for_each(|_| moved.add(ListId(1)));
+            vec![moved]
+        };
+        let free_after = |action, kind| {
+            let (mut stage, follow) = twenty_listed();
+            let pairs = perform(&mut stage, &[op(action, moved(kind))], follow);
+            assert!(pairs.len() == 1 && pairs[0].ours == Amount::default());
+            stage.free(0)
+        };
+        let taken = Action::Alloc {
+            zone: 0,
+            list: ListId(1),
+            pfn: 7,
+        };
+        assert_eq!(free_after(Action::Refresh, Kind::Decay), (1 << 13) + 10);
+        assert_eq!(free_after(taken, Kind::Refill), (1 << 13) - 10);
+    }
 
     /// In Linux both belong to `vmstat_update`, so the recording shows both as decays.
     #[test]

@@ -151,4 +151,13 @@ mod tests {
         assert_eq!(future.of_frame(0), None, "frame 8 is not touched again");
         assert_eq!(future.first(10), Some(0));
     }
+
+    /// Linux's largest block has 1,024 pages, and an event of that block touches each of them.
+    #[test]
+    fn the_largest_block_comes_before_its_last_frame() {
+        let future = Future::of(&events(&[alloc(0, 10), free(1023, 0), free(1024, 0)]));
+        assert_eq!(future.before(1), Some(0));
+        assert_eq!(future.before(2), None, "frame 1024 is behind the block");
+        assert_eq!(future.first(1023), Some(0));
+    }
 }

@@ -276,3 +276,76 @@ fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
     remote.learn(&decay(126), &high(400), &ops);
     assert_eq!(remote.count(0, 0), 400, "more than a batch is a decay");
 }
+
+/// If the pages that no event shows are assumed to be in blocks of several pages, a block leaves its
+/// list as a whole, even if a bulk allocation took only a part of it.
+#[test]
+fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
+    let mut follow = Follow::default();
+    let mut lens = [0; LISTS];
+    lens[6] = 3;
+    follow.begin((0, 0), lens, (63, 1000), ListId(6));
+    follow.set_never_seen((0, 0), 12);
+    let bulk = |pages| op(Action::BulkNeverSeen { zone: 0, pages }, false);
+    follow.note(&bulk(5));
+    assert_eq!(follow.lens(0, 0)[6], 1, "five pages are in two blocks");
+    follow.note(&bulk(1));
+    follow.note(&bulk(1));
+    assert_eq!(follow.lens(0, 0)[6], 0);
+}
+
+/// A decay in which only Plimsoll returned pages may also be a batch for a remote node, but only if
+/// Plimsoll returned no more than such a batch. Otherwise Plimsoll's lists were too long.
+#[test]
+fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
+    let decay = |ours| Pair {
+        kind: Kind::Decay,
+        ..spill(0, ours)
+    };
+    let ops = [op(Action::Refresh, false)];
+    let mut remote = with([20, 50, 30]);
+    remote.set_remote((0, 0));
+    remote.learn(&decay(63), &high(100), &ops);
+    assert_eq!(remote.count(0, 0), 100, "that may be a batch");
+    remote.learn(&decay(126), &high(100), &ops);
+    assert_eq!(remote.count(0, 0), 99, "the lists were below `high`");
+}
+
+/// A correction uses the kernel's next spill, unless a drain comes first: a drain empties the lists
+/// and shows how long they were. The spill after a drain is predicted, so it counts. A drain is
+/// never used for a correction, so an identical drain counts too.
+#[test]
+fn only_a_spill_is_used_and_not_after_a_drain() {
+    let drain = Pair {
+        kind: Kind::Drain,
+        ..spill(10, 10)
+    };
+    let mut follow = with([10, 10, 10]);
+    follow.learn(&spill(0, 10), &high(100), &[free(false), free(true)]);
+    assert!(follow.was_used(&spill(10, 10)));
+    assert!(!follow.was_used(&drain), "a drain proves something");
+    follow.note_move(&drain);
+    assert!(!follow.was_used(&spill(10, 10)), "the lists were empty");
+}
+
+/// Only a spill that empties the lists leaves less than a batch. Any other spill leaves a batch or
+/// more, and it shows that the lists were at `high`.
+#[test]
+fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
+    let mut follow = with([1, 0, 62]);
+    follow.learn(&spill(300, 0), &high(400), &[free(true)]);
+    assert_eq!(follow.count(0, 0), 100);
+}
+
+/// Linux stops counting freed pages at 32 batches. So after that many frees the count is known,
+/// whatever it was before the recording.
+#[test]
+fn after_thirty_two_batches_of_frees_their_count_is_known() {
+    let mut follow = with([0; 3]);
+    follow.note_move(&spill(10, 10));
+    let frees = 63 << SCALE_MAX;
+    (1..frees).for_each(|_| follow.note(&free(false)));
+    assert!(follow.depends_on_before(&spill(10, 10)), "one is missing");
+    follow.note(&free(false));
+    assert!(!follow.depends_on_before(&spill(10, 10)));
+}

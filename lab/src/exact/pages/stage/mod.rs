@@ -186,6 +186,14 @@ impl Stage {
         u64::from(self.mm.pages().listed(&self.machine, CpuId(cpu)).0)
     }
 
+    /// The number of free pages of a zone.
+    #[cfg(test)]
+    pub(super) fn free(&self, zone: u8) -> u32 {
+        self.mm.pages().view(&self.machine)[usize::from(zone)]
+            .free
+            .0
+    }
+
     /// Performs one operation and returns the holds of zone locks in which pages moved.
     pub(super) fn perform(&mut self, op: &Op) -> Vec<Hold> {
         self.machine.go_to(op.cpu);

@@ -138,13 +138,25 @@ mod tests {
         assert_eq!((moved, stage.listed(0), stage.listed(1)), (20, 20, 0));
     }
 
+    const SIZES: Sizes = Sizes {
+        batch: Pages(31),
+        high_min: Pages(100),
+        high_max: Pages(1000),
+    };
+
     /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high watermarks
     /// of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list of movable
     /// pages of each zone, its `high` is 1,000 and may shrink to 100.
     fn two_nodes(high: [u32; 2]) -> Stage {
-        let zone = |node| ZoneInfo {
+        two_zones([(0, "DMA32"), (1, "DMA32")], high)
+    }
+
+    /// Two zones of the given nodes and names, and two CPUs, one for each of these nodes. Free pages,
+    /// watermarks and lists are as in [`two_nodes`].
+    fn two_zones(zones: [(u32, &str); 2], high: [u32; 2]) -> Stage {
+        let zone = |(node, name): (u32, &str)| ZoneInfo {
             node,
-            name: "DMA32".to_owned(),
+            name: name.to_owned(),
             managed: 1 << 14,
             free: 1 << 13,
             ..ZoneInfo::default()
@@ -152,17 +164,12 @@ mod tests {
         let knobs = Knobs {
             min_free_kib: 4096,
             high_fraction: 0,
-            nodes: vec![0, 1],
+            nodes: zones.map(|(node, _)| node).to_vec(),
             offline: Vec::new(),
             cache_slice: None,
         };
-        let zones = [zone(0), zone(1)];
+        let zones = zones.map(zone);
         let mut stage = Stage::new(Design::LINUX_6_12, &zones, &knobs).expect("sound zones");
-        let sizes = Sizes {
-            batch: Pages(31),
-            high_min: Pages(100),
-            high_max: Pages(1000),
-        };
         let mut start = Start {
             high: 1000,
             ..Start::default()
@@ -174,7 +181,7 @@ mod tests {
                 low: Pages(20),
                 high: Pages(high),
             };
-            stage.set_sizes(zone, marks, sizes).expect("such a zone");
+            stage.set_sizes(zone, marks, SIZES).expect("such a zone");
             for cpu in 0..2 {
                 stage.seed(zone, cpu, &start).expect("memory in use");
             }
@@ -212,6 +219,45 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 0]);
     }
 
+    /// The kswapd of a node wakes when it begins a round, and stays awake after the round until it
+    /// sleeps. While it is awake, a CPU adds its changes to the zone's count of free pages sooner,
+    /// so the next allocation finds the zone short sooner.
+    #[test]
+    fn kswapd_is_awake_from_its_round_until_it_sleeps() {
+        let round = |active| Action::Reclaim {
+            node: 0,
+            highest: 2,
+            active,
+        };
+        let spilled_after = |actions: &[Action]| {
+            let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
+            // The lower zone withholds 64 pages from the requests of this test. So it is short if
+            // its count of free pages falls by two.
+            let marks = Watermarks {
+                min: Pages(10),
+                low: Pages(12),
+                high: Pages((1 << 13) - 64 - 1),
+            };
+            stage.set_sizes(0, marks, SIZES).expect("such a zone");
+            for action in actions {
+                perform(&mut stage, action.clone());
+            }
+            for pfn in 20..24 {
+                let direct = Action::AllocDirect {
+                    zone: 0,
+                    order: 0,
+                    mobility: MOVABLE,
+                    pfn,
+                };
+                perform(&mut stage, direct);
+            }
+            spilled(&mut stage, 0)
+        };
+        let rounds = [round(true), round(false), Action::Sleep { node: 0 }];
+        assert_eq!(spilled_after(&rounds[..2]), 31, "kswapd is awake");
+        assert_eq!(spilled_after(&rounds), 0, "kswapd sleeps");
+    }
+
     #[test]
     fn a_shortage_of_one_node_is_none_of_the_other() {
         let mut stage = two_nodes([200; 2]);
@@ -231,6 +277,34 @@ mod tests {
             highest: u8::MAX,
         };
         perform(&mut stage, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+    }
+
+    /// On a computer with one node, no memory policy can keep an allocation from a part of the
+    /// memory. So an allocation that found no block has tried every zone, even those of kinds that
+    /// the event does not name, and each of them is short, however many pages it has free.
+    #[test]
+    fn a_shortage_on_a_computer_with_one_node_is_one_of_all_zones() {
+        let mut stage = two_zones([(0, "Normal"), (0, "Movable")], [200; 2]);
+        let shortage = Action::Shortage {
+            node: None,
+            highest: u8::MAX,
+        };
+        perform(&mut stage, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [31, 31]);
+    }
+
+    /// Linux tests the high watermarks of the zones of a node from the highest zone down. So an
+    /// allocation from a lower zone shows that the kernel also tested the higher zones.
+    #[test]
+    fn an_allocation_from_a_zone_tests_the_higher_zones_of_its_node_too() {
+        let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200, 1 << 14]);
+        let taken = Action::Alloc {
+            zone: 0,
+            list: ListId(1),
+            pfn: 9,
+        };
+        perform(&mut stage, taken);
         assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
     }
 

@@ -273,6 +273,48 @@ fn a_bulk_allocation_of_pages_that_no_event_shows_is_of_the_zone_of_the_next_all
     assert_eq!(never_seen(&last), [(1, 4)], "the highest zone is likeliest");
 }
 
+/// The zone of a bulk allocation is that of the next allocation of the same thread. Other threads
+/// may have other memory policies, so their allocations say nothing.
+#[test]
+fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_allocation() {
+    let mut zones = zones();
+    zones.push(ZoneInfo {
+        start: 1 << 20,
+        ..zones[0].clone()
+    });
+    let event = |(pid, what): (u32, What)| Event {
+        time_ns: 0,
+        cpu: 0,
+        pid,
+        what,
+    };
+    let happened = [
+        (7, What::BulkAlloc { pages: 4 }),
+        (8, alloc((1 << 20) + 5, 1)),
+        (7, alloc(5, 1)),
+    ];
+    let recording = Recording {
+        events: happened.into_iter().map(event).collect(),
+        ..Recording::default()
+    };
+    let found = Inferred::of(&recording, &zones, 0);
+    assert_eq!(never_seen(&found), [(0, 4)]);
+}
+
+/// Bulk allocations take unmovable pages. So if the pages on the lists of several types left them
+/// without an event, a bulk allocation took those of the unmovable list.
+#[test]
+fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
+    let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];
+    let movable = [taken(1100, 1), alloc(1100, 1), free(1101), free(1102)];
+    let bulk = [What::BulkAlloc { pages: 2 }];
+    let found = infer(&[&unmovable[..], &movable, &bulk].concat());
+    let Some(Action::Bulk { list, pfns, .. }) = actions(&found).last().copied() else {
+        panic!("{:?}", found.ops);
+    };
+    assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
+}
+
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };

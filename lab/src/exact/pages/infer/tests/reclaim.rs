@@ -178,3 +178,65 @@ fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
         found.ops
     );
 }
+
+/// Every event of reclaim concerns the node that it names, or the node of the kswapd whose thread
+/// it is from. Only the boosts of this node's zones end with a round.
+#[test]
+fn each_event_of_reclaim_concerns_its_own_node() {
+    let mut zones = zones();
+    zones[0].marks = [1000, 2000, 3000];
+    zones.push(ZoneInfo {
+        node: 1,
+        start: 1 << 20,
+        ..zones[0].clone()
+    });
+    let mixed = |pfn| What::ExtFrag {
+        pfn,
+        order: 0,
+        fallback_order: 3,
+        mobility: 0,
+        fallback: 1,
+        claimed: true,
+    };
+    let happened = [
+        mixed(512),
+        free(5),
+        mixed((1 << 20) + 512),
+        What::WakeupKswapd {
+            node: 1,
+            zone: 2,
+            order: 0,
+            gfp: 0xcc0,
+        },
+        What::KswapdWake {
+            node: 1,
+            zone: 2,
+            order: 0,
+        },
+        What::KswapdDone,
+        What::KswapdSleep { node: 1 },
+    ];
+    let found = infer_in(&happened, &zones, 0);
+    let of_reclaim =
+        |action: &&Action| !matches!(action, Action::Bulk { .. } | Action::Free { .. });
+    let boost = |zone, pages| Action::Boost { zone, pages };
+    let round = |highest, active| Action::Reclaim {
+        node: 1,
+        highest,
+        active,
+    };
+    let expected = [
+        boost(0, 512),
+        boost(1, 512),
+        Action::Shortage {
+            node: Some(1),
+            highest: 2,
+        },
+        round(2, true),
+        round(u8::MAX, false),
+        boost(1, 0),
+        Action::Sleep { node: 1 },
+    ];
+    let told: Vec<&Action> = actions(&found).into_iter().filter(of_reclaim).collect();
+    assert_eq!(told, expected.iter().collect::<Vec<_>>());
+}
