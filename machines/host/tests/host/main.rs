@@ -35,6 +35,7 @@ mod space_parts;
 mod space_refusals;
 mod space_usage;
 mod space_waits;
+mod space_walk;
 mod support;
 mod swarm;
 mod texts;
