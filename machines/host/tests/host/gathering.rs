@@ -13,13 +13,14 @@ use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Space
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
-/// The most records of a gather: those in the gather itself, plus those of 19 batches.
+/// The largest number of records in a gather: 8 in the gather itself, and 510 in each of 19
+/// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// What unmapping takes.
+/// The number of steps and of pages that unmapping takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steps {
-    /// In how many steps the gathered pages are freed.
+    /// The number of steps in which the gathered pages are freed.
     times: u32,
     /// The number of pages that are allocated to hold batches.
     batches: u32,
@@ -29,11 +30,12 @@ struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Plenty,
-    /// None that a request which must not wait could get.
+    /// A request that must not wait gets no page.
     Nothing,
 }
 
-/// Maps and touches `pages` pages, huge ones if `huge`, and unmaps them.
+/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns what the
+/// last step takes.
 fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
     let count = Arc::clone(&counts);
@@ -52,8 +54,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The neighbouring mappings keep the page tables that they share with the mapping between them.
-    // Otherwise those tables would be counted, too.
+    // The first and the last mapping keep the page tables that they share with the middle mapping.
+    // Otherwise these page tables would be counted, too.
     let start = if huge { 512 } else { 513 };
     for (start, pages, huge) in [
         (start - 1, 1, false),
