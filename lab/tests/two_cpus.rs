@@ -30,11 +30,11 @@ fn measured(pair: Pair, load: Load) -> Option<Real> {
     sharp.ok()
 }
 
-/// Measures `load` until the simulator predicts a measurement, and returns that measurement.
-/// Returns `None` if `load` cannot be measured.
+/// Measures `load` until the simulator's prediction agrees with a measurement, and returns that
+/// measurement. Returns `None` if `load` cannot be measured.
 ///
 /// # Panics
-/// If the simulator predicts none of [`MEASUREMENTS`] measurements.
+/// If the predictions agree with none of [`MEASUREMENTS`] measurements.
 fn predicted(pair: Pair, load: Load) -> Option<Real> {
     let mut missed = Vec::new();
     while missed.len() < MEASUREMENTS {

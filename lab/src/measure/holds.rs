@@ -26,7 +26,8 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds that moved more than one block, and more pages in all than a batch has.
+    /// The number of holds that moved more than one block, and whose blocks together had more pages
+    /// than a batch.
     pub over_batch: u64,
 }
 

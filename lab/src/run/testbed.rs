@@ -42,7 +42,7 @@ pub struct Log {
     pub starts: Vec<Start>,
     /// CPUs that the shepherd has kicked and whose work has not started yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of times that a CPU's vmstat work ran; each time is a refresh.
+    /// The number of runs of the vmstat work on all CPUs. Each run is a refresh.
     pub refreshes: u64,
     /// The number of pages that refreshes returned to zones.
     pub decayed: u64,
@@ -284,7 +284,8 @@ impl Log {
         }
     }
 
-    /// The times of the starts at or after `from`. If `by` is a cause, other starts are left out.
+    /// The times at which vmstat work started, at or after `from`. If `by` is a cause, starts with
+    /// another cause are left out.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))
@@ -292,8 +293,8 @@ impl Log {
     }
 }
 
-/// The largest number of `starts` within any interval of length `window`. `starts` must be in order
-/// of time.
+/// The largest number of `starts`, times at which vmstat work started, within any interval of
+/// length `window`. `starts` must be in ascending order.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -311,7 +312,8 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The largest number of `starts` between two successive ticks. `starts` must be in order of time.
+/// The largest number of `starts`, times at which vmstat work started, between two successive
+/// ticks. `starts` must be in ascending order.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

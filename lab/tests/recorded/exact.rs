@@ -1,5 +1,6 @@
-//! Compares Plimsoll with two real kernels, move for move, on recordings of 6.12 booted on four
-//! CPUs and of 6.18 on a computer with two CPUs.
+//! Compares each move of pages between page lists and zones that Plimsoll makes with the move that
+//! a real kernel made. The recordings are of Linux 6.12 booted on four CPUs, and of 6.18 on a
+//! computer with two CPUs.
 //!
 //! The expected counts are those of the current model. If the number of identical moves falls, a
 //! change has made Plimsoll decide differently from the kernel.

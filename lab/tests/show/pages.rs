@@ -127,7 +127,8 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // After another CPU's list, CPU 0 drains its own list, although it has just freed a block.
+        // CPU 0 drains the lists of CPUs 1, 0 and 2. The move from its own list is a drain, not a
+        // spill, although CPU 0 has just freed the block.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

@@ -202,8 +202,8 @@ impl Race {
 }
 
 impl Times {
-    /// Notes that a task has finished its work. Memory is free at the first such time at which the
-    /// address space has ended.
+    /// Notes that a task has finished its work. All memory is free when the first task finishes
+    /// that finds the address space ended.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {
