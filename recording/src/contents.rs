@@ -96,7 +96,8 @@ impl Recording {
             let file = reader.file().to_owned();
             return Err(ReadError::NotARecording { file });
         }
-        // The sort is stable, and nearly free because perf has sorted almost all of it.
+        // The sort is stable. It costs little, because perf has already put almost all events in
+        // order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             symbols: reader.symbols().to_vec(),
