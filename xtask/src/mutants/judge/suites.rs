@@ -104,7 +104,8 @@ fn measure_one(
 ) -> Result<Measured, String> {
     let reached = folder.join(format!("reached-{worker}"));
     let log = folder.join(format!("log-{worker}"));
-    // A test that reaches no mutant makes no file, so a file from an earlier test would count.
+    // A test that reaches no mutant makes no file. So if the file of an earlier test still existed,
+    // it would be taken for the file of this test.
     let _ = fs::remove_file(&reached);
     let start = Instant::now();
     let variable = (switch::REACHED, reached.clone().into_os_string());

@@ -239,7 +239,8 @@ fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     });
 }
 
-/// Returns whether the `use` is a re-export, whose names the module itself may not need.
+/// Returns whether the `use` is a re-export. A module may re-export names that its own code does
+/// not use.
 pub(super) fn passes_on(item: &ItemUse) -> bool {
     !matches!(item.vis, Visibility::Inherited)
 }
