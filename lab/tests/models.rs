@@ -13,8 +13,8 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Runs a load on `machine` in which every CPU faults and frees and CPU 0 drains the page lists of
-/// all CPUs.
+/// Runs a load on `machine` in which every CPU faults pages in and frees them, while CPU 0 drains
+/// the page lists of all CPUs again and again.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
     let testbed = Testbed::with_options(&profile, Design::default(), options);

@@ -16,8 +16,9 @@ const DURATION: Duration = Duration::from_millis(200);
 const SEED: u64 = 1;
 
 /// The number of measurements in a row that a prediction must miss to count as wrong. If a
-/// hypervisor moves a virtual CPU away and back during one measurement, no price shows this, and
-/// the prediction misses that measurement. A wrong prediction misses every measurement.
+/// hypervisor moves a virtual CPU away and back during one measurement, the prices timed before and
+/// after do not show this, and the prediction misses that measurement. A wrong prediction misses
+/// every measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.

@@ -1,5 +1,5 @@
-//! The pages that each hold of a zone lock moved, in the histogram buckets that the mailing-list
-//! thread on batching uses.
+//! Counts holds of zone locks by the number of pages that they moved. The counts form a histogram
+//! with the buckets that the mailing-list thread on batching uses.
 
 use plimsoll_mm::site::Site;
 

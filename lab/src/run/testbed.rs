@@ -166,8 +166,8 @@ impl Testbed {
     /// `leave` free pages above the midpoint of its low and high watermarks. Call this before the
     /// run.
     ///
-    /// An experiment depends on how near a zone is to its watermarks, and not on what a
-    /// long-running machine uses its memory for.
+    /// This memory stands for everything that a long-running machine uses memory for. An experiment
+    /// depends only on how near a zone is to its watermarks.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
@@ -223,8 +223,8 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// If `design` limits every hold strictly to one batch and a hold moved more pages than a
-    /// batch. Every hold of every run is checked.
+    /// If `design` limits every hold strictly to one batch, and a hold moved several blocks with
+    /// more pages in all than a batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();

@@ -102,8 +102,9 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
-    // A virtual CPU that moves while a load runs may have moved back when it ends. The prices
-    // between the two measurements show whether it was on another core in the meantime.
+    // A virtual CPU that moves during the first measurement may have moved back by the end of the
+    // second. The prices that are timed between the two measurements then show that it was on
+    // another core.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

@@ -26,8 +26,8 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // CPU 0 also ran the program that read the lists. Each other CPU ends with as many pages on its
-    // lists as the kernel reports.
+    // At the end of the replay, each CPU except CPU 0 has as many pages on its lists as the kernel
+    // reported. CPU 0 also ran the program that read the kernel's report.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
         assert_eq!(row[4], row[5], "{row:?}");

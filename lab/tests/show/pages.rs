@@ -22,7 +22,8 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // The list was in use by another context, so one block is taken directly for the caller.
+        // The page lists were in use by another context of the CPU, so the allocation took one
+        // block directly from the zone.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
         // This block is too large for a list.

@@ -102,8 +102,8 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, causes::finding(&run.results)))
 }
 
-/// A table of how much the contentions vary between single runs. It matters because a published
-/// count comes from a single run.
+/// A table that shows how much the number of contentions differs between single runs. This matters
+/// because a published number comes from a single run.
 fn spread(run: &Run<'_, Scene>) -> Table {
     let row = |design: &Named| {
         let values = run.results.values(&design.name, &CONTENTIONS);

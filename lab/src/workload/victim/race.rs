@@ -108,8 +108,9 @@ pub(crate) struct Raced {
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// The time that tasks waited for page-table locks, and the time that they slept: first of the
-    /// last user, then of all helpers together.
+    /// Two pairs, the first for the last user, the second for all helpers together. A pair is the
+    /// time that the tasks waited for page-table locks, and the time that they slept because they
+    /// waited for the mmap_lock.
     waits: [(Nanos, Nanos); 2],
 }
 
