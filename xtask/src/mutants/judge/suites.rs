@@ -68,7 +68,7 @@ fn names(program: &Program, arguments: &[&str]) -> Result<BTreeSet<String>, Stri
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Runs each test once without a change. It is an error if one fails.
+/// Runs each test once without a change. Returns an error if a test fails.
 pub(crate) fn measure(
     programs: &[Program],
     tests: &BTreeSet<Name>,

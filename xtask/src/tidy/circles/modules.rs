@@ -116,7 +116,8 @@ impl Modules {
         Ok(nth)
     }
 
-    /// Reads a `mod`: the items in its braces, or the file with its name if the tree has that file.
+    /// Reads a `mod`: the items in its braces or, if it has no braces, the file with its name.
+    /// Returns `None` if the tree does not have that file.
     fn read_inner(
         &mut self,
         tree: &Tree,
