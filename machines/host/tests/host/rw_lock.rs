@@ -56,8 +56,9 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
             scope.spawn(|| {
                 // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // The hold is longer than a slice of waiting, so another reader has already
-                    // entered when this one leaves.
+                    // A hold is longer than the slices of time in which a writer that may be killed
+                    // waits. Without the queue in front of the lock, another reader would always
+                    // have entered before this one leaves, and the writer would never get in.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });
