@@ -101,8 +101,9 @@ fn the_patch_is_right_as_long_as_sixteen_sums_are_enough() {
 
 #[test]
 fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
-    // The results published for a model: with 40 candidates, 20 % of the choices are wrong, by 59
-    // MB. From 200 candidates on, all choices are wrong, by 380 to 400 MB.
+    // For comparison, the published results of a model of the patch: with 40 candidates, 20 % of
+    // the choices are wrong, by 59 MB. From 200 candidates on, all choices are wrong, by 380 to 400
+    // MB.
     let found = [40, 100, 200, 1000].map(|count| {
         let patch = tally(Selecting::TwoPass16, count, random_size);
         (count, patch.wrong, patch.lost_mb(), patch.sums / SEEDS)
