@@ -65,9 +65,9 @@ impl Arena {
     ///
     /// The pointer is valid for reads and writes of this frame and of all later frames, up to
     /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
-    /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Users of the
-    /// pointer must order their accesses. If the frame comes from the page allocator, only the
-    /// owner of the frame may access it.
+    /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Threads that
+    /// use the same memory must synchronize their accesses. If the frame comes from the page
+    /// allocator, only the owner of the frame may access it.
     ///
     /// # Panics
     /// If the arena has no such frame.

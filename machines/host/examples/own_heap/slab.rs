@@ -319,7 +319,8 @@ impl OwnHeap {
 
     fn give_small(&self, source: &Source, block: *mut u8, size: usize) {
         let page = block.map_addr(|at| at & !(PAGE - 1)).cast::<Header>();
-        // SAFETY: the page of a small block begins with its header, whose size does not change.
+        // SAFETY: the page of a small block begins with its header, whose field `size` does not
+        // change.
         debug_assert_eq!(unsafe { (*page).size }, size);
         if let Some(page) = self.sizes[size].give(page, block.cast()) {
             source.give(page.cast(), Order::ZERO);

@@ -396,7 +396,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             high,
         };
         // The free pages of the zone are compared with the sum of the high watermark and the
-        // reserve. This sum is above the drift mark.
+        // reserve. This sum is above the drift mark, so the zone's counter is compared as it is,
+        // without the CPUs' differentials.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);
