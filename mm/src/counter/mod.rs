@@ -55,7 +55,7 @@ pub use self::tree::Tree;
 use crate::machine::Machine;
 use crate::units::at_least_0;
 
-/// A group of counters: signed 64-bit sums that wrap, numbered from 0.
+/// A group of counters, which are numbered from 0. Each counter is a signed 64-bit sum that wraps.
 ///
 /// Every method that takes a counter's number panics if the group has no such counter.
 pub trait Counters<M: Machine> {

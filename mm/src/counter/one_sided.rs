@@ -204,8 +204,8 @@ impl<M: Machine> OneSidedTree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the first line if this CPU added last. Otherwise the line moves; see
-    /// [`Self::add_moved`].
+    /// Adds to the first line if this CPU also made the last addition. Otherwise the line moves;
+    /// see [`Self::add_moved`].
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
