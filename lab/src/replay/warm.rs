@@ -66,12 +66,14 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
+            // No event ever shows these pages again, so they only make the lists a few pages shorter.
+            Action::BulkNeverSeen { .. } => {}
             // The simulated memory manager decides by itself when to take these actions.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
             | Action::Reclaim { .. }
-            | Action::Sleep
+            | Action::Sleep { .. }
             | Action::Boost { .. }
             | Action::Shortage { .. } => {}
         }

@@ -69,7 +69,7 @@ pub(super) struct Slot<M: Machine> {
     pub(super) count: M::LocalWord,
     /// The number of pages that an interrupted spill has not returned to the zone yet.
     pub(super) owed: M::LocalWord,
-    /// The number of pages for which memory of the lists has been allocated.
+    /// The number of pages that the lists can hold before they need more memory for their entries.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
@@ -84,8 +84,8 @@ pub(super) struct Settings<M: Machine> {
     high: M::Word,
     /// The number of pages kept from requests of each class (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// The number of free pages below which readers of the free-page counter must add all CPUs'
-    /// differentials to it.
+    /// The number of free pages below which readers of the free-page counter must also read all
+    /// CPUs' differentials and include them in the result.
     drift_mark: M::Word,
     /// 1 if an allocation has found the zone below its high watermark and no spill has found it
     /// above since; otherwise 0.
@@ -305,15 +305,15 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // Allocate an eighth more. Lists become longer when a CPU goes offline, and this spares
-        // most of these changes an allocation.
+        // Make room for an eighth more pages. Lists become longer when a CPU goes offline, and with
+        // this extra room most such changes need no new allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // If two CPUs do this at once, the longer lists are kept, whichever length is recorded
-        // here.
+        // If two CPUs run this at once, the longer lists are kept, whichever of the two lengths
+        // `room` has afterwards.
         slot.room.set(longest);
     }
 

@@ -305,8 +305,8 @@ pub(crate) fn text_of(text: &str) -> Vec<u8> {
     [varint(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
-// A reader allocates 25 MB for its guesses when it reads the first page, so this test reads few
-// files.
+// When a reader reads the first page frame number, it allocates 25 MB for the tables from which it
+// predicts page frame numbers. So this test reads few files.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 

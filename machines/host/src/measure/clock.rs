@@ -102,7 +102,7 @@ mod imp {
 
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// The time now, in ticks. A tick is one nanosecond, counted from the first reading.
+    /// The time since the first reading, in ticks of one nanosecond.
     pub(in crate::measure) fn ticks() -> u64 {
         Nanos::from(START.elapsed()).0
     }

@@ -120,7 +120,7 @@ impl Inner {
         self.tasks.get(self.cpus[cpu].current.get()).suspend();
     }
 
-    /// Lowers the key of another CPU to `when`, if that is earlier.
+    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than `when`.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);

@@ -128,8 +128,8 @@ impl Profile {
     /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
     /// 50 halves the price, 200 doubles it.
     ///
-    /// The result may violate the order of the distances. The order is not checked, because a
-    /// sensitivity run may test what happens if a near line costs as much as a distant line.
+    /// In the result, moving a line over a short distance may cost more than over a long one. A
+    /// profile file with such prices would be refused, but a sensitivity run may test them.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();

@@ -31,6 +31,7 @@ impl Follow {
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(before));
                 Learnt::default()
             }
+            Kind::Decay if self.may_be_expiry(pair) => Learnt::default(),
             Kind::Spill | Kind::Decay if pair.kernel.pages == 0 => {
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.hasten(pair, ops, -missing);
@@ -52,8 +53,9 @@ impl Follow {
         }
     }
 
-    /// Handles a refill that the kernel made and Plimsoll did not: the kernel's list was empty. Any
-    /// blocks that the derived list had before that refill were taken without an event.
+    /// Handles a refill that the kernel made and Plimsoll did not. The refill proves that the
+    /// kernel's list was empty. If the derived list still has blocks at that point, the kernel must
+    /// have taken them without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;
@@ -103,6 +105,15 @@ impl Follow {
             .get(&(pair.zone, pair.cpu))
             .map_or(0, |it| it.batch);
         pages > 0 && left < batch && pages < batch << SCALE_MAX
+    }
+
+    /// Returns whether the pages of a decay may be the batch that the periodic work returns from
+    /// lists of another node that were not used for some time. Such a batch says nothing about the
+    /// lengths of the lists. It has a few pages more than a batch if its last block is large.
+    fn may_be_expiry(&self, pair: &Pair) -> bool {
+        let lists = self.lists.get(&(pair.zone, pair.cpu));
+        let pages = pair.kernel.pages.max(pair.ours.pages);
+        lists.is_some_and(|it| it.remote && pages < 2 * it.batch)
     }
 
     /// Records that all lists of the pair's CPU in its zone are empty.
