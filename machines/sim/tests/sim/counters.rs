@@ -164,6 +164,49 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
+/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
+/// number of lines that the sum fetches for each group. Computes this number from the time that the
+/// sum takes, given that the sum visits `looks` CPUs for each group.
+fn lines(ran: u32, looks: u64) -> u64 {
+    const CPUS: u32 = 96;
+    const GROUPS: u64 = 64;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
+    let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
+    // Two of every three consecutive CPUs add, so that every item of the tree is used.
+    for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
+        let groups = Rc::clone(&groups);
+        sim.spawn(CpuId(cpu), move |sim| {
+            for group in &*groups {
+                group.add_growing(sim, 0, 3);
+            }
+        });
+    }
+    sim.run();
+    let idle = ns(&sim, |_| {});
+    let all = ns(&sim, move |sim| {
+        let mut totals: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
+        let group = |&(group, _): &(_, i64)| Some(group);
+        precise_totals(sim, &mut totals, group, |(_, total), more| *total += more);
+        assert!(totals.iter().all(|(_, total)| *total == i64::from(ran) * 3));
+    });
+    let look = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
+    let line = u64::from(profile.costs.transfer_ns[Distance::Llc as usize]);
+    (all - idle - looks * GROUPS * look) / (GROUPS * line)
+}
+
+#[test]
+fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+    // If 32 CPUs have added nothing, the sum visits all 96 CPUs, and fetches only one line of each
+    // group.
+    assert_eq!(lines(64, 96), 1);
+    // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
+    // the group, and visits only these CPUs.
+    assert_eq!(lines(63, 63), 2);
+}
+
 /// An addition passes its whole carry on at every level whose batch divides the carry. It leaves the
 /// items of these levels alone, so it is as cheap as one whose carry stays in the first item.
 #[test]
@@ -197,47 +240,4 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
         assert_eq!(to_root, to_first, "{counting:?}: one line besides the cell");
         assert!(to_both > to_root, "{counting:?}: two lines");
     }
-}
-
-/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Checks that the
-/// sum visits `looks` CPUs for each group. Returns the number of lines that the sum fetches for
-/// each group.
-fn lines(ran: u32, looks: u64) -> u64 {
-    const CPUS: u32 = 96;
-    const GROUPS: u64 = 64;
-    let mut profile = small::profile(Topology::flat(CPUS), 1000);
-    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
-    let sim = Sim::new(&profile, SimOptions::default());
-    let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
-    let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
-    // Two of every three consecutive CPUs add, so that every item of the tree is used.
-    for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
-        let groups = Rc::clone(&groups);
-        sim.spawn(CpuId(cpu), move |sim| {
-            for group in &*groups {
-                group.add_growing(sim, 0, 3);
-            }
-        });
-    }
-    sim.run();
-    let idle = ns(&sim, |_| {});
-    let all = ns(&sim, move |sim| {
-        let mut totals: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
-        let group = |&(group, _): &(_, i64)| Some(group);
-        precise_totals(sim, &mut totals, group, |(_, total), more| *total += more);
-        assert!(totals.iter().all(|(_, total)| *total == i64::from(ran) * 3));
-    });
-    let look = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
-    let line = u64::from(profile.costs.transfer_ns[Distance::Llc as usize]);
-    (all - idle - looks * GROUPS * look) / (GROUPS * line)
-}
-
-#[test]
-fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // The sum also visits the 32 CPUs that have added nothing, and fetches only each group's own
-    // line.
-    assert_eq!(lines(64, 96), 1);
-    // If 33 CPUs have added nothing, the sum also fetches the record of the CPUs that have added,
-    // and visits only these CPUs.
-    assert_eq!(lines(63, 63), 2);
 }

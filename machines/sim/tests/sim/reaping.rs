@@ -24,8 +24,8 @@ use support::Small;
 
 const PAGES: u32 = 1 << 17;
 
-/// The mappings of a victim: the number of mappings, and in pages the size of each mapping and of
-/// the gap between two of them.
+/// The mappings of a victim. All mappings have the same size (`pages`), and the gaps between them
+/// are also of one size (`gap`), both in pages.
 #[derive(Clone, Copy)]
 struct Victim {
     mappings: u64,
@@ -48,7 +48,7 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener that delays the first caller that announces a range. The value is the delay in
+/// A listener that delays the first helper that notifies it of a range. The value is the delay in
 /// nanoseconds.
 struct Stall(AtomicU64);
 
@@ -76,8 +76,8 @@ fn build(small: &Small, spaces: &Rc<Spaces<Sim>>, victim: Victim) -> Rc<AddressS
     build_told(small, spaces, victim, Nanos(0))
 }
 
-/// Creates an address space as [`build`] does. The first helper that empties a range of it is
-/// delayed by `stall`.
+/// Creates an address space as [`build`] does. The first helper that is about to empty a range of
+/// the address space is delayed by `stall`.
 fn build_told(
     small: &Small,
     spaces: &Rc<Spaces<Sim>>,
