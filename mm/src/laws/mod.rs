@@ -6,6 +6,7 @@
 //! Set-ups are tiny, because loom visits every interleaving.
 
 pub mod budget;
+pub mod cast;
 pub mod churn;
 pub mod counter;
 pub mod draining;
