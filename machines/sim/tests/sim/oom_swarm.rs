@@ -9,7 +9,7 @@ use plimsoll_mm::space::ExitError;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{Nanos, Vpn};
 use plimsoll_sim::{Faults, Sim, SimOptions};
-use support::oom_world::{Device, START, Space};
+use support::oom_world::{Device, START, Setting, Space};
 use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
@@ -36,7 +36,14 @@ fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
         pause: Nanos(u64::from(dice.below(2 * MS))),
         attempts_max: dice.below(4),
     };
-    OomWorld::with_options(options, reaping, exits_after, patience)
+    let setting = Setting {
+        options,
+        reaping,
+        patience,
+        exits_after,
+        ..Setting::default()
+    };
+    setting.world()
 }
 
 /// Creates an address space of a few mappings that are close together or far apart. It may have a
