@@ -116,8 +116,8 @@ impl<M: Machine> Manager<M> {
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
-        // This must be a read-modify-write even though it adds 0, as in `cpu_going`. If another
-        // CPU's later exchange sets the word to `NOWHERE`, that CPU then sees that this CPU came
+        // As in `cpu_going`, this must be a read-modify-write even though it adds 0. If another CPU
+        // later sets the word to `NOWHERE` by its exchange, that other CPU then sees that `cpu` came
         // online.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);

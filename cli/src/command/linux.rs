@@ -38,7 +38,7 @@ fn record(args: Linux) -> anyhow::Result<()> {
 }
 
 fn options(args: Linux) -> anyhow::Result<Options> {
-    // clap requires both options unless there is a subcommand.
+    // clap requires `--load` and `--output` unless there is a subcommand.
     let load = args.load.expect("clap insists on a load");
     let output = args.output.expect("clap insists on an output");
     let kernel = match (args.kernel, args.hz) {

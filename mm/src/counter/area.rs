@@ -266,9 +266,9 @@ impl<M: Machine> Area<M> {
 
     fn clear(&self, machine: &M, place: &Place<M>) {
         machine.spend(Work::ScanCpu, self.cpus);
-        for cpu in 0..self.cpus as usize {
-            for counter in 0..self.width {
-                place.word(cpu, counter).set(machine, 0);
+        for counter in 0..self.width {
+            for word in place.words(self.cpus, counter) {
+                word.set(machine, 0);
             }
         }
     }
@@ -388,6 +388,16 @@ impl<M: Machine> Place<M> {
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
         &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
+    }
+
+    /// Returns the words of `counter` on the CPUs from 0 to `cpus`, without `cpus` itself.
+    #[inline]
+    pub(super) fn words(&self, cpus: u32, counter: usize) -> impl Iterator<Item = &M::LocalWord> {
+        assert!(counter < self.width as usize, "no such counter");
+        let (first, word) = (self.first + counter, (self.first + counter) % BLOCK);
+        let rows = self.run.blocks[first / BLOCK..].iter();
+        let rows = rows.step_by(self.blocks_per_row as usize);
+        rows.take(cpus as usize).map(move |block| &block.0[word])
     }
 
     /// Returns the sum of the group's words on `cpu`.

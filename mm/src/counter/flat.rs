@@ -85,13 +85,10 @@ impl<M: Machine> Flat<M> {
     fn sum(&self, machine: &M, counter: usize) -> i64 {
         let shared = &self.shared[counter];
         shared.lock.with(machine, Site::CounterSum, |()| {
-            let parts = (0..self.cpus()).map(|cpu| self.parts.word(cpu, counter).read(machine));
+            let parts = self.parts.words(self.area.cpus(), counter);
+            let parts = parts.map(|part| part.read(machine));
             parts.fold(shared.value.read(machine), i64::wrapping_add)
         })
-    }
-
-    fn cpus(&self) -> usize {
-        self.area.cpus() as usize
     }
 }
 
@@ -140,8 +137,8 @@ impl<M: Machine> Counters<M> for Flat<M> {
     fn set(&self, machine: &M, counter: usize, value: i64) {
         let shared = &self.shared[counter];
         shared.lock.with(machine, Site::CounterSum, |()| {
-            for cpu in 0..self.cpus() {
-                self.parts.word(cpu, counter).set(machine, 0);
+            for part in self.parts.words(self.area.cpus(), counter) {
+                part.set(machine, 0);
             }
             shared.value.set(machine, value);
         });

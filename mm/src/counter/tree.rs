@@ -145,9 +145,8 @@ impl<M: Machine> Tree<M> {
 
     fn unbiased_sum(&self, machine: &M, counter: usize) -> i64 {
         machine.spend(Work::ScanCpu, self.shape.cpus());
-        (0..self.shape.cpus() as usize)
-            .map(|cpu| self.cells.word(cpu, counter).read(machine))
-            .fold(0, i64::wrapping_add)
+        let cells = self.cells.words(self.shape.cpus(), counter);
+        cells.fold(0, |sum, cell| sum.wrapping_add(cell.read(machine)))
     }
 }
 

@@ -55,12 +55,12 @@ pub(super) enum Pace {
 /// Both paces, in the order of the results.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
-/// The number of additions per CPU before the measurement: several batches of every variant. By
-/// then, a tree that tracks which CPUs add has seen every CPU.
+/// The number of additions that each CPU makes before the measurement. It is several times a CPU's
+/// batch in every variant. By then, a tree that tracks which CPUs add has seen every CPU add.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// The number of additions per CPU that are measured. On 384 CPUs, the flat counter folds ten
-/// times.
+/// The number of measured additions of each CPU. On a machine with 384 CPUs, each CPU folds its part
+/// of the flat counter ten times.
 const ADDS: u64 = 8 << 10;
 
 /// The exclusive upper end of a random range. Each CPU draws a number from this range, so that the

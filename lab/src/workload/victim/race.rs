@@ -308,7 +308,8 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// The work that has its own price, between two moments.
+/// Returns the time that all CPUs spent between two moments on work that has a price of its own:
+/// everything except waiting, taking free locks, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))

@@ -165,9 +165,9 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<Vpn, FaultError> {
         let first = pages.start;
         let after = Vpn(first.0 + 1);
-        let (end, attempt) = match self.fill(memory, version, pages.clone()) {
+        let (end, attempt) = match self.fill_together(memory, version, pages.clone()) {
             Err(FaultError::OverBudget(_)) if after < pages.end => {
-                (after, self.fill(memory, version, first..after)?)
+                (after, self.fill(memory, version, first)?)
             }
             attempt => (pages.end, attempt?),
         };
@@ -221,7 +221,7 @@ impl<M: Machine> AddressSpace<M> {
                 Err(error) => return Err(error),
             }
         }
-        self.fill(memory, version, page..Vpn(page.0 + 1))
+        self.fill(memory, version, page)
     }
 
     fn has_table(&self, page: Vpn) -> bool {

@@ -19,15 +19,17 @@ use crate::space::{AddressSpace, Flag};
 use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The largest number of pages that one fault allocates together and maps under one hold of a lock.
+/// The largest number of pages that are allocated together and mapped under one hold of a lock.
 pub(super) const TOGETHER: usize = 32;
 
-/// Pages allocated for entries of one table, and a record of which were mapped.
-struct Batch {
-    pfns: [Pfn; TOGETHER],
+/// At most `MAX` pages allocated for entries of one table, and a record of which were mapped. A
+/// fault of one page uses a batch of one, because filling the arrays of a larger batch with zeros
+/// would take a noticeable part of its time.
+struct Batch<const MAX: usize> {
+    pfns: [Pfn; MAX],
     len: usize,
     used: usize,
-    swapped: [SwapSlot; TOGETHER],
+    swapped: [SwapSlot; MAX],
     swapped_len: usize,
     /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
@@ -48,34 +50,51 @@ fn is_own(entry: Option<Entry>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the entries of `pages`, which are in one table, with fresh pages. Also brings pages
-    /// back from swap. If memory runs out, fills as many entries as it has pages for.
+    /// Fills the entry of `page` with a fresh page, or brings its page back from swap.
     pub(super) fn fill(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        page: Vpn,
+    ) -> Result<Attempt, FaultError> {
+        self.fill_entries(
+            memory,
+            version,
+            page..Vpn(page.0 + 1),
+            &mut Batch::<1>::new(),
+        )
+    }
+
+    /// Does what [`Self::fill`] does for all entries of `pages`, which are in one table. If there
+    /// are more than [`TOGETHER`], or if memory runs out, fills as many as it has pages for.
+    pub(super) fn fill_together(
         &self,
         memory: Memory<'_, M>,
         version: u64,
         pages: Range<Vpn>,
     ) -> Result<Attempt, FaultError> {
-        self.fill_entries(memory, version, pages, false)
+        self.fill_entries(memory, version, pages, &mut Batch::<TOGETHER>::new())
     }
 
-    /// Does what [`Self::fill`] does, and also replaces pages of a file by private copies. The
+    /// Does what [`Self::fill`] does, and also replaces a page of a file by a private copy. The
     /// caller has notified the holders of translations.
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,
         version: u64,
-        pages: Range<Vpn>,
+        page: Vpn,
     ) -> Result<Attempt, FaultError> {
-        self.fill_entries(memory, version, pages, true)
+        let mut batch = Batch::<1>::new();
+        batch.may_replace = true;
+        self.fill_entries(memory, version, page..Vpn(page.0 + 1), &mut batch)
     }
 
-    fn fill_entries(
+    fn fill_entries<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,
         version: u64,
         pages: Range<Vpn>,
-        may_replace: bool,
+        batch: &mut Batch<MAX>,
     ) -> Result<Attempt, FaultError> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, pages.start)?;
@@ -97,18 +116,14 @@ impl<M: Machine> AddressSpace<M> {
         } else {
             Some(self.spares(memory, spot)?)
         };
-        let mut batch = match self.take_pages(memory, missing) {
-            Ok(batch) => batch,
-            Err(error) => {
-                spares
-                    .into_iter()
-                    .for_each(|spares| spares.give_back(memory));
-                return Err(error);
-            }
-        };
-        batch.may_replace = may_replace;
-        let outcome = self.fill_table(memory, version, spot, range, spares, &mut batch);
-        self.settle_batch(memory, &batch);
+        if let Err(error) = self.take_pages(memory, missing, batch) {
+            spares
+                .into_iter()
+                .for_each(|spares| spares.give_back(memory));
+            return Err(error);
+        }
+        let outcome = self.fill_table(memory, version, spot, range, spares, batch);
+        self.settle_batch(memory, batch);
         match (outcome, batch.short) {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
                 Err(FaultError::OutOfMemory(error))
@@ -119,14 +134,14 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Fills entries of a table with the pages of `batch`. If there are `spares`, makes the table
     /// live first.
-    fn fill_table(
+    fn fill_table<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,
         version: u64,
         spot: Spot<'_, M>,
         range: Range<u32>,
         spares: Option<Spares>,
-        batch: &mut Batch,
+        batch: &mut Batch<MAX>,
     ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares
             && !self.add_table(memory, spot, spares)
@@ -148,11 +163,18 @@ impl<M: Machine> AddressSpace<M> {
         count_of(missing)
     }
 
-    /// Charges the budget for `pages` pages, at most [`TOGETHER`], and allocates them. If memory
-    /// runs out, returns the pages allocated so far, or an error if there are none.
-    fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
-        let mut batch = Batch::new();
-        let wanted = (pages as usize).min(TOGETHER);
+    /// Charges the budget for `pages` pages, or as many as `batch` can hold, and allocates them for
+    /// the empty `batch`. If memory runs out, `batch` has fewer pages.
+    ///
+    /// # Errors
+    /// The error of the budget, or of the allocation if there is not even one page.
+    fn take_pages<const MAX: usize>(
+        &self,
+        memory: Memory<'_, M>,
+        pages: u32,
+        batch: &mut Batch<MAX>,
+    ) -> Result<(), FaultError> {
+        let wanted = (pages as usize).min(MAX);
         if let Some(budget) = &self.budget {
             budget.charge(memory.machine, wanted as u64)?;
         }
@@ -169,17 +191,17 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(FaultError::OutOfMemory(error));
             }
         }
-        Ok(batch)
+        Ok(())
     }
 
     /// Writes the pages of `batch` into those entries of `range` that hold no writable page.
-    fn install(
+    fn install<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,
         version: u64,
         spot: Spot<'_, M>,
         range: Range<u32>,
-        batch: &mut Batch,
+        batch: &mut Batch<MAX>,
     ) -> Result<Attempt, Unstable> {
         let machine = memory.machine;
         spot.leaf.entries.with(machine, Site::Fault, |entries| {
@@ -223,7 +245,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Adds the mapped pages to the counters, and frees the unused ones.
-    fn settle_batch(&self, memory: Memory<'_, M>, batch: &Batch) {
+    fn settle_batch<const MAX: usize>(&self, memory: Memory<'_, M>, batch: &Batch<MAX>) {
         let Memory {
             machine,
             manager,
@@ -260,13 +282,13 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-impl Batch {
+impl<const MAX: usize> Batch<MAX> {
     const fn new() -> Self {
         Self {
-            pfns: [Pfn(0); TOGETHER],
+            pfns: [Pfn(0); MAX],
             len: 0,
             used: 0,
-            swapped: [SwapSlot(0); TOGETHER],
+            swapped: [SwapSlot(0); MAX],
             swapped_len: 0,
             copied: 0,
             short: None,

@@ -4,8 +4,6 @@
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
-use core::ops::Range;
-
 use super::{Access, Attempt, Faulted};
 use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{Site, Work};
@@ -56,14 +54,13 @@ impl<M: Machine> AddressSpace<M> {
         let source = source.expect("a mapping of these kinds has a source as long as it exists");
         let private = kind == MappingKind::PrivateFile;
         let copies = private && access == Access::Write;
-        let alone = page..Vpn(page.0 + 1);
         match self.entry_at(machine, page) {
-            Some(Entry::Swap(_)) => return self.fill(memory, version, alone),
+            Some(Entry::Swap(_)) => return self.fill(memory, version, page),
             Some(Entry::Page(there)) if !copies || there.kind != PageKind::File => {
                 return Ok(Attempt::Done(Faulted::Already));
             }
-            Some(Entry::Page(_)) => return self.copy(memory, version, alone),
-            None if copies => return self.fill(memory, version, alone),
+            Some(Entry::Page(_)) => return self.copy(memory, version, page),
+            None if copies => return self.fill(memory, version, page),
             None => {}
         }
         if private && self.has(machine, Flag::Unstable) {
@@ -90,15 +87,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Replaces a page of a file by a private copy, and notifies the holders of translations.
-    fn copy(
-        &self,
-        memory: Memory<'_, M>,
-        version: u64,
-        page: Range<Vpn>,
-    ) -> Result<Attempt, FaultError> {
-        self.announce(memory.machine, &page);
-        let copied = self.fill_replacing(memory, version, page.clone());
-        self.announce_end(memory.machine, &page);
+    fn copy(&self, memory: Memory<'_, M>, version: u64, page: Vpn) -> Result<Attempt, FaultError> {
+        let alone = page..Vpn(page.0 + 1);
+        self.announce(memory.machine, &alone);
+        let copied = self.fill_replacing(memory, version, page);
+        self.announce_end(memory.machine, &alone);
         copied
     }
 

@@ -112,7 +112,8 @@ struct Walk<'a> {
     batched: HashMap<u64, u8>,
     /// The batch that each CPU is freeing.
     batches: HashMap<u32, Batch>,
-    /// The last operation of each CPU that freed a block to a list, and its thread.
+    /// For each CPU, the last operation that freed a block to a list (its index in `ops`), and the
+    /// thread that freed the block.
     freeing: HashMap<u32, (usize, u32)>,
     /// For each CPU, the zone of its last refill, and the event of the allocation that caused the
     /// refill.
