@@ -14,6 +14,7 @@ pub(crate) mod check_whole;
 pub(crate) mod dice;
 pub(crate) mod embedder;
 pub(crate) mod law;
+pub(crate) mod lone;
 pub(crate) mod oom_world;
 pub(crate) mod pressure;
 pub(crate) mod scene;
@@ -25,5 +26,6 @@ pub(crate) mod space_stage;
 pub(crate) mod space_user;
 
 pub(crate) use self::dice::Dice;
+pub(crate) use self::lone::Lone;
 pub(crate) use self::oom_world::OomWorld;
 pub(crate) use self::small::Small;
