@@ -10,10 +10,11 @@ use plimsoll_mm::oom::{Aftermath, How, Killed, Kind, ScoreAdj, State};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, ExitError, Flag};
-use plimsoll_mm::units::{Nanos, ProcessId};
+use plimsoll_mm::units::{Nanos, Order, ProcessId};
 use support::OomWorld;
 use support::embedder::{Call, Counted, Marked};
 use support::oom_world::START;
+use support::small::any;
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -272,6 +273,17 @@ fn who_has_left_is_not_killed_does_not_become_a_victim_and_does_not_exit_again()
         let again = world.killer.exit(world.memory(sim), &process);
         assert_eq!(again, Err(ExitError::Ended));
         assert_eq!(world.killer.victims(sim), 0);
+    });
+    world.ends();
+}
+
+#[test]
+#[should_panic(expected = "every page is back")]
+fn a_page_that_is_not_given_back_is_found() {
+    let world = lone(Reaping::MeetInTheMiddle, None);
+    world.run(|sim, world| {
+        let page = world.small.mm.pages().alloc(sim, any(Order::ZERO));
+        page.expect("there is memory");
     });
     world.ends();
 }

@@ -6,10 +6,9 @@ use crate::support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use plimsoll_mm::oom::{Kind, Patience, Rules, ScoreAdj, Selecting};
-use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::oom::{Kind, ScoreAdj};
 use plimsoll_mm::units::Nanos;
-use plimsoll_sim::{Faults, Sim, SimOptions};
+use plimsoll_sim::{Faults, Sim};
 use support::oom_world::Setting;
 use support::pressure::{grow, roomy};
 use support::{Dice, OomWorld, seeds};
@@ -21,34 +20,14 @@ const PAGES: u32 = 1 << 12;
 const ALLOCATORS: [u32; 2] = [0, 3];
 
 fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
-    let options = SimOptions {
-        seed,
-        jitter_ns: dice.below(300),
-        faults: Faults {
-            stall_every: Nanos::from_ms(2),
-            stall_for: Nanos(u64::from(dice.below(3 * MS))),
-            ..Faults::default()
-        },
-        ..SimOptions::default()
-    };
-    let exits = dice.chance(70);
-    let exits_after = exits.then(|| Nanos(u64::from(dice.below(20 * MS))));
-    let patience = Patience {
-        delay: Nanos(u64::from(dice.below(20 * MS))),
-        pause: Nanos(u64::from(dice.below(2 * MS))),
-        attempts_max: dice.below(4),
-    };
-    let rules = Rules {
-        selecting: *dice.pick(&Selecting::ALL),
-        ..Rules::default()
+    let faults = Faults {
+        stall_every: Nanos::from_ms(2),
+        stall_for: Nanos(u64::from(dice.below(3 * MS))),
+        ..Faults::default()
     };
     let setting = Setting {
-        options,
         pages: PAGES,
-        reaping: *dice.pick(&Reaping::ALL),
-        patience,
-        rules,
-        exits_after,
+        ..Setting::drawn(seed, dice, faults)
     };
     setting.world()
 }

@@ -15,7 +15,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::laws::cast;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    Done, Killed, Kind, Next, OomKiller, OutOfMemory, Parted, Patience, Process, Rules,
+    Done, Killed, Kind, Next, OomKiller, OutOfMemory, Parted, Patience, Process, Rules, Selecting,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -23,11 +23,11 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{AddressSpace, ExitError, Memory, Notified, Refused, Spaces};
 use plimsoll_mm::topology::{NodeSet, Topology};
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
-use plimsoll_sim::{Sim, SimOptions, last_resort};
+use plimsoll_sim::{Faults, Sim, SimOptions, last_resort};
 
 use super::cache::Cache;
 use super::embedder::{Call, Embedder, Told};
-use super::{Small, small};
+use super::{Dice, Small, small};
 
 /// The number of CPUs of the machine.
 const CPUS: u32 = 4;
@@ -94,6 +94,32 @@ pub(crate) struct OomWorld {
 }
 
 impl Setting {
+    /// Draws the settings of a swarm for `seed`, with `faults`.
+    pub(crate) fn drawn(seed: u64, dice: &mut Dice, faults: Faults) -> Self {
+        let mut below_ms = |most: u32| Nanos(u64::from(dice.below(most * 1_000_000)));
+        let (delay, pause, exits_after) = (below_ms(20), below_ms(2), below_ms(30));
+        Self {
+            options: SimOptions {
+                seed,
+                jitter_ns: dice.below(300),
+                faults,
+                ..SimOptions::default()
+            },
+            reaping: *dice.pick(&Reaping::ALL),
+            patience: Patience {
+                delay,
+                pause,
+                attempts_max: dice.below(4),
+            },
+            rules: Rules {
+                selecting: *dice.pick(&Selecting::ALL),
+                ..Rules::default()
+            },
+            exits_after: dice.chance(70).then_some(exits_after),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn world(self) -> Rc<OomWorld> {
         let design = Design {
             reaping: self.reaping,
