@@ -62,8 +62,8 @@ enum Target {
 }
 
 impl Sink {
-    /// Opens the destination that the arguments name. A file that cannot be written is an error
-    /// now, not after minutes of measuring.
+    /// Opens the destination that the arguments name. If the file cannot be written, this fails
+    /// now, and not after minutes of measuring.
     pub(crate) fn open(output: Output) -> anyhow::Result<Self> {
         let target = match output.output {
             None => Target::Stdout,

@@ -1,6 +1,6 @@
 //! The tables of `plimsoll bench counter`, extended by the sharded counters of other crates.
 //!
-//! `cargo bench -p plimsoll-lab --bench counter`
+//! `cargo bench -p plimsoll-lab --bench counter` prints these tables.
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -32,8 +32,8 @@ fn others() -> Vec<Box<dyn Subject>> {
     ]
 }
 
-/// The counter of `fast-counter`: each thread adds to one of 64 slots. If there are more threads
-/// than slots, threads share them.
+/// The counter of `fast-counter`. It has 64 slots, and each thread adds to one of them. If there
+/// are more threads than slots, several threads share a slot.
 struct FastCounter(ConcurrentCounter);
 
 impl Subject for FastCounter {

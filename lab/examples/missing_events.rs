@@ -24,10 +24,11 @@ use plimsoll_recording::event::What;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The shares of page uses whose events are removed.
+/// The shares of page uses to remove. The program prints one row or more for each share.
 const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
 
-/// The number of random selections of page uses to try for each share.
+/// For each share, the number of runs, each of which chooses the page uses at random with a
+/// different seed.
 const SEEDS: u64 = 3;
 
 fn main() -> ExitCode {
@@ -65,8 +66,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns a copy of `recording` without the events of a share of its page uses, and the number of
-/// pages in the removed uses. A use is an allocation and the free that ends it.
+/// Removes the events of randomly chosen page uses from a copy of `recording`. A page use is an
+/// allocation and the free that ends it. Each page use is chosen with the probability `share`.
+/// Returns the copy, and the number of pages in the removed uses.
 fn without(recording: &Recording, share: f64, seed: u64) -> (Recording, u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut thinned = recording.clone();

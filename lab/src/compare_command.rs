@@ -85,7 +85,7 @@ pub struct CompareOptions {
     pub workload: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
-    /// The names of the designs; each of the others is compared with the first.
+    /// The names of the designs. Each design after the first is compared with the first.
     pub designs: Vec<String>,
     /// The number of workers or jobs; `None` uses one per CPU.
     pub workers: Option<u32>,
@@ -167,7 +167,7 @@ fn find(name: &str) -> Result<&'static Workload, Error> {
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
-/// The results of one run apart from its sample.
+/// The results of one run, apart from its metrics and its hash.
 struct Kept {
     stats: plimsoll_sim::Stats,
     holds: HoldLog,

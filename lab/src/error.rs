@@ -20,9 +20,10 @@ pub enum Error {
         kind: &'static str,
         /// The name that the user gave.
         name: String,
-        /// True if `offers` are names that the user may have meant.
+        /// True if `offers` holds only known names that are similar to `name`; false if it holds
+        /// all known names.
         near: bool,
-        /// The nearest known names, or all known names if none is near.
+        /// The known names to suggest to the user.
         offers: Vec<String>,
     },
     /// Unusable input. The text says where it is wrong and what was expected.
@@ -56,7 +57,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the input caused the error, so that other input may work.
+    /// Returns whether the user's input caused the error. If so, a corrected input may work.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
@@ -110,5 +111,6 @@ impl fmt::Display for Error {
     }
 }
 
-// The text already includes the cause, so no error reports another as its source.
+// The text of an error already includes its cause (such as a `ReadError`). If `source` returned the
+// cause as well, a caller that prints all sources would print it twice.
 impl error::Error for Error {}

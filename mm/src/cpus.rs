@@ -24,9 +24,10 @@ pub struct Cpus<M: Machine> {
 /// A CPU's rank among the online CPUs of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The number of online CPUs of the node with a lower id.
+    /// The number of online CPUs of the same node whose ids are lower than the id of the ranked
+    /// CPU.
     pub rank: u32,
-    /// The number of online CPUs of the node, at least 1.
+    /// The number of online CPUs of the ranked CPU's node, at least 1.
     pub of: u32,
 }
 
@@ -67,7 +68,7 @@ impl<M: Machine> Cpus<M> {
         word.map_or(0, |word| count_in(word.load(machine, Relaxed)))
     }
 
-    /// The rank of `cpu` among the online CPUs of its node, or `None` if it is offline.
+    /// The rank of `cpu` among the online CPUs of its node, or `None` if `cpu` is offline.
     pub fn rank(&self, machine: &M, cpu: CpuId) -> Option<Rank> {
         let rank = u32::try_from(self.ranks[cpu.index()].load(machine, Relaxed)).ok()?;
         let of = self.online_on(machine, machine.topology().place(cpu).node);

@@ -239,11 +239,11 @@ const MECHANISMS: usize = 6;
 /// that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
-    /// No variant has this name.
+    /// This part is not the name of a variant.
     Unknown(String),
-    /// A base that is not in front, where it would override the parts before it.
+    /// This part is a base but not the first part. It would override the parts before it.
     LateBase(String),
-    /// Another variant of a mechanism that an earlier part has already set.
+    /// This part is a variant of a mechanism for which an earlier part has already named a variant.
     Twice(String),
 }
 

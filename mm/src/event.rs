@@ -53,7 +53,7 @@ pub enum Event {
         /// The site that took the lock.
         site: Site,
         /// The CPU whose page lists the hold filled or emptied. In a drain this may differ from the
-        /// CPU that held the lock. For a block that bypassed the lists, it is the CPU that held the
+        /// CPU that held the lock. If a block bypassed the lists, this is the CPU that held the
         /// lock.
         cpu: CpuId,
         /// True if the hold continues a refill, spill, decay or drain that already had a hold
@@ -66,7 +66,7 @@ pub enum Event {
         /// The zone's batch at the time of the hold.
         batch: Pages,
     },
-    /// A vmstat refresh ran on this CPU (Linux: `refresh_cpu_vm_stats`).
+    /// A vmstat refresh ran on the CPU that emits the event (Linux: `refresh_cpu_vm_stats`).
     Refresh {
         /// The result of the refresh, which says whether the CPU's work is deferred again.
         changed: Changed,
@@ -78,10 +78,10 @@ pub enum Event {
         /// The dormant CPU.
         cpu: CpuId,
     },
-    /// A phase begins on this CPU. The phases of a task nest. While the task waits, other tasks on
-    /// the same CPU may begin phases.
+    /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While
+    /// the task waits, other tasks on the same CPU may begin phases.
     Begin(Phase),
-    /// The task's most recent phase ends.
+    /// The phase that the task began last, of those that have not ended yet, ends.
     End(Phase),
     /// An allocation failed because no zone could give a block.
     OutOfMemory {

@@ -287,7 +287,7 @@ pub trait RwLock<M, T> {
 /// A lock that belongs to one CPU. It is cheap for that CPU to take; other CPUs wait for it.
 ///
 /// An owner that may run in an interrupt must not wait, because the interrupt may have arrived
-/// inside the owner's own critical section. It uses [`CpuLock::try_local`] instead.
+/// inside the owner's own critical section. Such an owner uses [`CpuLock::try_local`] instead.
 pub trait CpuLock<M, T> {
     /// Runs `f` pinned if the lock is free. Returns `None` if it is held. Only the owner may call
     /// this.

@@ -40,9 +40,10 @@ pub struct Manager<M: Machine> {
     shepherd_home: M::Word,
 }
 
-/// The shepherd has not been deferred yet.
+/// The value of `shepherd_home` before the shepherd is deferred for the first time.
 const NOT_STARTED: i64 = -2;
-/// No CPU was online when the shepherd had to move. The next CPU to go online defers the shepherd.
+/// The value of `shepherd_home` if no CPU was online when the shepherd had to move. The next CPU to
+/// go online defers the shepherd.
 const NOWHERE: i64 = -1;
 
 impl<M: Machine> fmt::Debug for Manager<M> {
@@ -124,16 +125,16 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Records that `cpu` is about to go offline. Cancels its vmstat work, and moves the shepherd
-    /// to another CPU if it is on this one.
+    /// Records that `cpu` is about to go offline. Cancels the vmstat work of `cpu`, and moves the
+    /// shepherd to another CPU if the shepherd is deferred to `cpu`.
     pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
         // The CPU is marked offline first, so that new shepherd rounds skip it. A round that still
         // saw it online may defer its work once more; `update` then does not defer it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
         // This must be a read-modify-write even though it adds 0. If another CPU's later exchange
-        // moves the shepherd here, that CPU then sees that `cpu` went offline, and moves the
-        // shepherd on.
+        // moves the shepherd to `cpu`, that other CPU then sees that `cpu` went offline, and moves
+        // the shepherd on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
             self.defer_shepherd(machine, word_of(cpu));

@@ -16,9 +16,9 @@ pub(crate) fn list_of<T>(entries: usize) -> Result<Vec<T>, NoRoom> {
     Ok(list)
 }
 
-/// Replaces `list` by `longer` if that has more room, and moves the entries over. Called with the
-/// lock held, so it allocates no memory. After releasing the lock, the caller drops the old list,
-/// which is now in `longer`.
+/// Replaces `list` by `longer` if `longer` has more room, and moves the entries over. Called with
+/// the lock held, so it allocates no memory. After releasing the lock, the caller drops the old
+/// list, which is now in `longer`.
 pub(crate) fn replace<T>(list: &mut Vec<T>, longer: &mut Vec<T>) {
     if list.capacity() < longer.capacity() {
         longer.append(list);

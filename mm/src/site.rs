@@ -33,7 +33,7 @@ pub enum LockClass {
     Object,
     /// The queue of processes that wait for the reaper (Linux: `oom_reaper_lock`).
     ReapQueue,
-    /// Page tables of a dying address space that a helper claimed and then handed back.
+    /// The page tables that a helper of a dying address space claimed and then handed back.
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
@@ -109,7 +109,8 @@ pub enum Site {
     Decay,
     /// A CPU's page lists are emptied into the zone (Linux: `drain_pages_zone`).
     Drain,
-    /// Pages of a remote node's zone are returned to it (Linux: `drain_zone_pages`).
+    /// Pages from the lists of a remote node's zone are returned to that zone (Linux:
+    /// `drain_zone_pages`).
     DrainRemoteNode,
     /// A block is freed to the zone, bypassing the lists (Linux: `free_one_page`).
     FreeDirect,
@@ -280,7 +281,7 @@ pub enum Work {
     /// Freeing one mapping when its address space ends: its record, and its links to a file or to
     /// anonymous memory.
     ForgetMapping,
-    /// One zone that a vmstat refresh visits.
+    /// Visiting one zone in a vmstat refresh.
     RefreshZone,
     /// Reading one CPU's data from its cache lines: differentials, page counts or counters.
     ScanCpu,
@@ -293,14 +294,15 @@ pub enum Work {
     ContextSwitch,
     /// Taking an interrupt, including a timer interrupt.
     Interrupt,
-    /// Sending an interrupt to another CPU, the sender's share (Linux: IPI).
+    /// The sender's share of sending an interrupt to another CPU (Linux: IPI).
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
     /// Examining one process while a victim is chosen: the step to it in the list, and its task,
     /// signals and address space, but not its counters.
     Candidate,
-    /// One nanosecond of the program's own work, which a machine profile does not scale.
+    /// One nanosecond of work that a program does itself, outside the manager. A machine profile
+    /// does not scale this work.
     Think,
 }
 

@@ -22,7 +22,7 @@ pub struct CpuPlace {
     pub socket: u32,
 }
 
-/// The distance between two CPUs, in ascending order.
+/// The distance between two CPUs. The variants are in ascending order of distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
     /// The two CPUs are the same.

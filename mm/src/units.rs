@@ -290,7 +290,7 @@ impl Hz {
         Jiffies(whole + part)
     }
 
-    /// The time of `tick`: the first nanosecond for which [`Hz::jiffies`] returns it.
+    /// The time of `tick`: the first nanosecond for which [`Hz::jiffies`] returns `tick`.
     #[must_use]
     pub const fn nanos(self, tick: Jiffies) -> Nanos {
         let hz = self.0 as u64;

@@ -7,8 +7,8 @@
 
 use crate::units::{Hz, Jiffies};
 
-/// A timer that is this many jiffies away, or more, does not fit in level 0, because one of the 64
-/// buckets is the current one.
+/// The shortest distance of a timer, in jiffies, that does not fit in level 0. It is one less than
+/// the number of buckets, because one of the 64 buckets is the current one.
 const REACH: u64 = 63;
 /// log₂ of the ratio between the bucket lengths of a level and of the next finer level.
 const LEVEL_BITS: u32 = 3;
@@ -144,8 +144,8 @@ mod tests {
             let step = 1_u64 << (3 * (levels - 1));
             let beyond = 63 * step;
             let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
-            // The clock is at 7, so a timer that is one jiffy nearer is in the bucket that begins
-            // at 63 steps.
+            // The clock is at 7. So a timer that is `beyond - 1` jiffies away expires in the bucket
+            // that begins at 63 steps, and fires when that bucket ends.
             assert_eq!(at(beyond - 1), 64 * step);
             assert_eq!(at(beyond - 8), 63 * step);
             assert_eq!(at(beyond), 63 * step);

@@ -1,9 +1,9 @@
 //! Makes a recording from ring buffer pages that a guest has dumped.
 //!
-//! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a sequence of records: `PG`, a CPU (2 bytes),
-//! a length (4 bytes), a page. CONSOLE is the guest's console output: the tracefs format files,
-//! each line after `FMT `; lines of `/proc/kallsyms`; and texts, each after a line that begins with
-//! `PLIM` and names it.
+//! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a file of records. A record has the letters
+//! `PG`, a CPU (2 bytes), a length (4 bytes), and a page of that length. CONSOLE is the guest's
+//! console output. It has the tracefs format files, with `FMT ` before each line; lines of
+//! `/proc/kallsyms`; and texts, each after a line `PLIM NAME`.
 
 use std::env;
 use std::error::Error;
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the rest of the first word that begins with `key`; empty if no word does.
+/// Returns the rest of the first word that begins with `key`; empty if no word begins with it.
 fn word<'a>(console: &'a str, key: &str) -> &'a str {
     let words = console.split_whitespace();
     let found = words.filter_map(|word| word.strip_prefix(key)).next();

@@ -49,7 +49,7 @@ impl Recording {
         Self::read_from(name, input::open(file)?)
     }
 
-    /// Reads `input` to its end; errors name it `file`.
+    /// Reads `input` to its end. `file` is the name that errors give to the input.
     ///
     /// # Errors
     /// The errors of [`Recording::read`].

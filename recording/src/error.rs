@@ -84,7 +84,7 @@ pub enum ReadError {
         file: String,
         /// The event's name.
         event: &'static str,
-        /// log₂ of the block's pages.
+        /// log₂ of the number of pages of the block.
         order: u8,
         /// The largest order that is accepted.
         most: u8,

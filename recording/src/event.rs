@@ -32,7 +32,7 @@ pub enum What {
     Alloc {
         /// The number of the block's first page frame.
         pfn: u64,
-        /// The order of the block: log₂ of its pages.
+        /// The order of the block: log₂ of the number of its pages.
         order: u8,
         /// The requested migrate type; `None` if the recording does not say.
         mobility: Option<u8>,
@@ -41,7 +41,7 @@ pub enum What {
     },
     /// An allocation failed (`mm_page_alloc` without a page).
     AllocFailed {
-        /// The requested order: log₂ of the pages.
+        /// The requested order: log₂ of the number of pages.
         order: u8,
         /// The requested migrate type; `None` if the recording does not say.
         mobility: Option<u8>,
@@ -50,7 +50,7 @@ pub enum What {
     Free {
         /// The number of the block's first page frame.
         pfn: u64,
-        /// The order of the block: log₂ of its pages.
+        /// The order of the block: log₂ of the number of its pages.
         order: u8,
     },
     /// A block that was freed in a batch was put on its per-CPU list (`mm_page_free_batched`).
@@ -63,22 +63,22 @@ pub enum What {
     PcpuDrain {
         /// The number of the block's first page frame.
         pfn: u64,
-        /// The order of the block: log₂ of its pages.
+        /// The order of the block: log₂ of the number of its pages.
         order: u8,
-        /// The migrate type of the block's page block, which the kernel read under the zone lock;
-        /// `None` if the recording does not say.
+        /// The migrate type of the page block that contains the block, as the kernel read it under
+        /// the zone lock; `None` if the recording does not say.
         mobility: Option<u8>,
     },
     /// A block was removed from a free list to be allocated (`mm_page_alloc_zone_locked`).
     ZoneLocked {
         /// The number of the block's first page frame.
         pfn: u64,
-        /// The order of the block: log₂ of its pages.
+        /// The order of the block: log₂ of the number of its pages.
         order: u8,
         /// The migrate type of the free list.
         mobility: u8,
-        /// True if the order has per-CPU lists; Linux sets it even if the allocation is not part of
-        /// a refill.
+        /// True if blocks of this order may be on per-CPU lists. Linux sets this field even if the
+        /// allocation is not part of a refill.
         percpu_refill: bool,
     },
     /// An allocation used a block from the free list of another migrate type
@@ -86,9 +86,9 @@ pub enum What {
     ExtFrag {
         /// The number of the block's first page frame.
         pfn: u64,
-        /// The requested order: log₂ of the pages.
+        /// The requested order: log₂ of the number of pages.
         order: u8,
-        /// The order of the block that was found: log₂ of its pages.
+        /// The order of the block that was found: log₂ of the number of its pages.
         fallback_order: u8,
         /// The requested migrate type.
         mobility: u8,
@@ -171,7 +171,8 @@ pub enum What {
         mm: u32,
         /// True if the address space is the current task's own.
         current: bool,
-        /// The counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
+        /// The counter: 0 for pages of files, 1 for anonymous pages, 2 for swap entries, 3 for
+        /// shared memory.
         member: u32,
         /// The counter's new value, in bytes. Linux prints the precise sum since 6.12.
         bytes: i64,
@@ -182,8 +183,8 @@ pub enum What {
         counter: u64,
         /// The amount that was added.
         amount: i64,
-        /// The batch: when a CPU's differential reaches it, the differential is folded into the
-        /// shared value.
+        /// The batch. When a CPU's differential reaches this number, the CPU folds the differential
+        /// into the shared value.
         batch: i32,
     },
     /// The OOM killer marked a process as a victim (`mark_victim`).
@@ -228,11 +229,12 @@ pub enum What {
         node: u32,
         /// The highest zone in which kswapd reclaims, by the kernel's number: 0 is DMA.
         zone: u8,
-        /// The order of the wanted blocks: log₂ of their pages.
+        /// The order of the wanted blocks: log₂ of the number of their pages.
         order: u8,
     },
-    /// kswapd's round of reclaim has ended. The event is a probe on the return of `balance_pgdat`
-    /// or, if the compiler has inlined that function, on a function that it calls last.
+    /// kswapd's round of reclaim has ended. The event comes from a probe on the return of
+    /// `balance_pgdat`. If the compiler has inlined that function, the probe is on the function
+    /// that `balance_pgdat` calls last.
     KswapdDone,
     /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
     /// ended about a tenth of a second earlier.
@@ -246,7 +248,7 @@ pub enum What {
         node: u32,
         /// The highest zone that can serve the request, by the kernel's number: 0 is DMA.
         zone: u8,
-        /// The wanted order: log₂ of the pages.
+        /// The wanted order: log₂ of the number of pages.
         order: u8,
         /// The request's GFP flags as the kernel's bits; 0 if a boosted watermark, not a request,
         /// wakes kswapd.
@@ -254,7 +256,7 @@ pub enum What {
     },
     /// An allocation begins direct reclaim (`mm_vmscan_direct_reclaim_begin`).
     DirectReclaimBegin {
-        /// The wanted order: log₂ of the pages.
+        /// The wanted order: log₂ of the number of pages.
         order: u8,
         /// The request's GFP flags as the kernel's bits.
         gfp: u64,

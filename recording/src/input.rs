@@ -38,7 +38,7 @@ pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
     unpack(file, source)
 }
 
-/// Wraps `source` in the decoder that its first bytes indicate.
+/// Wraps `source` in the decoder for the format that the first bytes of `source` indicate.
 pub(crate) fn unpack(
     file: &str,
     mut source: Box<dyn Read + Send>,
@@ -69,7 +69,8 @@ fn buffered(source: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, source))
 }
 
-/// Unpacks all zstd frames of a stream one after the other, because parallel zstd writes several.
+/// Unpacks all zstd frames of a stream one after the other, because parallel zstd writes several
+/// frames.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,

@@ -58,7 +58,8 @@ impl Kallsyms {
         Self { functions }
     }
 
-    /// Returns whether no function is known: the text was empty or all addresses were hidden.
+    /// Returns true if no function is known, because the text was empty or all addresses were
+    /// hidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()

@@ -44,17 +44,19 @@ fn events_of_reclaim_have_these_bytes_in_version_3() {
     let (_, second) = chunk(&bytes, 16);
     let (events, _) = chunk(&bytes, second);
     let expected: [&[u8]; 8] = [
-        // The CPU, the number of events, the time of the first event.
+        // The prologue has the CPU, the number of events and the time of the first event.
         &[0, 6, 50],
-        // Each column begins with its number, its length and its packed length. Kinds and times.
+        // Each column begins with its number, its length and its compressed length. The first two
+        // columns are the kinds and the times.
         &[0, 6, 6, 29, 26, 30, 31, 27, 28],
         &[1, 6, 6, 0, 0, 0, 0, 0, 0],
-        // Columns with tables have 0 and a new number, or the index of a number seen before.
-        // Processes.
+        // The column of process ids. A column with a table has either 0 and a new number, or the
+        // index of a number seen before.
         &[2, 7, 7, 0, 8, 1, 1, 1, 1, 1],
-        // Zone and order, 16 bits each, written with seven bits per byte; then an order alone.
+        // The column of small fields. Zone and order are one number with 16 bits for each, which is
+        // written with seven bits per byte. The last event has only an order.
         &[8, 10, 10, 0, 0x82, 0x80, 0x0c, 0, 0x85, 0x80, 0x18, 0, 7],
-        // Flags of an allocation, pages, nodes.
+        // The columns of allocation flags, numbers of pages, and nodes.
         &[9, 3, 3, 0, 4, 1],
         &[10, 1, 1, 9],
         &[27, 4, 4, 0, 1, 1, 1],

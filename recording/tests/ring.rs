@@ -194,7 +194,8 @@ fn a_call_chain_that_follows_no_contention_of_its_thread_is_left_out() {
         short(0, &payload(4, &bytes))
     };
     let mut of_another = chain(0x20);
-    // The thread follows the head of the entry, the event's number, the flags and the count.
+    // In an entry, the id of the thread comes after the entry's head, the event's number, the flags
+    // and the count.
     of_another[4 + 4] ^= 1;
     let stacks = |buffers: &[&[Vec<u8>]]| -> Vec<usize> {
         let (mut decoder, mut events) = (decoder(), Vec::new());
@@ -252,7 +253,8 @@ fn reclaim_is_read() {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.collect()
     };
-    // 64-bit fields are two words, the low word first; the word before them is padding.
+    // A 64-bit field has two words, the low word first. Here the word before each such field is
+    // padding.
     let entries = [
         payload(12, &ints(&[1, 3, 2, 0, 0xdc0, 0])),
         payload(10, &ints(&[1, 3, 2])),

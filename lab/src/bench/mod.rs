@@ -32,32 +32,34 @@ pub struct Bench {
     run: Run,
 }
 
-/// The function of a benchmark, by the input that it takes and the results that it returns.
+/// The function that runs a benchmark. The variants differ in what the function takes and returns.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// Takes no size; returns tables.
+    /// The function takes no [`Size`]. It returns only tables.
     Fixed(fn(&Progress) -> Result<Vec<Table>, Error>),
-    /// Takes no size; returns tables and numbers for programs.
+    /// The function takes no [`Size`]. It returns tables, and numbers for programs to read.
     Counted(fn(&Progress) -> Result<Found, Error>),
-    /// Takes a size that the user may choose.
+    /// The function takes a [`Size`], which the user may choose. It returns tables, and numbers for
+    /// programs to read.
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
 }
 
-/// The size of the address space to measure, the number of helpers, and the number of rounds.
+/// What the user may choose of a benchmark: the size of the address space, the number of helpers,
+/// and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The resident memory of the address space, in MiB; at most 262,144.
     pub mib: u32,
     /// The number of threads that help the last user; at most 1023.
     pub helpers: u32,
-    /// The number of times that each case is measured.
+    /// The number of rounds. Each way to empty the address space is measured once in every round.
     pub rounds: u32,
 }
 
 impl Size {
-    /// The largest `mib`.
+    /// The largest value of `mib` that the command line accepts.
     pub const MIB_MAX: u32 = 1 << 18;
-    /// The largest `helpers`.
+    /// The largest value of `helpers` that the command line accepts.
     pub const HELPERS_MAX: u32 = 1023;
 }
 
@@ -76,28 +78,32 @@ impl Default for Size {
 pub struct Found {
     /// Tables for people.
     pub tables: Vec<Table>,
-    /// The same results as numbers for programs. It is empty if the benchmark has only tables.
+    /// The same results as numbers, for programs to read. There are none if the benchmark makes
+    /// only tables.
     pub rows: Vec<Row>,
 }
 
-/// One number of a benchmark, for programs.
+/// One measured number of a benchmark, for programs to read.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Where it was measured: `host`, or the name of a simulated machine.
+    /// The machine on which the number was measured: `host` for this computer, or the name of a
+    /// simulated machine.
     pub machine: String,
-    /// The load under which it was measured.
+    /// The load during the measurement, such as the shape of the address space.
     pub load: String,
     /// The variant that was measured.
     pub case: String,
-    /// The name of the metric; its last part is the unit.
+    /// The name of the metric, such as `wall_ns`. Its last part is the unit.
     pub metric: &'static str,
-    /// The median of all rounds.
+    /// The median of the metric over all rounds.
     pub median: f64,
     /// The lower end of the median's 95 % interval.
     pub low: f64,
     /// The upper end of the median's 95 % interval.
     pub high: f64,
-    /// The median ratio to the base case in the same round, or `None` if there is no finite ratio.
+    /// The median of a ratio that is taken in each round: the value of this case divided by the
+    /// value of the base case. `None` if no ratio is taken for this metric, or if the median is not
+    /// finite.
     pub ratio: Option<f64>,
     /// The lower end of the ratio's 95 % interval.
     pub ratio_low: Option<f64>,
@@ -105,12 +111,12 @@ pub struct Row {
     pub ratio_high: Option<f64>,
     /// The number of rounds.
     pub rounds: usize,
-    /// The number of rounds in which a thread lost its CPU for too long.
+    /// The number of rounds in which a thread waited too long for a CPU.
     pub disturbed: usize,
 }
 
 impl Bench {
-    /// Runs the benchmark, at `size` or at the default size if it takes a size.
+    /// Runs the benchmark. If it takes a size and `size` is `None`, it runs at the default size.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a size is given to a benchmark that takes none, and any error that
@@ -170,7 +176,7 @@ pub const ALL: &[Bench] = &[
     },
 ];
 
-/// The numbers of virtual CPUs with which the simulator is measured.
+/// The sizes, in CPUs, of the simulated machines on which `bench sim` times the simulator.
 const CPUS: [u32; 4] = [72, 176, 384, 1024];
 
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
@@ -232,8 +238,8 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     ])
 }
 
-/// Repeats the measurement with more and more steps until it is long enough for the host's clock,
-/// which may count CPU time in ticks of several milliseconds.
+/// Repeats the measurement with more and more steps until it lasts long enough for the host's clock
+/// to time it. That clock may count CPU time in ticks of several milliseconds.
 fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     const HOST_NS_MIN: u64 = 200_000_000;
     let mut steps = 4_000_000;

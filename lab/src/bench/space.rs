@@ -1,11 +1,11 @@
-//! The cost of an address space on this computer. The benchmark uses one CPU, and pages without
-//! memory behind them, so it measures only the manager's own work.
+//! The cost of an address space on this computer. The benchmark uses one CPU. No memory is behind
+//! the pages, so the benchmark measures only the manager's own work.
 //!
 //! The floor is the cost of the page allocator without an address space. An address space allocates
-//! and frees each page through the page allocator, so the cost above the floor is that of page
-//! tables, counters and lists. The steps take turns. The result of each step is the time of its
-//! fastest round: the work of a step is the same in every round, so other load can only lengthen a
-//! round.
+//! and frees each page through the page allocator, so what a step costs above the floor is the cost
+//! of page tables, counters and lists. The steps take turns. The result of each step is the time of
+//! its fastest round, because the work of a step is the same in every round and other load can only
+//! lengthen a round.
 
 use std::time::Instant;
 
@@ -24,16 +24,17 @@ use crate::report::Table;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 40;
-/// The number of pages that a round touches.
+/// The number of pages that a step touches or frees.
 const COUNT: u64 = 1 << 14;
-/// The number of page tables of a sparse address space. Each of them maps one page.
+/// The number of page tables of a sparse address space. Each of these tables maps one page.
 const TABLES: u64 = 1 << 11;
-/// The number of pages that a page table maps.
+/// The number of pages that a full page table maps.
 const ENTRIES: u64 = 512;
-/// The number of frames of the machine: twice the pages, so that free memory stays above the
+/// The number of frames of the machine. It is twice [`COUNT`], so that free memory stays above the
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// The number of pages that are freed in one call, as when an address space frees them.
+/// The number of pages that the step "page alone, given back" frees in one call. An address space
+/// also frees this many pages in one call.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [
@@ -48,7 +49,7 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// For each step, the index of the step that it is compared with.
+/// For each step, the index in [`STEPS`] of the step with which it is compared.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step.
@@ -94,7 +95,8 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// Two ways to empty an address space: the first upwards, the second one table at a time.
+    /// The state of two ways to empty an address space. The first way goes from the lowest to the
+    /// highest mapping. The second way claims one page table after another.
     spaces: [Spaces<Host>; 2],
 }
 
@@ -168,7 +170,8 @@ impl Small {
         (taken, given)
     }
 
-    /// The cost of touching all pages in one call, and that of the exit that follows.
+    /// Returns the nanoseconds per page of touching all pages in one call, and of the exit that
+    /// follows. `nth` is the way to empty the address space, an index in `spaces`.
     fn filled(&self, nth: usize) -> (f64, f64) {
         let space = self.mapped(nth);
         let at_once = ns_per(COUNT, || {
@@ -181,7 +184,8 @@ impl Small {
         (at_once, exit)
     }
 
-    /// The cost of the exit of an address space whose page tables map one page each.
+    /// Returns the nanoseconds per page table of the exit of an address space in which each page
+    /// table maps one page.
     fn sparse(&self, nth: usize) -> f64 {
         let space = self.space(nth, TABLES * ENTRIES);
         for table in 0..TABLES {

@@ -25,11 +25,12 @@ impl fmt::Display for Named {
     }
 }
 
-/// Finds the design called `name`: a base, variants, or both, joined by `+`.
+/// Finds the design called `name`. A name is a base, or variants, or a base followed by variants;
+/// `+` joins the parts.
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a
-/// base is not the first part, or if two variants are of the same mechanism.
+/// base is not the first part, or if two parts are variants of one mechanism.
 pub fn find(name: &str) -> Result<Named, Error> {
     match Design::named(name) {
         Ok(design) => Ok(Named {
@@ -43,10 +44,10 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// Finds the designs with these names, for a comparison.
+/// Finds the designs called `names`. They are to be compared, so no two names may mean one design.
 ///
 /// # Errors
-/// The errors of [`find`], and [`Error::Invalid`] if two names mean the same design.
+/// The errors of [`find`], and [`Error::Invalid`] if two names mean one design.
 pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     let mut all: Vec<Named> = Vec::new();
     for name in names {
@@ -63,7 +64,8 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     Ok(all)
 }
 
-/// Tables of all bases and all variants, with a one-line description of each variant.
+/// Returns two tables. The first lists the bases with the variants that each consists of; the
+/// second describes every variant in one line.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

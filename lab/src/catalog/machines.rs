@@ -9,7 +9,8 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// A table of all built-in machines and their variants, with a one-line description of each.
+/// Returns a table of all built-in machines and of their variants, such as the variant with KASAN.
+/// Each row has a description in one line.
 #[must_use]
 pub fn list() -> Table {
     let machines = Profile::list().into_iter();
@@ -28,7 +29,8 @@ pub fn list() -> Table {
 /// with its range and source.
 ///
 /// # Errors
-/// If the machine is unknown, with the nearest names; or if the profile is bad, with file and key.
+/// If the machine is unknown (the error offers the nearest names), or if the profile is bad (the
+/// error says in which file and at which key).
 pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     let text = if is_file(machine) {
         ProfileText::from_path(Path::new(machine))?
@@ -43,10 +45,10 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     Ok(tables)
 }
 
-/// Loads the profile of a built-in machine or a file, with the costs of one card.
+/// Loads the profile of a built-in machine or of a file, with the prices at `card`.
 ///
 /// # Errors
-/// As [`describe`].
+/// The errors of [`describe`].
 pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     if is_file(machine) {
         return Ok(Profile::from_path(Path::new(machine), card)?);
@@ -54,8 +56,9 @@ pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     Ok(Profile::load(machine, card)?)
 }
 
-/// Returns whether `machine` is a profile file. Names of built-in machines have neither a path nor
-/// an extension, so a misspelt name is not reported as a missing file.
+/// Returns whether the user means a profile file by `machine`. The answer is yes for a text with a
+/// `/` or `.toml`, even if no such file exists. For any other text the answer is yes only if the
+/// file exists; so a misspelt name of a built-in machine is not reported as a missing file.
 fn is_file(machine: &str) -> bool {
     machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }

@@ -5,7 +5,8 @@
 pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let likeness = |known: &str| {
-        // The user may have abbreviated the name, so a prefix matches as well as the whole name.
+        // The user may have abbreviated the name, so a known name that begins with `name` counts as
+        // a perfect match.
         let begins = !name.is_empty() && known.starts_with(&name);
         if begins {
             1.0

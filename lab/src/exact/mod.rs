@@ -90,7 +90,7 @@ pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
 /// # Errors
 /// If the recording cannot be read, a name is unknown, or the recording has nothing to judge.
 pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error> {
-    // Names are checked before the recording is read, so that a misspelt one fails at once.
+    // Names are checked before the recording is read, so that a misspelt name fails at once.
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));

@@ -9,8 +9,8 @@
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is the number of pages that the zone reserves from this class of request (`protection`
-//! in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone withholds from such requests (`protection` in
+//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -21,9 +21,12 @@ use super::{Judge, Judgement};
 /// The name of the recording's text that holds the checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
-/// Linux: `ALLOC_OOM`; the two constants below it are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.
+/// The flag of a request by a victim of the OOM killer (Linux: `ALLOC_OOM`).
 const OOM: u32 = 0x08;
+/// The flag of a request that cannot wait (Linux: `ALLOC_NON_BLOCK`).
 const NON_BLOCK: u32 = 0x10;
+/// The flag of a request that may use a part of the pages below the min watermark (Linux:
+/// `ALLOC_MIN_RESERVE`).
 const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
@@ -102,7 +105,8 @@ impl Check {
                 judgement.compared += 1;
                 judgement.identical += 1;
             }
-            // The kernel also checks that a block of this order is free, which is not recorded.
+            // The kernel also refuses a request for which no free block is large enough. The
+            // recording does not show the free blocks.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

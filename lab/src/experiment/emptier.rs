@@ -16,16 +16,16 @@ use crate::workload::victim::{Party, Raced};
 
 /// The time from the kill until all memory is free.
 pub(super) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
-/// The running time of exit and helpers together, including waits for spinlocks.
+/// The sum of the running times of exit and of all helpers, including their waits for spinlocks.
 pub(super) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
-/// The time that exit and helpers wait for page-table locks.
+/// The sum of the times that exit and helpers wait for page-table locks.
 pub(super) const TABLE_WAIT: Metric = Metric::lower("table_wait_ns", Unit::Nanos);
-/// The pages that are on page lists at the end of the race.
+/// The number of pages that are on page lists at the end of the race.
 pub(super) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
-/// [`RAN`], plus the work to return the pages of [`LISTED`] to their zones.
+/// [`RAN`], plus the time that it would take to return the pages of [`LISTED`] to their zones.
 pub(super) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
 
-/// The metrics of every race.
+/// The metrics of a race.
 pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     WALL => raced.wall.0 as f64,
     RAN => both(raced, Raced::ran),
@@ -38,17 +38,17 @@ pub(super) const METRICS: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("lru_wait_ns", Unit::Nanos) => raced.lock(LockClass::Lru).wait.0 as f64,
 });
 
-/// The name of the last user without helpers, as in Linux: the base of comparison for other
-/// designs.
+/// The name of the emptier without helpers, in which only the last user empties the address space,
+/// as in Linux. The reports compare all other emptiers with this one.
 pub(super) const ALONE: &str = "exit alone";
 
-/// A way to empty an address space, and the number of helpers.
+/// A way to empty an address space, together with the number of helpers.
 #[derive(Clone, Debug)]
 pub(super) struct Emptier {
     pub(super) name: String,
     pub(super) reaping: Reaping,
     pub(super) helpers: usize,
-    /// Whether a CPU holds a zone lock for one batch at most, as in `ours`.
+    /// True if a hold of a zone lock moves one batch of pages at most, as in the design `ours`.
     pub(super) bounded: bool,
 }
 
@@ -59,7 +59,8 @@ impl fmt::Display for Emptier {
 }
 
 impl Emptier {
-    /// The last user without helpers, as in Linux.
+    /// The emptier without helpers, in which only the last user empties the address space, as in
+    /// Linux.
     pub(super) fn alone() -> Self {
         Self {
             name: ALONE.to_owned(),
@@ -69,7 +70,8 @@ impl Emptier {
         }
     }
 
-    /// The last user with `helpers` helpers, all emptying the space as `reaping` says.
+    /// The emptier in which the last user and `helpers` helpers empty the address space, all in the
+    /// way of `reaping`.
     pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
         let plural = if helpers == 1 { "" } else { "s" };
         Self {
@@ -80,8 +82,8 @@ impl Emptier {
         }
     }
 
-    /// This emptier with bounded holds of zone locks. With many helpers, unbounded holds limit the
-    /// speed.
+    /// This emptier with bounded holds of zone locks. Without a bound, the holds limit the speed of
+    /// many helpers.
     pub(super) fn bounded(self) -> Self {
         Self {
             name: format!("bounded, {}", self.name),
@@ -90,7 +92,7 @@ impl Emptier {
         }
     }
 
-    /// The name of the way to empty, without the number of helpers.
+    /// The name of the way to empty the address space, without the number of helpers.
     pub(super) fn way(&self) -> String {
         match (self.helpers, self.bounded) {
             (0, _) => ALONE.to_owned(),
@@ -99,8 +101,8 @@ impl Emptier {
         }
     }
 
-    /// Unpatched Linux, except that it empties spaces as `reaping` says. If holds are bounded, they
-    /// are those of `ours`.
+    /// The design of unpatched Linux with two changes: it empties address spaces in the way of
+    /// `reaping` and, if `bounded` is true, its holds of zone locks are those of `ours`.
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,
@@ -116,12 +118,13 @@ impl Emptier {
     }
 }
 
-/// One of the last user's times plus that of all helpers, in nanoseconds.
+/// Adds up one kind of time (`time`) of the last user and of all helpers. Returns nanoseconds.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Party) -> Nanos) -> f64 {
     (time(raced, Party::Exit).0 + time(raced, Party::Helpers).0) as f64
 }
 
-/// The locks that a task waited for, longest total wait first.
+/// The kinds of locks that at least one task waited for. The kind with the longest total wait comes
+/// first.
 fn waited_for(raced: &Raced) -> Vec<LockClass> {
     let mut classes = LockClass::ALL.to_vec();
     classes.retain(|class| raced.lock(*class).wait.0 > 0);
@@ -129,10 +132,10 @@ fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// Names what limits a race besides its work, with the share that it has of the running time of all
-/// tasks. The limit is either the spinlock with the longest waits or "cache lines", whichever takes
-/// more time. "cache lines" stands for the acquisition of free locks and the transfer of cache
-/// lines.
+/// Names what, apart from work, limits the speed of a race, with the percentage that this limit
+/// takes of the running time of all tasks. The limit is either the spinlock with the longest waits
+/// or "cache lines", whichever takes more time. "cache lines" stands for the time to acquire free
+/// locks and to move cache lines. If the percentage is small, the limit is "work".
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -153,7 +156,7 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// The least share of the running time, in percent, that is reported as a limit.
+/// The smallest percentage of the running time that [`limiter`] reports as a limit.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.
@@ -184,12 +187,14 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -
     )
 }
 
-/// The most that `ours` may wait for page tables, in percent of the wait of `ascending`.
+/// The longest time that `ours` may wait for page-table locks, in percent of the time that
+/// `ascending` waits for them.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
-/// Returns the two targets for page-table waits. First, `percent`, the wait of `ours` in percent of
-/// the wait of `ascending`, must be at most 1. Second, `ours` must never wait longer than
-/// `descending-by-vma`; `ours` waited longer in `above` of `cases`.
+/// Returns the two targets for the time that `ours` waits for page-table locks. First, this time
+/// must be at most 1 % of the time that `ascending` waits; `percent` is the measured percentage.
+/// Second, `ours` must never wait longer than `descending-by-vma`; `ours` waited longer in `above`
+/// of `cases`.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {
@@ -216,7 +221,7 @@ pub(super) fn targets(targets: &[Target]) -> Table {
     )
 }
 
-/// The speed of a design as a multiple of that of exit alone, from the metric `wall`.
+/// How many times as fast as exit alone a design is, by the median ratio of the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

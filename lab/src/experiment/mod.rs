@@ -33,14 +33,14 @@ pub trait Experiment: Sync {
     /// Runs the experiment and returns one report for each machine.
     ///
     /// # Errors
-    /// If two runs of a case differ and the options ask for that check, or if the declaration uses
-    /// an unknown name.
+    /// If the options ask to run each case twice and the two runs differ, or if the declaration
+    /// uses an unknown name.
     fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error>;
 
     /// Checks, without a run, that every name in the declaration is known.
     ///
     /// # Errors
-    /// For the first unknown name, with the nearest known names.
+    /// An error for the first unknown name. It offers the nearest known names.
     fn check(&self) -> Result<(), Error>;
 }
 

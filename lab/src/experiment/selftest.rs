@@ -75,7 +75,8 @@ fn range(design: &str) -> (u64, u64) {
 
 fn measure(case: &Case<&str>) -> Sample {
     let (fewest, most) = range(case.design);
-    // The design is part of the stream. Otherwise `same` would repeat every draw of `baseline`.
+    // The random stream depends on the design. Otherwise `same` would repeat every draw of
+    // `baseline`.
     let design = fold_hashes(case.design.bytes().map(u64::from));
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(case.seed ^ design);
     let mut draw = || rng.next_u64() % (most - fewest + 1);

@@ -1,4 +1,5 @@
-//! Compares designs: runs the matrix, then turns samples into rows and verdicts.
+//! Compares designs: runs every design on every seed, then turns the samples into rows and
+//! verdicts.
 //!
 //! The hash of a comparison folds the hashes of its runs in the order of the cases. This hash is
 //! therefore the same for any number of workers, and in debug and release builds.
@@ -63,8 +64,8 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// Like [`Comparison::run`], but also returns the second value of `run` for each design on the
-    /// first seed.
+    /// Like [`Comparison::run`], but `run` returns a second value in addition to the sample. For
+    /// each design, this method also returns the second value of the run with the first seed.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -200,8 +201,8 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// Like [`run_cases`], for results that the caller does not compare by design and metric. Runs each
-/// case twice if the options request the check that both runs of a case are equal.
+/// Like [`run_cases`], but if the options ask for the check, runs each case twice and checks that
+/// the two results are equal. This function is for results that are not [`Sample`]s.
 ///
 /// # Errors
 /// As [`Comparison::run`].
@@ -227,7 +228,7 @@ pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
     Ok(results)
 }
 
-/// Folds `hashes`, in order, into one hash: FNV-1a over their bytes.
+/// Computes one hash from `hashes`, in their order, as the FNV-1a hash of their bytes.
 #[must_use]
 pub fn fold_hashes(hashes: impl IntoIterator<Item = u64>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

@@ -26,7 +26,7 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds that moved more pages than a batch and more than one block.
+    /// The number of holds that moved more than one block, and more pages in all than a batch has.
     pub over_batch: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Tables of waits for locks, from a simulated run or a recording, in the form in which
+//! Tables of waits for locks, from a simulated run or a recording. They have the form in which
 //! `perf lock contention` prints such waits. For a simulated run, the tables also have figures that
-//! perf cannot show, and this module also computes the metrics of a comparison.
+//! perf cannot show. The module also computes the metrics of locks by which designs are compared.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_sim::{LockStats, Stats};
@@ -80,8 +80,9 @@ pub fn contentions(rows: &[LockRow]) -> Figures {
     }
 }
 
-/// Two tables of the locks of a simulated run: waits as `perf lock contention` prints them, and
-/// figures that it cannot show. Both begin with the lock that CPUs spent the most time waiting for.
+/// Returns two tables of the locks of a simulated run: waits as `perf lock contention` prints them,
+/// and figures that perf cannot show. Each table begins with the lock that CPUs spent the most time
+/// waiting for.
 #[must_use]
 pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL

@@ -44,7 +44,8 @@ impl Metric {
         }
     }
 
-    /// Renames this metric at run time, for example for each tick rate.
+    /// Returns this metric with another name. The name may be made at run time, for example with a
+    /// number of CPUs in it.
     #[must_use]
     pub fn named(self, name: String) -> Self {
         Self {

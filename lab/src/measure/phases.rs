@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each CPU, or each thread, is a *lane* with nested phases; all lanes are added to one tree.
-//! Invariant: the inclusive time of a node is at least the sum of its children's.
+//! Invariant: the inclusive time of a node is at least the sum of the inclusive times of its
+//! children.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +60,8 @@ pub struct PhaseRow {
 }
 
 impl PhaseRecorder {
-    /// Records `event` of `lane` at time `now`; ignores events that are not phases.
+    /// Records `event` of `lane` at time `now`. Ignores an event that neither begins nor ends a
+    /// phase.
     ///
     /// # Panics
     /// If the phase that ends is not the last one that began on this lane, which is a bug of the
@@ -108,7 +110,8 @@ impl PhaseTree {
         }
     }
 
-    /// The time in `phase` inside `root`, including inner phases; the two may be the same phase.
+    /// The time in `phase` inside `root`, including the phases inside `phase`. If `root` and
+    /// `phase` are equal, this is all the time in `phase`.
     #[must_use]
     pub fn time(&self, root: Phase, phase: Phase) -> Nanos {
         let outermost = |nth: &usize| self.nodes[*nth].phase == phase && !self.is_in(*nth, phase);

@@ -12,8 +12,8 @@ use std::fmt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The number of resamples for each interval. With this many, the ends vary by less than a percent
-/// of their distance.
+/// The number of resamples for each interval. If other resamples were drawn, an end of the interval
+/// would move by less than one percent of the interval's width.
 const RESAMPLES: usize = 2000;
 
 /// The fewest runs that permit a verdict. With 5 runs, even the whole range contains the true
@@ -45,8 +45,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let medians = resampled_medians(values);
     let cut = RESAMPLES / 40; // 2.5 % at each end.
     let (low, high) = (medians[cut], medians[RESAMPLES - 1 - cut]);
-    // A percentile interval of few runs may exclude their own median, so it is widened to include
-    // it.
+    // With few runs, the percentile interval may exclude the median of the runs. In this case the
+    // interval is widened to include the median.
     Some(Estimate {
         median,
         low: low.min(median),
@@ -95,8 +95,8 @@ fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
 /// The result of comparing B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The median of the ratios of B to A, with its interval; an end is infinite if A was zero
-    /// there.
+    /// The median of the ratios of B to A, with its interval. An end of the interval is infinite if
+    /// it is the ratio of a run in which A was zero and B was not.
     pub ratio: Estimate,
     /// The verdict that follows from the interval.
     pub verdict: Verdict,
@@ -333,8 +333,8 @@ mod tests {
         fn swapping_sides_swaps_the_verdict(
             pairs in prop::collection::vec((0.0..1e6, 0.0..1e6), 1..13)
         ) {
-            // Only odd lengths are used: the inverse of the median of two ratios is not the median
-            // of their inverses.
+            // The number of pairs is made odd. With an even number of ratios, the inverse of their
+            // median is not the median of their inverses.
             let pairs = &pairs[..(pairs.len() - 1) / 2 * 2 + 1];
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
             let (ab, ba) = (compare(&a, &b).unwrap(), compare(&b, &a).unwrap());

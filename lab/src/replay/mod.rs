@@ -60,7 +60,7 @@ pub struct ReplayOptions {
     pub record: Option<usize>,
 }
 
-/// Replays a recording and reports its lock and page-list tables.
+/// Replays a recording and reports tables of its locks and page lists.
 ///
 /// # Errors
 /// If the machine or design is unknown, the profile or the recording is bad, or there are more

@@ -26,12 +26,13 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// All copies start within this interval.
+/// The length of the interval in which all copies start, counted from the start of the first copy.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
-/// The interval at which a free checks whether another CPU has allocated its block.
+/// The time for which a free sleeps before it checks again whether another CPU has allocated the
+/// block.
 const WAIT_STEP: Nanos = Nanos(1000);
-/// The number of checks after which such a free is dropped.
+/// The number of checks after which a free is dropped if its block is still not allocated.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
 /// The results of one run, apart from its [`Sample`].
@@ -45,9 +46,9 @@ pub(super) struct Performed {
     pub(super) listed: u64,
     /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// The number of frees that were dropped because their slot had no block.
+    /// The number of frees that were dropped because there was no block to free.
     pub(super) dropped: u64,
-    /// How much later the slowest CPU finished than in the recording.
+    /// The longest time by which a CPU finished later than in the recording.
     pub(super) lag: Nanos,
     /// The recording of this run, if one was requested.
     pub(super) recording: Option<Recording>,
@@ -71,7 +72,8 @@ struct Copy {
     /// The blocks that were in use before the recording began; `None` if the recording does not
     /// show the state at that time.
     memory: Option<Rc<Memory>>,
-    /// The block of each slot, while it is allocated.
+    /// For each slot, the first page and the order of its block; `None` while the slot has no
+    /// block.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
     tally: Rc<Tally>,
@@ -139,8 +141,9 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     (sample, performed)
 }
 
-/// Returns the machine in the recorded state and its blocks in use, or a machine with all memory
-/// free. The third value is the reason why the recorded state could not be set, if that failed.
+/// Returns the machine in the recorded state, and the blocks that are in use in this state. If the
+/// replay starts without the recorded state, returns a machine with all memory free. The third
+/// value is the reason why the recorded state could not be set, if that failed.
 fn begin(
     plan: &Plan,
     scene: &Scene<'_>,
@@ -203,8 +206,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // Linux's callers also allocate one by one the pages that the bulk allocation did
-                // not supply.
+                // Linux's callers also allocate singly the pages that the bulk allocation did not
+                // supply.
                 None => self.alloc(sim, slot, ask),
             }
         }

@@ -21,8 +21,8 @@ pub(super) struct Plan {
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// The number of frees of blocks that were not allocated in the recording. If the state before
-    /// the recording is unknown, these frees are omitted.
+    /// The number of frees of blocks that were not allocated during the recording. If the recording
+    /// does not show the state at its beginning, the plan omits these frees.
     pub(super) unmatched: u64,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum What {
     Split(Order, u32),
 }
 
-/// A request for a block: its order, its migrate type and, if known, its recorded zone.
+/// A request for a block, with the block's order and migrate type and, if known, the recorded zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
     /// The recorded zone; `None` if it is unknown.
@@ -64,7 +64,7 @@ pub(super) struct ZoneRequest {
 }
 
 impl ZoneRequest {
-    /// The request for a block whose order is all that the recording shows.
+    /// The request for a block of which the recording shows only the order.
     pub(super) const fn of(order: Order) -> Self {
         Self {
             zone: None,

@@ -50,7 +50,8 @@ pub(super) struct Memory {
     stock: Vec<RefCell<Stock>>,
 }
 
-/// For each node, the number of its CPUs that `scale` copies of `cpus` CPUs use.
+/// For each node, the number of its CPUs that the replay uses. The replay has `scale` copies of the
+/// recording, and each copy uses `cpus` CPUs.
 fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     let mut shares = vec![0; topology.nodes() as usize];
     for cpu in 0..cpus * scale {
@@ -60,7 +61,7 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The share of `pages` for `share` out of `cpus` CPUs, rounded down.
+/// The part of `pages` that `share` of `cpus` CPUs get if all CPUs get equal parts, rounded down.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -78,8 +79,8 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 }
 
 impl Memory {
-    /// The zones to lay out: each recorded zone on each node with CPUs that the replay uses. Each
-    /// such CPU adds its share of the recorded zone to its node.
+    /// The zones to lay out: each recorded zone on each node that has CPUs of the replay. Each of
+    /// these CPUs adds an equal part of the recorded zone to the zone on its node.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)
@@ -156,7 +157,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The request for `ask` on the current CPU, from the zone that stands for the recorded zone.
+    /// The request for `ask` on the current CPU. If the recorded zone is known, the block is to
+    /// come from the zone that stands for it.
     pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {

@@ -1,6 +1,6 @@
 //! The plan of a recording whose page lists are known. The plan starts at the moment when the
 //! recorder read `/proc/zoneinfo`. It also contains the operations that exact replay derives
-//! without an event, such as bulk allocations and frees of older blocks.
+//! without an event, such as bulk allocations and frees of blocks older than the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +27,7 @@ pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
 struct Planner {
     plan: Plan,
     streams: BTreeMap<u32, Vec<Step>>,
-    /// The slot and order of each block in use, by first frame.
+    /// For each block in use, by the number of its first page: its slot and its order.
     live: HashMap<u64, (u32, Order)>,
     start_ns: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // The simulated memory manager decides when to do these.
+            // The simulated memory manager decides by itself when to take these actions.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
@@ -118,8 +118,8 @@ impl Planner {
         }
     }
 
-    /// Splits a block that the kernel split after allocating it, because its parts are freed one by
-    /// one. Returns the slot of the first part, which begins at `pfn`.
+    /// Splits an allocated block into blocks of `order`. The kernel split the block too, as the
+    /// frees of parts show. Returns the slot of the first part, which begins at `pfn`.
     fn split(&mut self, at: (u32, u64), of: (u32, Order), order: Order, pfn: u64) -> u32 {
         let (slot, whole) = of;
         let first = self.plan.slots;

@@ -5,7 +5,8 @@ use super::Table;
 use super::value::{NOTHING, human, ratio_of};
 use crate::measure::metric::Unit;
 
-/// The most rows of a table that is shown among others. `--table NAME` shows all rows.
+/// The maximum number of rows that a table shows if other tables are shown too. `--table NAME`
+/// shows all rows.
 pub const ROWS_MAX: usize = 20;
 
 /// One table of a recording, as numbers.
@@ -35,7 +36,7 @@ pub struct Figures {
 pub enum Stand {
     /// The keys come before the numbers.
     Before,
-    /// The keys come after the numbers, as the caller does in `perf lock contention`.
+    /// The keys come after the numbers, as in the output of `perf lock contention`.
     Behind,
 }
 
@@ -44,9 +45,10 @@ pub enum Stand {
 pub struct Measure {
     /// The head of the column.
     pub head: &'static str,
-    /// The column's name for programs and in comparisons. For a time, its last word is the unit.
+    /// The column's name for programs and in comparisons. If the numbers are times, the last word
+    /// of the name is their unit.
     pub name: &'static str,
-    /// The unit of its numbers.
+    /// The unit of the column's numbers.
     pub unit: Unit,
 }
 
@@ -131,7 +133,8 @@ impl Figures {
         }
     }
 
-    /// The numbers of one row in both recordings. Only the first number repeats the keys.
+    /// The rows that compare one line of A with one line of B, one row for each number. Only the
+    /// first of these rows shows the keys.
     fn rows_beside(&self, a: Option<&Line>, b: Option<&Line>) -> Vec<Vec<String>> {
         let key = |nth: usize| {
             let [a, b] = [a, b].map(|line| line.map_or("", |line| line.keys[nth].as_str()));

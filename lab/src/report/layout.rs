@@ -42,7 +42,7 @@ pub(super) enum Align {
 /// The number of characters between two columns.
 const GAP: usize = 2;
 
-/// Everything that `report` shows. Grids have at most `width` characters where possible.
+/// Everything that `report` shows. Grids are at most `width` characters wide where possible.
 pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     let mut blocks = vec![Block::Title(title(report))];
     blocks.extend(
@@ -127,7 +127,9 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Aligns numbers right, so that digits line up. A column with any other text is aligned left.
+/// Returns a function that makes the column with the given index and head. The column is aligned
+/// right, so that digits line up, if it is not the first column and all its cells are numbers. Any
+/// other column is aligned left.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
         let cells = rows.iter().filter_map(|row| row.get(nth));
@@ -246,7 +248,8 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
     }
 }
 
-/// One grid per design A. Only B's first row names B.
+/// Returns one grid for each design A. In a grid, only the first row of each design B names that
+/// design.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {

@@ -65,7 +65,7 @@ fn draw(grid: &Grid) -> String {
     lines.join("\n")
 }
 
-/// Escapes the characters that would end a cell's column or line.
+/// Escapes the characters in the text of a cell that would end the cell or its row.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', "<br>")
 }

@@ -71,7 +71,7 @@ pub struct Row {
     pub metric: Metric,
     /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
-    /// The value that the mailing-list thread reported, in the same unit.
+    /// The value that the mailing-list thread reported, in the unit of the metric.
     pub published: Option<f64>,
 }
 
@@ -134,8 +134,8 @@ impl Table {
         }
     }
 
-    /// Adds a column with this head for each of `things`. `rows` must be those that the table was
-    /// created from.
+    /// Adds a column for each of `things`, with the thing's head. `rows` must be those from which
+    /// the table was created.
     #[must_use]
     pub fn with_each<R, H: ToString, T>(
         mut self,

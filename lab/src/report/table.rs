@@ -40,7 +40,8 @@ fn draw(grid: &Grid, width: usize) -> String {
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // The width is two larger, because the padding of the last column is removed below.
+    // The table is two characters wider than `width`, because the padding of its last column is
+    // removed below.
     table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
     table.set_header(
         grid.columns
@@ -59,7 +60,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // The horizontal rule includes that padding, so it loses two dashes.
+    // The horizontal rule includes the removed padding, so it loses two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))
@@ -76,7 +77,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         .join("\n")
 }
 
-/// The length in characters of the longest word in a column, including its head.
+/// The length in characters of the longest word in a column or in the column's head.
 fn longest_word(grid: &Grid, nth: usize) -> usize {
     let cells = grid.rows.iter().filter_map(|row| row.get(nth));
     let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));

@@ -20,14 +20,15 @@ use plimsoll_sim::{Access, Sim, Wait};
 
 use crate::show::moves::HOLD_ENDS;
 
-/// The maximum number of events that a run keeps unless the caller sets another limit: about 300
-/// MB.
+/// The largest number of events that a run keeps unless the user sets another limit. This number of
+/// events takes about 300 MB of memory.
 pub const EVENTS_MAX: usize = 4_000_000;
 
 /// The recordings of the runs of the first seed, each with the name of its design.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// Warnings about recordings that lost events; `shorter` advises how to get a complete one.
+/// Returns a warning for each recording that lost events. `shorter` is the advice in the warning on
+/// how to get a complete recording.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -163,7 +164,7 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // In Linux, the lock is taken in this one function for all these sites.
+            // For every such site, Linux takes the lock in this function.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));

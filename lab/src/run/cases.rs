@@ -1,9 +1,9 @@
 //! Runs independent cases in parallel on the host, in a fair order.
 //!
 //! Workers take cases strictly from first to last. A matrix lists every design of one seed before
-//! the next seed. So A and B run while the host is in the same state, and a gradual change of the
-//! host's speed cannot look like a difference between them. Results are returned in the order of
-//! the cases, so a report does not depend on the number of workers.
+//! the next seed. So the designs run while the host is in the same state, and a gradual change of
+//! the host's speed cannot look like a difference between designs. Results are returned in the
+//! order of the cases, so a report does not depend on the number of workers.
 
 use std::any::Any;
 use std::fmt::Debug;

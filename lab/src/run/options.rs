@@ -9,11 +9,12 @@ use plimsoll_sim::profile::Card;
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seeds to run, each with every design.
+    /// The seeds. Every design runs with every seed.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs to use; `None` uses every card that the experiment reports.
+    /// The cost card at which all runs take place. `None` means the middle card, and also the low
+    /// and the high card where a report compares cards.
     pub card: Option<Card>,
     /// How much to measure.
     pub effort: Effort,

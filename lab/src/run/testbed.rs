@@ -1,8 +1,8 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
-//! Every run of every experiment uses a testbed, so that all runs are observed in the same way. The
-//! log contains when vmstat work starts, how many pages each hold of a zone lock moves, and whether
-//! a design keeps its promises.
+//! Every run that uses the page allocator has a testbed, so that all these runs are observed in one
+//! way. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
+//! and how many holds move more than one batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ pub struct Log {
     pub starts: Vec<Start>,
     /// CPUs that the shepherd has kicked and whose work has not started yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of refreshes that ran.
+    /// The number of times that a CPU's vmstat work ran; each time is a refresh.
     pub refreshes: u64,
     /// The number of pages that refreshes returned to zones.
     pub decayed: u64,
@@ -75,7 +75,8 @@ pub enum Cause {
 }
 
 impl Testbed {
-    /// Creates the machine of `profile` with all its memory free, managed by `design`.
+    /// Creates the machine of `profile` with all its memory free. A manager with the variants of
+    /// `design` manages this memory.
     ///
     /// # Panics
     /// If the profile's memory cannot be managed, which loading a profile rules out.
@@ -222,7 +223,8 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// If a hold under a strict policy moved more than a batch. Every hold of every run is checked.
+    /// If `design` limits every hold strictly to one batch and a hold moved more pages than a
+    /// batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -282,7 +284,7 @@ impl Log {
         }
     }
 
-    /// The times of the starts at or after `from`: all of them, or only those with one cause.
+    /// The times of the starts at or after `from`. If `by` is a cause, other starts are left out.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))

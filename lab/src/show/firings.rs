@@ -20,14 +20,14 @@ pub struct Firings {
     pub rounds_ns: Vec<u64>,
     /// For each round, the number of CPUs that the shepherd woke.
     pub kicks: Vec<u64>,
-    /// The time of one tick, and the interval between ticks, which is 0 if the recording has no HZ.
+    /// The ticks of the recorded machine. Their interval is 0 if the recording does not state HZ.
     tick: Tick,
 }
 
 /// One run of `vmstat_update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// The time at which it began, in nanoseconds.
+    /// The time at which the run began, in nanoseconds.
     pub time_ns: u64,
     /// The CPU on which the work ran.
     pub cpu: u32,
@@ -43,7 +43,7 @@ struct Tick {
 
 impl Firings {
     /// The firings of `recording`. The recording must have the `workqueue_execute_start` events of
-    /// both functions.
+    /// `vmstat_update` and of `vmstat_shepherd`.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let header = &recording.header;
@@ -222,8 +222,8 @@ impl Firings {
 }
 
 impl Tick {
-    /// The ticks of a recording. Their phase follows from the jiffies that timer events print;
-    /// without such events, the clock is assumed to start at a tick.
+    /// The ticks of a recording. The time of a tick follows from the jiffies that timer events
+    /// print. Without such events, a tick is assumed at time 0 of the recorded clock.
     fn of(Recording { header, events }: &Recording) -> Self {
         let Header { hz, .. } = header;
         let length_ns = 1_000_000_000_u64.checked_div(u64::from(*hz)).unwrap_or(0);
@@ -235,8 +235,8 @@ impl Tick {
             }
             _ => None,
         };
-        // A jiffy is printed at its tick or later, so the smallest difference is the closest to the
-        // tick.
+        // An event prints the current jiffy at the jiffy's tick or later. So the smallest
+        // difference between an event's time and its jiffy's time is closest to the tick.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
         Self {

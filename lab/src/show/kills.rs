@@ -10,19 +10,20 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 pub struct Victim {
     /// The victim's process id.
     pub pid: u32,
-    /// The thread that chose the victim: one that was allocating memory, or the victim itself.
+    /// The id of the thread that chose the victim. That thread was allocating memory, or it is the
+    /// victim itself.
     pub chosen_by: u32,
     /// The time at which the kernel chose the victim.
     pub killed_ns: u64,
     /// The time at which the reaper was first woken for this victim.
     pub woken_ns: Option<u64>,
-    /// The time at which the reaper first began to empty its address space.
+    /// The time at which the reaper first began to empty the victim's address space.
     pub started_ns: Option<u64>,
-    /// The time at which the last attempt of the reaper that emptied something ended.
+    /// The time at which the reaper ended its last attempt at this victim that it did not skip.
     pub finished_ns: Option<u64>,
     /// The number of attempts at this victim that the reaper skipped.
     pub skips: u64,
-    /// The time at which its exit had fully emptied its address space.
+    /// The time at which the exiting victim had emptied its address space completely.
     pub exited_ns: Option<u64>,
 }
 

@@ -69,8 +69,8 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
 pub struct ShowOptions {
     /// The only table to show, with all its rows; `None` shows every table that has rows.
     pub table: Option<String>,
-    /// Shows only waits whose call chain has a function whose name contains one of these; all waits
-    /// if empty.
+    /// Texts that select waits: only waits are shown whose call chain has a function whose name
+    /// contains one of the texts. If there are no texts, all waits are shown.
     pub callers: Vec<String>,
 }
 

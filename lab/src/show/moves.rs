@@ -91,7 +91,8 @@ struct Finder {
     zones: Zones,
     /// The symbol of `vmstat_update`.
     update: Option<usize>,
-    /// The CPU whose list each frame is on, as far as the recording has shown.
+    /// For each frame that is on a list, the CPU whose list it is on, as far as the recording has
+    /// shown.
     lists: HashMap<u64, u32>,
     cpus: HashMap<u32, Cpu>,
     moves: Vec<Move>,
@@ -102,9 +103,9 @@ struct Finder {
 struct Cpu {
     /// The move in progress.
     open: Option<Open>,
-    /// The thread whose free is the last event on this CPU.
+    /// The thread that freed a block, if this free is the last event on the CPU.
     freed: Option<u32>,
-    /// The thread that is inside `vmstat_update` on this CPU.
+    /// The thread that is inside `vmstat_update` on the CPU.
     updates: Option<u32>,
 }
 
@@ -112,7 +113,7 @@ struct Open {
     so_far: Move,
     pid: u32,
     zone: Option<usize>,
-    /// The CPU whose list is being emptied, if the recording has shown it.
+    /// The CPU whose list the move empties, if the recording has shown it.
     list: Option<u32>,
     order: u8,
     last_pfn: u64,
@@ -149,8 +150,8 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt may emit these events between a free and the hold that it causes, so
-            // they do not end a move.
+            // An interrupt may emit these events between a free and the hold that the free causes,
+            // so they do not end a move.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
             | What::TimerStart { .. }
@@ -187,7 +188,7 @@ impl Finder {
     /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // Orders may differ within a move, because a refill by whole blocks takes the blocks that
+        // Orders may differ within a move, because a refill by whole blocks takes whichever blocks
         // are free.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
@@ -280,13 +281,14 @@ impl Finder {
         open.since_hold += pages;
     }
 
-    /// Ends the move in progress; `alloc` is the block that is allocated right after it, if any.
+    /// Ends the move in progress. `alloc` is the block that is allocated right after the move, if
+    /// there is one.
     fn close(&mut self, cpu: u32, alloc: Option<(u64, u8)>) {
         let Some(mut open) = self.cpu(cpu).open.take() else {
             return;
         };
-        // A single block that is allocated right after it left the zone bypassed the lists, because
-        // they were in use by another context.
+        // If the move is a single block that is allocated right after it left the zone, the block
+        // bypassed the lists. Linux does this while the lists are in use by another context.
         let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
         if single && open.so_far.path == Path::Refill {
             open.so_far.path = Path::Direct;

@@ -1,4 +1,4 @@
-//! Pages per move, and moves by CPU: how many pages move at once, and on which CPUs.
+//! Tables of the number of pages per move and per hold, and of the moves on each CPU.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::moves::{Move, Path};
 use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// Returns the pages that moved at once, by path: the pages per hold, as far as the kernel's events
-/// show the holds. `knows_updates` says whether the recording shows when `vmstat_update` ran,
-/// because only these times distinguish decays from drains.
+/// Returns a table of the numbers of pages per move, by path. A move stands for a hold, because
+/// many recordings do not show where holds end. `knows_updates` says whether the recording shows
+/// when `vmstat_update` ran, because only these times distinguish decays from drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -18,8 +18,8 @@ pub struct Contentions {
     pub open: u64,
     /// The number of ends of waits that began before the recording; these waits are not counted.
     pub begun_before: u64,
-    /// The number of waits whose end was lost, because the thread began another wait for the same
-    /// lock; these waits are not counted.
+    /// The number of waits whose end is missing although the thread later began another wait for
+    /// the lock. These waits are not counted.
     pub lost_ends: u64,
 }
 
@@ -205,8 +205,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Returns whether a kernel function is part of a lock or of the event itself. If so, the caller is
-/// further up the call chain.
+/// Returns whether a kernel function belongs to a lock or to the event of the wait. If so, the
+/// function that waited is further up the call chain.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

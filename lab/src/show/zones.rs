@@ -5,7 +5,7 @@ use plimsoll_recording::Header;
 /// The zones of the recorded computer; empty if the recording does not show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zones {
-    /// The first frame of each zone, and the frame just past its last.
+    /// For each zone, its first frame and the frame just past its last one.
     spans: Vec<(u64, u64)>,
 }
 

@@ -33,33 +33,33 @@ pub struct Record {
 pub enum Event {
     /// A block was allocated (`mm_page_alloc`).
     Alloc {
-        /// The block's first page.
+        /// The number of the block's first page.
         pfn: u64,
-        /// The block's size.
+        /// The order of the block.
         order: Order,
     },
     /// An allocation failed (`mm_page_alloc` without a page).
     AllocFailed {
-        /// The requested size.
+        /// The order of the requested block.
         order: Order,
     },
     /// A block was freed (`mm_page_free`).
     Free {
-        /// The block's first page.
+        /// The number of the block's first page.
         pfn: u64,
-        /// The block's size.
+        /// The order of the block.
         order: Order,
     },
     /// A free was part of a batch (`mm_page_free_batched`).
     FreeBatched {
-        /// The block's first page.
+        /// The number of the block's first page.
         pfn: u64,
     },
     /// A block was returned from a per-CPU list to the zone (`mm_page_pcpu_drain`).
     PcpuDrain {
-        /// The block's first page.
+        /// The number of the block's first page.
         pfn: u64,
-        /// The block's size.
+        /// The order of the block.
         order: Order,
     },
 }

@@ -58,9 +58,9 @@ pub struct OrderCount {
 /// The numbers of allocations and frees on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCount {
-    /// The number of blocks allocated on this CPU.
+    /// The number of blocks allocated on the CPU.
     pub allocs: u64,
-    /// The number of blocks freed on this CPU.
+    /// The number of blocks freed on the CPU.
     pub frees: u64,
 }
 

@@ -10,7 +10,7 @@ pub const P99_TOLERANCE: f64 = 0.10;
 /// The largest accepted error of a predicted contended share, as a share of all acquisitions.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// A prediction whose error is larger than accepted, with both values.
+/// A prediction whose error is larger than accepted, with the measured and the predicted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
     /// The error is in the 99th percentile of the waits.

@@ -24,8 +24,8 @@ pub use real::{Real, Skip, measure};
 pub use report::{report, two_cpus};
 pub use simulated::{profile, simulate};
 
-/// The loads: the time for which two CPUs think between acquisitions of one lock, and the time for
-/// which they hold it. None of these loads is used for calibration.
+/// The loads. In `load(2000, 500)`, each of two CPUs thinks for 2000 ns on average, then acquires a
+/// lock that both CPUs use and holds it for 500 ns, and so on. No load is used for calibration.
 pub const LOADS: [Load; 5] = [
     load(2000, 500),
     load(500, 500),

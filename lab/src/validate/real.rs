@@ -1,5 +1,5 @@
-//! The real side: measurements of one load, and timings of the prices before, between and after
-//! these measurements; or the reason why the load could not be measured.
+//! Measures one load on two real CPUs twice, and times the prices before, between and after the two
+//! measurements. If the load cannot be measured, returns the reason.
 //!
 //! Whether a measurement counts is decided from real measurements alone, before anything is
 //! simulated.
@@ -11,11 +11,12 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The largest accepted factor between earlier and later prices. If they differ by more, the
+/// The largest accepted factor between earlier and later prices. A larger factor means that the
 /// virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
-/// The number of rounds of price timings in each set, before, between and after the measurements.
+/// The number of rounds in each timing of the prices. Prices are timed three times: before, between
+/// and after the two measurements.
 const PRICE_ROUNDS: u32 = 2;
 
 /// The maximum number of attempts to measure a load. When a hypervisor moves a virtual CPU, it

@@ -14,7 +14,7 @@ const DURATION: Duration = Duration::from_millis(700);
 
 const SEED: u64 = 1;
 
-/// Measures every load, predicts its waits, and returns tables of both.
+/// Measures every load, predicts its waits, and returns tables of the measured and predicted waits.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded. A computer that cannot measure is not an error: the

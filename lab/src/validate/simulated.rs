@@ -20,7 +20,8 @@ use crate::catalog::machines;
 /// percentile.
 const ACQUISITIONS: u32 = 200_000;
 
-/// Returns `laptop-2` with the means of `prices`, the lock prices of two real CPUs.
+/// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
+/// `prices`.
 ///
 /// The price of a cache line is at most the price of the whole lock operation. If the two CPUs are
 /// threads of one core, no cache line moves between them. The ping-pong of a cache line then
@@ -41,7 +42,8 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.transfer_ns[Distance::Llc as usize] = line;
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
-    // The compared waits end at the entry to the lock, so the price is that of the entry alone.
+    // The waits to compare end at the first access to the guarded value. So the price includes
+    // getting the lock up to this access, and excludes releasing it.
     costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
     Ok(profile)
 }

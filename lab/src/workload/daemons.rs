@@ -18,10 +18,11 @@ pub(crate) struct Daemons {
     pub(crate) every: Nanos,
     /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
-    /// The mean number of pages that the daemons keep. Each exchange changes the number, which
-    /// leaves differentials.
+    /// The mean number of pages that the daemons of a CPU keep. Each exchange changes the number of
+    /// pages, so the CPU's vmstat work then has counts to fold.
     pub(crate) pages: usize,
-    /// The mean number of wake-ups between two exchanges of these pages for others.
+    /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
+    /// pages and allocate others.
     pub(crate) exchange_one_in: u32,
 }
 

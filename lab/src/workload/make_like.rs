@@ -18,7 +18,8 @@ pub struct MakeLike {
     pub jobs: u32,
     /// The mean number of pages that each process touches.
     pub pages: usize,
-    /// The mean time that a process works per page, in nanoseconds, besides its page faults.
+    /// The mean time, in nanoseconds, that a process computes for each page in addition to the page
+    /// fault.
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,

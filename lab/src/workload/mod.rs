@@ -22,7 +22,7 @@ const COUNTED_TOGETHER: usize = 31;
 /// The number of pages that are unmapped before they are freed (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
-/// The steps of unmapping a page in their order, except those of the page allocator.
+/// The kinds of work to unmap a page, in order, without the work of the page allocator.
 pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
 /// Anonymous memory of one mapping, page by page.
@@ -30,7 +30,7 @@ pub(crate) const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove,
 pub(crate) struct Mapping<'a> {
     mm: &'a Manager<Sim>,
     pages: Vec<Pfn>,
-    /// The number of pages that are not in the counters yet.
+    /// The number of mapped pages that the machine's counters do not include yet.
     uncounted: usize,
 }
 

@@ -69,17 +69,17 @@ pub(crate) struct Mark {
     pub(crate) now: Nanos,
     /// The machine's statistics up to that time.
     pub(crate) stats: Stats,
-    /// The time that all tasks then waiting for an mmap_lock had waited so far. `stats` does not
-    /// include these waits, because they have not ended.
+    /// The sum of the waits that are not in `stats` because they have not ended: for each task that
+    /// is waiting for an mmap_lock at the time `now`, the time for which it has waited so far.
     pub(crate) waited: Nanos,
 }
 
-/// The approximate time of one fault, in nanoseconds. The tasks start within this time per page of
-/// a round, which is about the length of a round.
+/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay of
+/// at most this time for each page of a round, which is about the length of a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
-/// The number of pages that a task faults in before it checks whether the run is over: those of one
-/// page table.
+/// The number of pages that a task faults in before it checks whether the run is over. A page table
+/// maps as many pages.
 const STEP: usize = 512;
 
 /// An address space of the benchmark.
@@ -96,7 +96,7 @@ struct Shared {
     spaces: RefCell<Vec<Rc<Space>>>,
     /// The number of tasks that have completed their first round.
     settled: Cell<u32>,
-    /// The number of tasks that have completed their second round, so that they are measured.
+    /// The number of tasks that have completed their second round, the first round that counts.
     measured: Cell<u32>,
     from: Cell<Option<Mark>>,
     to: Cell<Option<Mark>>,
@@ -221,7 +221,7 @@ impl Rounds {
         self.ended += 1;
     }
 
-    /// The number of rounds per second after the first round.
+    /// The number of rounds per second, without the first round.
     fn per_s(&self) -> f64 {
         let span = self.last.0 - self.first.0;
         assert!(span > 0, "each task is measured before the run is over");
@@ -280,7 +280,8 @@ impl Shared {
         }
     }
 
-    /// Checks that every counter is exact with pages mapped, and 0 without.
+    /// Checks that every counter is exact while pages are mapped, and 0 after all pages are
+    /// unmapped.
     fn check(&self, testbed: &Testbed) {
         let sim = &testbed.sim;
         for space in self.spaces.take() {
@@ -295,7 +296,8 @@ impl Shared {
     }
 }
 
-/// Every CPU, first one of each core, as will-it-scale pins its tasks.
+/// All CPUs in the order in which will-it-scale pins its tasks to them: first one CPU of each core,
+/// then the second CPU of each core.
 fn cores_first(topology: &Topology) -> Vec<CpuId> {
     let mut seen = vec![0_u32; topology.cpus() as usize];
     let mut cpus: Vec<(u32, CpuId)> = topology

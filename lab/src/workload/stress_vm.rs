@@ -19,8 +19,9 @@ use crate::run::testbed::Testbed;
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).
     pub bytes: u64,
-    /// The time to write a pattern to a mapped page and read it back. Zero measures only the page
-    /// allocator, as will-it-scale's `page_fault1` does.
+    /// The time to write a pattern to a mapped page and read it back, in nanoseconds. If it is
+    /// zero, a run measures only page faults and the page allocator, as `page_fault1` of
+    /// will-it-scale does.
     pub use_ns_per_page: u32,
     /// The pause between two rounds.
     pub pause: Pause,

@@ -35,7 +35,7 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
 
 /// While kswapd reclaims, Linux limits page lists to four batches. While a zone is below its high
 /// watermark, Linux also spills early. This recording has two rounds of kswapd, and allocations
-/// whose own threads reclaim memory and drain lists.
+/// whose threads reclaim memory and drain lists themselves.
 #[test]
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);

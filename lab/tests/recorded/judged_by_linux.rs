@@ -26,8 +26,8 @@ fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     (judgement.compared, judgement.identical)
 }
 
-/// Of the firings, the vmstat work accounts for 917 with HZ 250 and for 1337 with HZ 1000. Its
-/// shepherd accounts for the others, 15 and 20.
+/// Of the firings, 917 with HZ 250 and 1337 with HZ 1000 are those of the vmstat work. The other 15
+/// and 20 are those of the shepherd.
 #[test]
 fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));
@@ -76,8 +76,9 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns the largest number of CPUs that start within one tick and within 1, 4, 31, 32 and 64 ms:
-/// as recorded, as simulated, and as simulated with the recorded share of late ticks.
+/// Returns the largest numbers of CPUs that start within one tick and within 1, 4, 31, 32 and 64
+/// ms. There are three rows: as recorded, as simulated, and as simulated with the recorded share of
+/// late ticks.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");
@@ -95,7 +96,8 @@ fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
     };
     assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
     assert_eq!(simulated[..5], [3; 5]);
-    // Which groups are late is random. Two groups, or parts of them, fall within 31 ms.
+    // Which groups of CPUs fire late is random. A group that fires late and the next group, or
+    // parts of the two, fall within 31 ms.
     assert_eq!(late[..3], [3; 3]);
     assert!(late[3] > 3, "{late:?}");
 }
@@ -107,7 +109,7 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     };
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
-    // A late group and the next one are less than one step of 64 ms apart.
+    // The groups fire 64 ms apart. If one fires late, it and the next one fall within 64 ms.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }
@@ -228,8 +230,8 @@ fn with_precise(mut recording: Recording, word: usize) -> Recording {
 
 #[test]
 fn a_precise_reading_is_equal_only_if_every_count_says_so() {
-    // The chosen words are the anonymous pages, the count from the page tables, and the program's
-    // own count.
+    // The words are the number of anonymous pages, the count from the page tables, and the count
+    // that the program itself keeps.
     for word in [1, 4, 5] {
         let recording = with_precise(recording("counters-64-hz250"), word);
         let judgement = Readings.judge(&recording).expect("readings");

@@ -149,7 +149,8 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
 
 #[test]
 fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
-    // Binds the process that is chosen first to the node that is not short of memory.
+    // Changes the policy of the process that is chosen first, so that it is bound to the node that
+    // is not short of memory.
     let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
         let line = |line: &str| {
             if line.starts_with("process pid=174 ") {
@@ -161,8 +162,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
         text.lines().map(line).collect::<Vec<_>>().join("\n")
     });
     differs(&KILLS, &elsewhere);
-    // If the nodes of a policy ran out, cpusets do not count, not even for a process without a
-    // policy.
+    // If the nodes of a memory policy ran out of memory, cpusets do not count, not even for a
+    // process without a policy.
     let cpuset = with_text(fixture!("shared"), "oom population", |text| {
         text.replace("nodes=0-1", "nodes=0")
     });
@@ -301,7 +302,7 @@ fn watermark_checks_are_the_kernels() {
     let judgement = judged(&Watermarks, &all);
     assert_eq!(judgement.first_difference, [""; 0], "{judgement:?}");
     assert_eq!((judgement.compared, judgement.identical), (82, 82));
-    // Without the reserve, requests of a higher class would be allowed.
+    // Without the reserve, Plimsoll would allow requests that a higher zone could serve.
     let without = with_text(all, "watermark checks", |text| {
         text.replace("reserve=1", "reserve=0")
     });
@@ -351,7 +352,8 @@ fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
         check("free=300 order=0 flags=0x0", 1),
         check("free=500 order=0 flags=0x0", 0),
         check("free=300 order=3 flags=0x0", 1),
-        // There may be no free block of this order, and the flags of the second check are unknown.
+        // The judge sets these two aside. For the first, there may be no free block of its order.
+        // The second has a combination of flags that Plimsoll does not have.
         check("free=500 order=3 flags=0x0", 0),
         check("free=300 order=0 flags=0x28", 1),
         "check zone=1:Normal free=many\n".to_owned(),

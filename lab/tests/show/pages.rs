@@ -106,7 +106,7 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (3, 0, 3, drain(11)),
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
-        // Another thread frees on this CPU while the work is preempted.
+        // Another thread frees a block on CPU 0 while the work is preempted.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),
@@ -127,7 +127,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // This CPU drains its own list in between, although it has just freed a block.
+        // After another CPU's list, CPU 0 drains its own list, although it has just freed a block.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

@@ -27,7 +27,7 @@ pub enum Stage {
     Reading,
     /// The guest has sent the whole recording.
     Done,
-    /// The guest has failed; the text is its own description of the failure.
+    /// The guest has failed. The text is the guest's description of the failure.
     Failed(String),
 }
 
@@ -103,12 +103,12 @@ impl Console {
         let before = self.stage.clone();
         while let Some(end) = self.text[self.seen..].find('\n') {
             let line = &self.text[self.seen..self.seen + end];
-            // The first failure is the cause of later ones, so it is kept.
+            // The first failure is the cause of later failures, so it is kept.
             if let Some(stage) = Stage::parse(line)
                 && !matches!(self.stage, Stage::Failed(_))
             {
-                // A guest may pass through several stages between two calls, so this text is stored
-                // separately.
+                // A guest may pass through several stages between two calls of this function, so
+                // the text of [`Stage::Up`] is stored separately.
                 if let Stage::Up(text) = &stage {
                     text.clone_into(&mut self.up);
                 }

@@ -17,11 +17,11 @@ use super::{Error, libraries};
 use crate::guest::plan::{PLAN, Plan, USER_LOAD};
 use crate::package::modules::Module;
 
-/// The path of this program in the guest; it is also the guest's first process.
+/// The path of this program in the guest. The program is also the guest's first process.
 pub(crate) const PROGRAM: &str = "/plimsoll/plimsoll";
 /// The folder of kernel modules in the guest.
 pub(crate) const MODULES: &str = "/plimsoll/modules";
-/// The path of busybox in the guest, which runs scripts.
+/// The path of busybox in the guest. Busybox runs scripts.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 /// The folder of libraries in the guest.
 pub(crate) const LIBRARIES: &str = "/lib";
@@ -33,7 +33,7 @@ const MOUNT_POINTS: [&str; 5] = ["/dev", "/proc", "/sys", "/tmp", "/run"];
 pub(crate) struct Contents<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) modules: &'a [Module],
-    /// The user's own program or script, if it is the load.
+    /// The program or script that the user supplies, if it is the load.
     pub(crate) load: Option<Vec<u8>>,
     /// `busybox`, if the load is a script.
     pub(crate) busybox: Option<Vec<u8>>,

@@ -17,7 +17,8 @@ pub const CPUS_MAX: u32 = 255;
 const MEMORY_MIN_MIB: u64 = 512;
 /// The minimum memory of a node, in MiB.
 const NODE_MIN_MIB: u64 = 256;
-/// The largest ring buffer of a CPU, in MiB. No load writes more events than fit into it.
+/// The largest ring buffer of a CPU, in MiB. A buffer of this size has room for the events of any
+/// load.
 const BUFFER_MAX_MIB: u64 = 16;
 
 /// The memory of a guest, in MiB.

@@ -106,7 +106,7 @@ fn nodes(options: &Options) -> Vec<[String; 4]> {
 
 fn kernel_arguments(options: &Options) -> String {
     let mut text = KERNEL.to_owned();
-    // The kernel passes a parameter that it does not know to its first process as a variable.
+    // The kernel passes unknown parameters on to its first process, as environment variables.
     text += &format!(" LD_LIBRARY_PATH={LIBRARIES} rdinit={PROGRAM}");
     for more in &options.append {
         text += &format!(" {more}");

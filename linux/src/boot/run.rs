@@ -268,8 +268,8 @@ impl Guest {
         loop {
             let ended = self.child.try_wait();
             let ended = ended.map_err(Error::file("wait for", Path::new(qemu::QEMU)))?;
-            // The console is read after the check for QEMU's end, so that its last lines are read
-            // too.
+            // The console is read after the check for QEMU's end, so that the console's last lines
+            // are read too.
             self.listen(told)?;
             if let Some(status) = ended {
                 return Ok(End::Exit(status));
@@ -348,7 +348,7 @@ impl Guest {
     }
 }
 
-/// Makes a temporary file readable by all users; such files are created private.
+/// Makes a temporary file readable by all users. Only its owner can read a new temporary file.
 fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;
     let public = fs::Permissions::from_mode(0o644);

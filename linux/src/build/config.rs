@@ -6,15 +6,15 @@ use std::path::Path;
 use super::source::Source;
 use super::{Checks, Error, Recipe, Tools};
 
-/// Lines of a `.config`, with comments, which the kernel's own parser skips.
+/// Lines of a `.config`, and comments. The kernel's parser skips the comments.
 const FRAGMENT: &str = include_str!("fragment.config");
 /// The lines of a `.config` that [`Checks::On`] adds.
 const DEBUG: &str = include_str!("debug.config");
 /// The file in a build folder that stores the fragment with which the folder was configured.
 const CONFIGURED: &str = "plimsoll.config";
 
-/// Configures `folder` to build `source`, unless the folder already has this configuration: after a
-/// new configuration, `make` compiles every object again.
+/// Configures `folder` to build `source`, unless the folder already has this configuration. After
+/// each new configuration, `make` compiles every object again.
 pub(super) fn configure(
     tools: &Tools,
     source: &Source,
@@ -58,7 +58,8 @@ fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(),
     Tools::run(command.arg(goal), &format!("configuring ({goal})")).map(|_| ())
 }
 
-/// Returns the options of `fragment` whose requested value is not in `made`, a whole `.config`.
+/// Returns the options of `fragment` that do not have the requested value in `made`, which is a
+/// whole `.config`.
 fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let lines: Vec<&str> = made.lines().collect();
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));

@@ -94,7 +94,8 @@ impl Tools {
         command
     }
 
-    /// Runs `command` and returns its standard output; if it fails, the error quotes its output.
+    /// Runs `command` and returns its standard output. If the command fails, the error quotes the
+    /// command's output.
     pub(super) fn run(command: &mut Command, what: &str) -> Result<String, Error> {
         let output = command
             .output()
@@ -110,7 +111,8 @@ impl Tools {
         })
     }
 
-    /// Runs `command`, passes each line that it prints to `line`, and writes all of them to `log`.
+    /// Runs `command`, passes each line that the command prints to `line`, and writes all lines to
+    /// `log`.
     pub(super) fn run_logged(
         command: &mut Command,
         what: &str,
@@ -128,8 +130,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // `command` still holds the write ends of the pipe. Replacing them closes them, or the loop
-        // below would never see the end of the output.
+        // `command` still holds the write ends of the pipe. Replacing these closes them. Otherwise
+        // the loop below would never see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

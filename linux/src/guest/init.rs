@@ -131,8 +131,9 @@ fn prepare() {
     }
 }
 
-/// Makes the kernel recompute the sizes of its page lists. It first computed them before it freed
-/// the initramfs, so they would not match the managed pages that `/proc/zoneinfo` prints.
+/// Makes the kernel compute the sizes of its page lists again. The kernel first computes them
+/// before it frees the initramfs. These first sizes do not match the number of managed pages that
+/// `/proc/zoneinfo` prints later.
 fn size_lists() -> io::Result<()> {
     const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
     let usual = fs::read_to_string(FRACTION)?;

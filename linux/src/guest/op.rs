@@ -17,7 +17,8 @@ pub(crate) enum Op {
     Cpu(u32),
     /// Maps this many pages of anonymous memory and writes to each.
     Map(usize),
-    /// Does what [`Op::Map`] does, but asks for huge pages (`MADV_HUGEPAGE`) before it writes.
+    /// Maps this many pages like [`Op::Map`], but asks for huge pages (`MADV_HUGEPAGE`) before it
+    /// writes.
     MapHuge(usize),
     /// Unmaps the oldest mapping of this worker.
     UnmapOldest,
@@ -27,7 +28,7 @@ pub(crate) enum Op {
     UnmapAll,
     /// Writes a file of this many pages.
     WriteFile(String, usize),
-    /// Reads this many pages of a file, or all of it if it is shorter.
+    /// Reads this many pages of a file, or the whole file if it is shorter.
     ReadFile(String, usize),
     /// Reads `pages` pages of a file, beginning with page number `first`, which counts from 0.
     ReadPart {
@@ -43,7 +44,8 @@ pub(crate) enum Op {
     ExecCrowd(u32),
     /// Makes this many pipes and fills each; all of them are closed at the end of the step.
     Pipes(u32),
-    /// Sends this many messages of 64 KiB over a local socket, each received before the next.
+    /// Sends this many messages of 64 KiB over a local socket. Each message is received before the
+    /// next is sent.
     Messages(u32),
     /// Sleeps this many milliseconds.
     Sleep(u64),
@@ -55,11 +57,12 @@ pub(crate) enum Op {
     Group(String),
     /// Binds this worker's memory to a node, with a memory policy.
     Bind(u32),
-    /// Starts a process that uses this worker's memory, and does nothing until it is killed.
+    /// Starts a process that uses this worker's memory. The new process does nothing until it is
+    /// killed.
     Share,
-    /// Does what [`Op::Share`] does, but with `vfork`. The new process, not this worker, reports to
-    /// the leader that this step was reached, because this worker waits until the new process
-    /// exits.
+    /// Starts a process like [`Op::Share`], but with `vfork`. The new process, not this worker,
+    /// reports to the leader that this step was reached, because this worker waits until the new
+    /// process exits.
     Vfork,
     /// Reports to the leader that this step was reached.
     Report,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// The path of the plan in the initramfs.
 pub(crate) const PLAN: &str = "/plimsoll/plan";
-/// The path of a user's own load in the initramfs.
+/// The path in the initramfs of a load that the user supplies.
 pub(crate) const USER_LOAD: &str = "/plimsoll/load";
 
 /// The instructions for the first process of a guest.
@@ -31,9 +31,9 @@ pub(crate) struct Plan {
 /// The load that runs while the guest is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A load that is part of this program: its name and its arguments.
+    /// A load that is part of this program. The texts are the load's name and its arguments.
     Load(String, Vec<String>),
-    /// The user's own program: its arguments.
+    /// A program that the user supplies. The texts are the program's arguments.
     Program(Vec<String>),
 }
 

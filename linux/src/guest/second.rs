@@ -34,7 +34,8 @@ pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }
 
-/// Binds the memory of this process to `node`: its allocations fail rather than use another node.
+/// Binds the memory of this process to `node`. If the node has no memory left, allocations fail
+/// rather than use another node.
 pub(super) fn bind(node: u32) -> io::Result<()> {
     if node >= NODES_MAX {
         let text = format!("node {node} cannot be asked for: at most {}", NODES_MAX - 1);
@@ -61,8 +62,8 @@ pub(super) fn bind(node: u32) -> io::Result<()> {
 
 fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<()> {
     let mut stack = MmapMut::map_anon(STACK_BYTES)?;
-    // Stacks grow down, so this is one past the end. A mapping ends at a page boundary, which is as
-    // aligned as the ABI requires.
+    // Stacks grow down, so this is the address just past the stack's last byte. A mapping ends at a
+    // page boundary, which is as aligned as the ABI requires.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);

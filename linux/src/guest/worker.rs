@@ -200,7 +200,7 @@ fn read_file(file: &str, first: usize, pages: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a process of this program that does nothing, and exits when its standard input is closed.
+/// Starts this program as a process that does nothing and exits when its standard input is closed.
 fn start_nothing() -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(["guest", "nothing"])

@@ -16,8 +16,9 @@ use super::pressure::Pressure;
 use super::readers::Batch;
 use super::summary::Counts;
 
-/// The lowest and the default priority of a thread, as nice values.
+/// The lowest priority of a thread, as a nice value.
 const LOWEST: i32 = 19;
+/// The default priority of a thread, as a nice value.
 const USUAL: i32 = 0;
 
 /// The progress of the converter, which another thread reads and displays.

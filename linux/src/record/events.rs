@@ -14,7 +14,7 @@ struct Wanted {
     limit: Limit,
 }
 
-/// The part of a tracepoint's events that a recording needs.
+/// The part of a tracepoint's events that is recorded.
 #[derive(Clone, Copy, Debug)]
 enum Limit {
     All,

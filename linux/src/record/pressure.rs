@@ -1,4 +1,5 @@
-//! A flag that readers raise when the memory for events that wait to be packed is full.
+//! A flag that readers raise when the memory for events that wait to be packed is full. To pack
+//! events is to compress them for the file.
 //!
 //! The sub-buffers that readers take wait in memory for the converter. The converter runs at the
 //! lowest priority, so that it uses only CPU time that the load leaves. When the flag is raised,

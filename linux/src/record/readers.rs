@@ -107,7 +107,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         // If readers still run here, an error has occurred, which the caller reports. The readers
-        // must end, because an instance whose buffers are open cannot be removed.
+        // must end, because the kernel removes no instance whose ring buffers are open.
         let _ = self.end(State::Abandoned);
     }
 }

@@ -1,6 +1,6 @@
-//! Records the ends of kswapd's rounds of reclaim. Linux has a tracepoint where a round begins, and
-//! another where kswapd goes to sleep, a tenth of a second after the round has ended. Linux has no
-//! tracepoint at the end of a round itself, so the recorder sets a probe there.
+//! Records the ends of kswapd's rounds of reclaim. Linux has a tracepoint at the beginning of a
+//! round, and another one where kswapd goes to sleep, which is a tenth of a second after the end of
+//! a round. Linux has no tracepoint at the end itself, so the recorder sets a probe there.
 
 use plimsoll_recording::Header;
 

@@ -23,7 +23,8 @@ use super::{Options, Progress, Reading, RecordError, kernel};
 /// The number of full batches of sub-buffers in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
-/// The length, in bytes, to which a text that the command has left is truncated.
+/// The maximum length of a text that the command has left, in bytes. The rest of a longer text is
+/// not recorded.
 const TEXT_BYTES_MAX: usize = 1 << 24;
 
 /// Records this computer according to `options`, and calls `show` with the progress from time to
@@ -223,7 +224,8 @@ fn lost(setup: &Setup) -> Vec<(u32, u64)> {
     lost.filter(|(_, events)| *events > 0).collect()
 }
 
-/// Adds the files that the command left as texts, each under its file name.
+/// Adds to the header, as texts, the files that the command has left. A text has the name of its
+/// file.
 fn left_texts(folder: Option<&Path>, header: &mut Header) {
     let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
         return;

@@ -9,14 +9,17 @@ use plimsoll_recording::{Header, Kallsyms};
 use super::{Holds, Options, RecordError, events, holds, kernel, reclaim};
 use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 
-/// The largest default size of a CPU's ring buffer, in MiB: about half a million events.
+/// The largest default size of a CPU's ring buffer, in MiB. A buffer of this size holds about half
+/// a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// The default limit for all buffers together is the free memory divided by this number.
+/// The number by which free memory is divided. The result is the default limit for all ring buffers
+/// together.
 const MEMORY_PART: u64 = 8;
 
-/// The prepared kernel; switching tracing on starts the recording. The order of the fields is their
-/// drop order: a probe cannot be removed before the instance that uses it, nor tracefs before both.
+/// The prepared kernel; switching tracing on starts the recording. The fields are dropped in their
+/// order: first the instance, then the probes, which cannot be removed while the instance uses
+/// them, and then tracefs.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,

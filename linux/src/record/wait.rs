@@ -30,7 +30,7 @@ pub(super) enum News {
     Failed,
 }
 
-/// Waits for [`News`]; while it exists, SIGINT, SIGTERM and SIGHUP do not end the process.
+/// A receiver of [`News`]. While it exists, SIGINT, SIGTERM and SIGHUP do not end the process.
 #[derive(Debug)]
 pub(super) struct Watch {
     news: Receiver<News>,
@@ -146,7 +146,8 @@ fn terminate(pid: u32) {
     }
 }
 
-/// Starts the command. Its environment variables name the file for notes and the folder for texts.
+/// Starts the command. An environment variable names the file for notes. If there is a folder for
+/// texts, another variable names this folder.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

@@ -73,7 +73,8 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.mounted == Mounted::ByUs {
-            // If another process is using tracefs by now, it stays mounted, which does no harm.
+            // If another process is using tracefs by now, tracefs stays mounted, which does no
+            // harm.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }

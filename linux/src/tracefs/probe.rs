@@ -30,8 +30,8 @@ const HOLD_END: Kind = Kind {
     places: &[("p", "_raw_spin_unlock_irqrestore caller=$stack0:x64")],
 };
 
-/// A kind of probe, and the places where it may be set; the first place that the kernel accepts is
-/// used.
+/// A kind of probe, and the places where it may be set. The recorder uses the first place that the
+/// kernel accepts.
 struct Kind {
     name: &'static str,
     places: &'static [(&'static str, &'static str)],
@@ -65,7 +65,8 @@ impl Probe {
         Self::set(tracefs, &KSWAPD_DONE)
     }
 
-    /// Sets the probe where a lock is released; its field `caller` is the return address.
+    /// Sets the probe where a lock is released. The field `caller` of the probe's events is the
+    /// address to which the release returns.
     pub(crate) fn hold_end(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         if !cfg!(target_arch = "x86_64") {
             return Err(NoProbe::Unsupported);

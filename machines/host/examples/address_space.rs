@@ -22,7 +22,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
-/// 64 MiB. The manager allocates frame numbers; the embedder provides the memory behind them.
+/// The number of pages of the machine: 64 MiB. The manager hands out only the numbers of pages, so
+/// this example needs no memory behind them.
 const MACHINE: Pages = Pages(64 << 8);
 /// The budget of the process, in pages: 16 MiB.
 const LIMIT: u64 = 4096;

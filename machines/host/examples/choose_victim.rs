@@ -1,9 +1,10 @@
 //! Many threads fill the caches of tenants. When memory is short, the largest tenant is emptied.
 //!
-//! The memory of a tenant is a counter. An approximate sum is cheap and gives a range; a precise
-//! sum reads every CPU's part and gives the exact number. The selection reads the range of every
-//! tenant and the precise sum of only a few, and still chooses the largest tenant. Some tenants pay
-//! for protection: they are spared if others are nearly as large.
+//! A counter counts the pages of each tenant. An approximate sum of the counter is cheap and gives
+//! a range; a precise sum reads every CPU's part of the counter and gives the exact number. The
+//! selection reads the range of every tenant and the precise sum of only a few, and still chooses
+//! the largest tenant. Some tenants pay for protection: such a tenant is spared if another tenant
+//! is nearly as large.
 //!
 //! `cargo run --release -p plimsoll-host --example choose_victim`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -43,8 +44,8 @@ impl Candidates for Tenants {
     }
 
     fn facts(&self, tenant: u32) -> Option<Facts> {
-        // The adjustment makes a paying tenant count as a thousandth of all pages (1048) smaller
-        // than it is.
+        // Because of the adjustment, a paying tenant counts as if it had 1048 pages less than it
+        // has. This is a thousandth of all pages.
         let adj = if tenant.is_multiple_of(PAYING) { -1 } else { 0 };
         let adj = ScoreAdj::new(adj).ok()?;
         Some(Facts {
@@ -91,8 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenants = Tenants { host, held, sums };
     let _entered = tenants.host.enter(CpuId(0));
 
-    // The slots are allocated once for all selections, because no memory can be allocated when it
-    // is short.
+    // The slots are allocated in advance, because a selection is made when memory is short.
     let mut slots = vec![Slot::EMPTY; TENANTS as usize];
     let scope = Scope::machine(TotalPages::new(TOTAL_PAGES)?);
     for selecting in Selecting::ALL {
@@ -116,8 +116,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "and few were summed"
     );
 
-    // With at most two precise sums, the victim may not be the largest tenant. `behind` is the
-    // upper bound of how much larger another tenant is.
+    // With at most two precise sums, the victim may not be the largest tenant. `behind` is an upper
+    // bound: no other tenant has more points than the victim's points plus `behind`.
     let hurried = Bounded::with_budget(2).select(&tenants, &scope, &mut slots)?;
     println!("two sums at most:   {hurried:?}");
     assert!(hurried.precise_sums <= 2);

@@ -16,8 +16,8 @@ const ALLOWED: std::ops::Range<Vpn> = Vpn(16)..Vpn(1 << 35);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::new();
-    // The editor is the right to change the tree; a real program protects it with the lock of the
-    // mappings.
+    // The editor is the right to change the tree. A real program protects the editor with the lock
+    // of the mappings.
     let (tree, mut editor) = VmaTree::new(&host).map_err(|_| "no memory for a tree")?;
     let code = Vma {
         start: Vpn(16),

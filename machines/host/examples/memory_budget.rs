@@ -21,7 +21,8 @@ use plimsoll_mm::units::CpuId;
 const TENANTS: u32 = 4;
 const BUDGET_PAGES: i64 = 100_000;
 const REQUEST_PAGES_MAX: i64 = 64;
-/// The number of rounds. In each, a tenant takes pages until it is refused, then returns half.
+/// The number of rounds. In each round, a tenant takes pages until a request is refused, then
+/// returns half of its pages.
 const ROUNDS: u32 = 100;
 
 /// The index of the only counter of its group.
@@ -31,7 +32,8 @@ const USED: usize = 0;
 struct Budget {
     host: Host,
     used: AnyCounters<Host>,
-    /// Two statistics for this example, which a real budget would not need.
+    /// The number of comparisons with the budget. This field and `summed`, the number of those
+    /// comparisons that needed a precise sum, are statistics, which a real budget would not need.
     asked: AtomicI64,
     summed: AtomicI64,
 }
@@ -53,8 +55,9 @@ impl Budget {
         self.used.add(&self.host, USED, -pages);
     }
 
-    /// Compares the pages in use with the budget. `precise_compare_value` alone would be enough.
-    /// Its cheap half is called first only to count how often that half cannot decide.
+    /// Compares the pages in use with the budget. `precise_compare_value` alone would be enough,
+    /// because it begins with an approximate comparison. Here the approximate comparison is also
+    /// made separately, to count how often it cannot decide.
     fn compare(&self) -> Ordering {
         let Self { host, used, .. } = self;
         self.asked.fetch_add(1, Relaxed);
@@ -108,7 +111,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Repeatedly takes pages until it is refused, then returns half. Returns the rest at the end.
+/// Plays one tenant. In each round the tenant takes pages until a request is refused, then returns
+/// half of its pages to the budget. At the end it returns the rest.
 fn live(budget: &Budget, held: &AtomicI64, most: &AtomicI64) {
     let mut mine = Vec::new();
     for _ in 0..ROUNDS {

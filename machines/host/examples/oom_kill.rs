@@ -20,13 +20,14 @@ use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, P
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 
-/// 256 MiB.
+/// The number of pages of the machine: 256 MiB.
 const PAGES: Pages = Pages(1 << 16);
 const MODEST_PAGES: u64 = 5_000;
 const BUDGET_PAGES: u64 = 20_000;
 const START: Vpn = Vpn(1 << 20);
 
-/// Notifies tenants that they must die. A tenant's thread polls for that, so this only prints it.
+/// The way in which tenants are told to die. A tenant's thread polls the state of its process, so
+/// `kill` only prints a message.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -40,7 +41,7 @@ impl Signals<Host> for Tenants {
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// A slow request; a tenant that waits for it does not exit.
+/// A slow request. A tenant that waits for the request does not exit, even if it has been killed.
 #[derive(Default)]
 struct Stuck {
     is_over: Mutex<bool>,
@@ -79,9 +80,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stuck = Stuck::default();
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let grows = scope.spawn(|| -> Result<(), String> {
-            // The tenant touches more pages than its budget allows. The first page beyond the
-            // budget is refused, because the budget is out of memory. The victim is this process,
-            // because no other process is under the budget.
+            // The tenant touches more pages than its budget allows, so the first page beyond the
+            // budget is refused. The victim is the process of this tenant, because no other process
+            // is under the budget.
             let refused = use_pages(memory, &greedy, u64::from(PAGES.0));
             let Err(FaultError::OverBudget(over)) = refused else {
                 return Err(format!("it has a budget: {refused:?}"));

@@ -21,7 +21,7 @@ use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, P
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 
-/// 128 MiB.
+/// The number of pages of the machine: 128 MiB.
 const PAGES: Pages = Pages(1 << 15);
 const GREEDY_PAGES: u64 = 25_000;
 const SMALL_PAGES: u64 = 1000;
@@ -33,7 +33,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// Notifies tenants that they must die. Their threads poll for that, so this only prints it.
+/// The way in which tenants are told to die. A tenant's thread polls the state of its process, so
+/// `kill` only prints a message.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -97,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
         });
         told.recv()?;
-        // Fewer pages than this are left, so a tenant must be killed.
+        // Fewer than `MODEST_PAGES` pages are free, so a tenant must be killed.
         use_pages(memory, &modest, MODEST_PAGES)?;
         lives.join().map_err(|_| "the tenant panicked")??;
         Ok(())
@@ -107,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(!tenant.is(&host, State::Killed));
         oom.killer().exit(memory, tenant)?;
     }
-    // When the reaper's delay is over, it finds that the victim has already exited.
+    // When its delay is over, the reaper finds that the victim has already exited.
     while oom.killer().reaper().queued(&host) > 0 {
         thread::sleep(Duration::from_millis(20));
         oom.killer().reaper().step(memory);

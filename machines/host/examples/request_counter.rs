@@ -61,9 +61,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
     // All additions that have returned are in this range. The range is a single value while only
-    // one CPU at a time has added, and it widens with each further CPU. An addition in progress on
-    // another thread may or may not be included. Such an addition may also hide a batch or two that
-    // it is carrying up the tree.
+    // one CPU at a time has added, and it widens with each further CPU. An addition that is in
+    // progress on another thread may or may not be included. Besides, while that addition carries a
+    // batch or two up the tree, these batches are not included.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

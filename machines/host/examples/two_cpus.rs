@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Price};
 
-/// The time between two holds and the length of a hold, in nanoseconds.
+/// The loads to measure. For each load: the mean time between a release and the next request, and
+/// the length of a hold, both in nanoseconds.
 const LOADS: [(u32, u32); 5] = [
     (2000, 500),
     (500, 500),
@@ -19,7 +20,8 @@ const LOADS: [(u32, u32); 5] = [
 
 const DURATION: Duration = Duration::from_secs(1);
 
-/// If prices differ by a larger factor than this, the CPUs have moved to other cores.
+/// If the prices before and after the measurement differ by a larger factor than this, the CPUs
+/// have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The real CPUs on which a thread may run, and the one on which it is running. Works on Linux
-//! only: on other systems no thread can be pinned, and every thread appears to run on CPU 0.
+//! The real CPUs on which a thread may run, and the real CPU on which it is running. This works on
+//! Linux only. On other systems no thread can be pinned, and every thread appears to run on CPU 0.
 
 use std::io;
 

@@ -14,7 +14,7 @@ use plimsoll_mm::units::{Order, PAGE_SIZE, Pages, Pfn};
 #[derive(Debug)]
 pub struct Arena {
     map: MmapMut,
-    /// Bytes from the start of the mapping to frame 0.
+    /// The number of bytes from the start of the mapping to frame 0.
     skip_bytes: usize,
     pages: Pages,
 }
@@ -79,8 +79,8 @@ impl Arena {
             self.pages
         );
         let offset = self.offset(pfn);
-        // Wrapping arithmetic is safe. It does not wrap here, because the frame is inside the
-        // mapping.
+        // `wrapping_add` is a safe function. The addition does not wrap, because the frame is
+        // inside the mapping.
         let byte = self.map.as_ptr().cast_mut().wrapping_add(offset);
         NonNull::new(byte).expect("a mapping does not contain address 0")
     }
@@ -91,8 +91,8 @@ impl Arena {
     ///
     /// # Errors
     /// If the arena has no such frames, or the kernel refuses. Also if the kernel's pages are
-    /// larger than a frame: neighbouring frames would then lose their memory too. In each case the
-    /// call has changed nothing.
+    /// larger than a frame, because neighbouring frames would then lose their memory too. In each
+    /// case the call has changed nothing.
     ///
     /// # Safety
     /// The call zeroes the frames: until it returns, no reference to their memory may exist, and no
@@ -190,7 +190,8 @@ mod imp {
 
     pub(super) fn resident(first: usize, pages: Pages) -> io::Result<Pages> {
         const ENTRY_BYTES: usize = 8;
-        /// The "present" flag: bit 63 of an entry in native byte order.
+        /// The "present" flag of an entry of `/proc/self/pagemap`, which is a number in native byte
+        /// order.
         const PRESENT: u64 = 1 << 63;
         kernel_pages_are_frames()?;
         let pagemap = File::open("/proc/self/pagemap")?;
@@ -235,7 +236,7 @@ mod imp {
 /// The reason why an arena could not be created.
 #[derive(Debug)]
 pub enum ArenaError {
-    /// The arena would have no pages, or more than the address space can hold.
+    /// The arena would have no pages, or more pages than the address space can hold.
     Size {
         /// The requested number of pages.
         pages: Pages,

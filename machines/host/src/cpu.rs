@@ -20,8 +20,8 @@ use crate::affinity::{self, CpuMask};
 pub(crate) struct HostId(pub(crate) u64);
 
 impl HostId {
-    /// The number that belongs to no machine. It is not an `Option`, so that a lookup takes one
-    /// comparison: every addition to a counter makes such a lookup.
+    /// The number that belongs to no machine. With an `Option` instead, [`played`] would need two
+    /// comparisons, and every addition to a counter calls [`played`].
     const NONE: Self = Self(0);
     /// The number of the first machine.
     pub(crate) const FIRST: Self = Self(1);
@@ -53,15 +53,16 @@ pub(crate) fn played(host: HostId) -> Option<CpuId> {
     (of == host).then_some(cpu)
 }
 
-/// Makes the calling thread play a CPU until this is dropped. If these are nested, the innermost
-/// must be dropped first.
+/// The right of a thread to play a CPU, which ends when this value is dropped. A thread that has
+/// entered several CPUs must drop the newest value first.
 #[must_use = "the thread plays the CPU only while this lives"]
 #[derive(Debug)]
 pub struct Entered {
     before: Played,
-    /// The CPUs on which the thread may run again after the drop, if it was pinned.
+    /// The CPUs on which the thread may run again after the drop; `None` if the thread was not
+    /// pinned.
     mask: Option<CpuMask>,
-    /// Makes this `!Send`, because it belongs to the thread that made it.
+    /// Makes the type `!Send`: the thread that created a value must also drop it.
     _not_send: PhantomData<*const ()>,
 }
 

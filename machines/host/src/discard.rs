@@ -21,7 +21,8 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// The number of frames that are sorted together: address spaces free at most this many at a time.
+/// The largest number of blocks that are sorted together. Address spaces free at most this many at
+/// a time.
 const TOGETHER: usize = 32;
 
 /// Returns the memory of an [`Arena`]'s unused frames to the kernel (Linux: `MADV_DONTNEED`).
@@ -125,7 +126,8 @@ impl ToKernel {
         }))
     }
 
-    /// The amounts that were returned so far. Exact if no discard is in progress.
+    /// The amount of memory that was returned so far. The numbers are exact if no discard is in
+    /// progress.
     #[must_use]
     pub fn given(&self) -> Given {
         let mut given = Given::default();
@@ -147,7 +149,8 @@ impl ToKernel {
 
     /// Returns a range of adjacent frames to the kernel.
     fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
-        // Relaxed: as in `given`. The addition is atomic because two threads may play one CPU.
+        // Relaxed is enough, for the reason given in `given`. The addition has to be atomic,
+        // because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
         // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees that
         // nothing uses them.

@@ -17,7 +17,8 @@ use crate::cpu::{Entered, HostId, PinError};
 use crate::job_queue::JobQueue;
 use crate::topology;
 
-/// A machine whose CPUs are played by threads, with the topology of this computer or another one.
+/// A machine whose CPUs are played by threads. It has the topology of this computer, or any other
+/// topology.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Shared>);
 
@@ -55,11 +56,11 @@ impl Host {
     /// Creates a machine as [`Host::with_topology`] does, and passes each event, with its CPU and
     /// time, to `observer`.
     ///
-    /// The observer runs where the event happens, mostly while locks are held: the page lists of
-    /// this CPU (`Pcp`), a zone, or a page table. So it must be short and must not call the
-    /// manager. If the observer drained page lists, for example, it would wait forever for the
-    /// lists that its own CPU has locked. The observer should pass any further work to another
-    /// thread, for instance through a channel.
+    /// The observer runs on the thread that causes the event, mostly while this thread holds a
+    /// lock: that of its CPU's page lists (`Pcp`), of a zone, or of a page table. So the observer
+    /// must be short and must not call the manager. If it drained page lists, for example, it would
+    /// wait forever for the lists that its own thread has locked. The observer should pass any
+    /// further work to another thread, for instance through a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,

@@ -13,7 +13,7 @@ use plimsoll_mm::units::Nanos;
 
 use super::locks::sync::{Condvar, Mutex, MutexGuard};
 
-/// The longest wait for a deadline before the worker checks the time again.
+/// The longest time that the worker sleeps before it checks the time again.
 const NAP_MAX: Duration = Duration::from_secs(3600);
 
 /// The deferred jobs of one CPU, with a condition variable for its worker.
@@ -87,7 +87,7 @@ impl JobQueue {
         }
     }
 
-    /// Makes [`JobQueue::next`] return `None`. Pending jobs stay pending.
+    /// Makes [`JobQueue::next`] return `None` from now on. Pending jobs stay pending.
     pub(crate) fn close(&self) {
         self.table().closing = true;
         self.changed.notify_one();

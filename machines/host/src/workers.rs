@@ -22,9 +22,9 @@ impl Host {
     ///
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
     /// reports the panic at once, and the panic resumes on the thread that drops the workers. The
-    /// workers do not defer the job again. If it was the manager's work on a CPU, the shepherd
-    /// restarts it. If it was the shepherd, [`Manager::start`](plimsoll_mm::Manager::start)
-    /// restarts it.
+    /// workers do not defer the job again. If the job was the vmstat work of a CPU, the shepherd
+    /// restarts it. If the job was the shepherd itself,
+    /// [`Manager::start`](plimsoll_mm::Manager::start) restarts it.
     ///
     /// # Errors
     /// If the machine already has workers, or a thread could not be created.
@@ -58,7 +58,7 @@ impl Host {
 
 type Handler = dyn Fn(&Host, Job) + Send + Sync;
 
-/// The panics of handlers: the first one with its payload, and their number.
+/// The first panic of a handler with its payload, and the number of panics.
 #[derive(Default)]
 struct Panics {
     first: Option<(Panicked, Box<dyn Any + Send>)>,
@@ -108,8 +108,8 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
 
 /// The threads that run a machine's deferred work. Dropping this stops and joins them.
 ///
-/// Pending jobs then stay pending, for workers that are started later. A handler may drop its own
-/// workers, but the machine cannot have new workers after that.
+/// Pending jobs then stay pending, for workers that are started later. A handler may drop the
+/// workers on which it runs, but the machine cannot have new workers after that.
 #[must_use = "dropping it stops the workers"]
 pub struct Workers {
     host: Host,
@@ -136,8 +136,9 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for job_queue in job_queues {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for its own thread. The job
-                // queue of that thread stays closed, so the thread ends once the handler returns.
+                // A handler that drops the workers runs on one of their threads, for which it
+                // cannot wait. The job queue of that thread stays closed, so the thread ends once
+                // the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());
@@ -158,7 +159,8 @@ impl Workers {
 
 impl Drop for Workers {
     /// # Panics
-    /// If a handler panicked, with its payload, unless this thread is already panicking.
+    /// With the payload of the first panic, if a handler panicked and this thread is not already
+    /// panicking.
     fn drop(&mut self) {
         if let Err(payload) = self.finish()
             && !thread::panicking()

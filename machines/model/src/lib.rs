@@ -24,9 +24,10 @@ use plimsoll_mm::units::Hz;
 /// The number of ticks per second of both machines.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
-/// The most pages of a zone whose tags are words of the model. The tags of a larger zone are plain
-/// atomics, at whose accesses the checker does not switch threads. Plain atomics are enough because
-/// a zone lock protects all tags, and a thousand modelled words would make every run slow.
+/// If a zone has at most this many pages, its tags are words of the model. The tags of a larger
+/// zone are plain atomics, at whose accesses the checker does not switch threads. A thousand words
+/// of the model would make every run slow, and plain atomics are enough because the zone lock
+/// protects all tags.
 const MODELLED_TAGS_MAX: u32 = 64;
 
 /// The value of a page's tag before the first store to it.

@@ -12,14 +12,15 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The most bodies of a law. With more, no law finishes within minutes.
+/// The largest number of bodies of a law. With more bodies, no law finishes within minutes.
 const BODIES_MAX: usize = 3;
 
-/// The number of preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` sets another.
-/// Nearly all races need at most two.
+/// Loom tries the interleavings with at most this many preemptions, unless the environment variable
+/// `LOOM_MAX_PREEMPTIONS` sets another number. Nearly all races need at most two preemptions.
 const PREEMPTIONS: usize = 3;
 
-/// The most steps of one interleaving. A law that needs more is too large for loom.
+/// The largest number of steps of one interleaving. A law that needs more steps is too large for
+/// loom.
 const BRANCHES_MAX: usize = 10_000;
 
 /// Tries every interleaving of the bodies of `law` on a machine of `cpus` CPUs.
@@ -31,9 +32,9 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     run_law_within(law, cpus, PREEMPTIONS);
 }
 
-/// As [`run_law`], with at most `preemptions` preemptions in one interleaving, for laws with many
-/// steps. Loom still tries every value that a load may see, and every waiter that may acquire a
-/// lock next.
+/// As [`run_law`], but tries only interleavings with at most `preemptions` preemptions. This is for
+/// laws with many steps. Loom still tries every value that a load may see, and every waiter that
+/// may acquire a lock next.
 ///
 /// # Panics
 /// As [`run_law`].

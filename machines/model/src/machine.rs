@@ -43,8 +43,8 @@ macro_rules! checked_machine {
         }
 
         impl $Machine {
-            /// Creates a machine of `cpus` equal CPUs and returns the handle of CPU 0. Works only
-            /// inside a model.
+            /// Creates a machine of `cpus` equal CPUs and returns the handle of CPU 0. May be
+            /// called only while the checker runs a law.
             #[must_use]
             pub fn new(cpus: u32) -> Self {
                 let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
@@ -74,14 +74,14 @@ macro_rules! checked_machine {
                 self.shared.now_ns.store(now.0, Relaxed);
             }
 
-            /// The way in which `job` was deferred to `cpu`; `None` if it is not pending.
+            /// The way in which `job` was deferred to `cpu`; `None` if the job is not pending.
             #[must_use]
             pub fn deferral(&self, cpu: CpuId, job: Job) -> Option<Deferral> {
                 self.jobs(|jobs| jobs.pending(cpu, job))
             }
 
-            /// Calls `handler` once for each pending job of this CPU, as if the job were due.
-            /// Returns the number of jobs that ran.
+            /// Calls `handler` once for each pending job of the CPU of this handle, as if the job
+            /// were due. Returns the number of jobs that ran.
             pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
                 let mut runs = 0;
                 for job in Job::ALL {
@@ -325,8 +325,8 @@ macro_rules! checked_machine {
 
             fn set(&self, value: T) -> Result<(), T> {
                 let outcome = self.value.set(value);
-                // Store this even if `value` was refused: another CPU has set the value then, but
-                // may not have reached its own store yet.
+                // Set the flag even if `value` was refused: another CPU has then set the value, but
+                // may not have set the flag yet.
                 self.there.store(1, Release);
                 outcome
             }

@@ -1,14 +1,15 @@
 //! Tests that run in processes of their own.
 //!
-//! Loom maps and unmaps a stack for each thread of each interleaving. If several tests do so in one
-//! process, they wait for the lock of its address space, and each unmapping interrupts the CPUs of
-//! the other tests: with two threads the loom tests took longer than with one.
+//! Loom maps and unmaps a stack for each thread of each interleaving. If several tests run in one
+//! process, they wait for the lock of the process's address space, and each unmapping interrupts
+//! the CPUs of the other tests. So the loom tests took longer with two threads than with one.
 
 use std::env::{current_exe, var_os};
 use std::process::Command;
 use std::thread;
 
-/// Set for a process that runs a single test. The test then runs on the thread that calls it.
+/// The environment variable that is set in a process that runs only one test. In such a process,
+/// [`in_own_process`] runs the test on the calling thread.
 const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
 /// Runs `test`, which must be the whole body of a test, in a process of its own.

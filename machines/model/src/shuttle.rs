@@ -16,11 +16,12 @@ use crate::rw_lock::checked_rw_lock;
 /// The seed of the random choices. It is fixed, so that a law that failed will fail again.
 const SEED: u64 = 0x706c_696d;
 
-/// The number of preemptions that the second half of the iterations tries to place (PCT).
+/// The number of preemptions that PCT (probabilistic concurrency testing) tries to place in an
+/// interleaving. The second half of the iterations uses PCT.
 const PCT_DEPTH: usize = 3;
 
-/// The stack size of a body, in bytes. Unoptimised bodies that empty whole address spaces need this
-/// much.
+/// The size of the stack of a body, in bytes. A body that empties a whole address space needs a
+/// stack of this size if it is compiled without optimization.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Tries `iterations` interleavings of the bodies of `law`, on a machine of `cpus` CPUs. Half of

@@ -38,7 +38,7 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A waiter tests the flag with a swap, so it sets a flag that is already set once more. Loom does
+/// A waiter tests the flag with a swap, which sets the flag again if it is already set. Loom does
 /// not know that this write precedes the release by the holder, and may show the flag to the waiter
 /// as set forever. So waiters give up in this test; under shuttle they wait.
 #[test]

@@ -9,14 +9,14 @@ use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
 
 /// The number of bodies that count, in addition to the one that folds.
 const COUNTERS: usize = 1;
-/// The amount that each of these bodies adds.
+/// The number of times that each counting body adds 1.
 const STEPS: i64 = 3;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {
     run_law(law, 3);
 }
 
-/// Returns the message of the panic that broke `law`, if a panic did.
+/// Returns the message of the panic with which `law` failed; `None` if the law held.
 fn broken_by<S: Send + Sync + 'static>(law: &Law<M, S>) -> Option<String> {
     let payload = catch_unwind(|| run(law)).err()?;
     Some(

@@ -35,20 +35,20 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Host nanoseconds per step.
+    /// The number of nanoseconds of host time per step.
     #[must_use]
     pub fn ns_per_step(&self) -> f64 {
         real(self.host_ns) / real(self.steps)
     }
 
-    /// Steps per host second.
+    /// The number of steps per second of host time.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         1e9 / self.ns_per_step()
     }
 }
 
-/// A benchmark: simulates a machine with this many CPUs for this many steps in all.
+/// A benchmark. It takes the number of CPUs of the simulated machine and the total number of steps.
 pub type Bench = fn(u32, u64) -> Cost;
 
 /// Every benchmark with its name.
@@ -128,8 +128,8 @@ fn hot_word(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Resident bytes per virtual CPU of a machine on which every CPU runs a task; `None` if the host
-/// does not report resident memory.
+/// The number of bytes of host memory per virtual CPU, on a machine on which every CPU runs a task.
+/// `None` if the host does not report resident memory.
 #[must_use]
 pub fn resident_bytes(cpus: u32) -> Option<u64> {
     let before = resident()?;
@@ -178,7 +178,8 @@ fn measure(cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> 
     measure_with(cpus, steps, |_, _| (), step)
 }
 
-/// Runs `step` on every CPU, `steps` times in total.
+/// Runs `step` on every CPU, `steps` times in total over all CPUs. Passes each CPU's value of
+/// `state` to `step`.
 fn measure_with<T: 'static>(
     cpus: u32,
     steps: u64,

@@ -7,15 +7,16 @@ use plimsoll_mm::units::Nanos;
 pub struct SimOptions {
     /// The seed of every random stream.
     pub seed: u64,
-    /// The lock model: how locks are simulated.
+    /// The model by which locks are simulated.
     pub lock_model: LockModel,
     /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
     /// per-CPU locks, relaxed loads, and accesses to per-CPU words and page tags. Such a run is
     /// slower, and has no causality slips.
     pub strict: bool,
-    /// The time that a task may run while other tasks are ready on the same CPU.
+    /// The time for which a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,
-    /// The time that a CPU may run ahead on short local work before it lets earlier CPUs run.
+    /// The time for which a CPU may run ahead on short local work before it lets CPUs with earlier
+    /// clocks run.
     pub run_ahead: Nanos,
     /// The upper bound of the random delay before each ordered step, in nanoseconds. Delays vary
     /// the interleavings.
@@ -47,7 +48,7 @@ impl Default for SimOptions {
     }
 }
 
-/// The models of a lock. Both give the same results.
+/// The models of a lock. Both give the same results if there are no causality slips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
     /// A CPU that requests a lock computes when its turn begins, and runs its section ahead. Other
@@ -57,7 +58,8 @@ pub enum LockModel {
     ReleaseEvent,
 }
 
-/// The faults to inject. Intervals are means in virtual time for each CPU; zero means never.
+/// The faults to inject. Each interval between faults is a mean virtual time on one CPU; zero means
+/// that there are no such faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The mean time between two stalls of a CPU.
@@ -66,7 +68,7 @@ pub struct Faults {
     pub stall_for: Nanos,
     /// The mean time between two forced migrations of the task that runs on a CPU.
     pub migrate_every: Nanos,
-    /// The most jiffies by which a timer of the timer wheel is late, beyond the wheel's own
-    /// rounding.
+    /// The largest number of jiffies by which a timer of the timer wheel is late, in addition to
+    /// the rounding by the wheel.
     pub timer_late_jiffies: u64,
 }

@@ -15,15 +15,16 @@ pub const HIST_BINS: usize = 40;
 pub struct Stats {
     /// The virtual time that the run has reached.
     pub now: Nanos,
-    /// A hash over all ordered events with their time and CPU. It is equal whenever the run is
-    /// repeated, on any host and in any build.
+    /// A hash over all ordered events with their times and CPUs. A repetition of the run gives the
+    /// same hash, on any host and in any build.
     pub hash: u64,
     /// The number of events in the hash.
     pub hashed_events: u64,
     /// The number of times that the scheduler loop resumed a CPU. It measures the work of the host
     /// and is not a property of the simulated machine.
     pub resumptions: u64,
-    /// The virtual time spent on each kind of work, over all CPUs, indexed by `Work as usize`.
+    /// The virtual time that all CPUs together spent on each kind of work, in nanoseconds, indexed
+    /// by `Work as usize`.
     pub work_ns: [u64; Work::ALL.len()],
     /// The number of jobs that ran, indexed by `Job as usize`.
     pub jobs_run: [u64; Job::ALL.len()],
@@ -48,7 +49,8 @@ pub struct Stats {
     /// Statistics for each lock class and call site, indexed by `LockClass as usize`, then by
     /// `Site as usize`.
     pub locks: Vec<Vec<LockStats>>,
-    /// Waits for each lock class and CPU, indexed by `LockClass as usize`, then by CPU.
+    /// The waits of each CPU for the locks of each class, indexed by `LockClass as usize`, then by
+    /// CPU.
     pub cpu_waits: Vec<Vec<CpuWaits>>,
 }
 

@@ -15,13 +15,13 @@ use crate::machine::Machine;
 /// The counter variant that a design uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
-    /// [`Shared`].
+    /// All CPUs write one cache line: [`Shared`].
     Shared,
-    /// [`Flat`].
+    /// Linux's counter, with a part per CPU: [`Flat`].
     Flat,
-    /// [`Tree`].
+    /// The published tree: [`Tree`].
     Tree,
-    /// [`OneSidedTree`].
+    /// Plimsoll's tree: [`OneSidedTree`].
     OneSided,
 }
 
@@ -40,13 +40,13 @@ impl Counting {
         }
     }
 
-    /// Returns the speed-up of [`precise_totals`] over summing the groups one after the other in
-    /// random memory order, if every CPU has added to each group. Used for
-    /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
+    /// Returns how many times as fast [`precise_totals`] is as summing the groups one after the
+    /// other in random memory order, if every CPU has added to each group. A selection uses this
+    /// factor as its [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
-    /// The speed-up was measured with `plimsoll bench oom`: all candidates were in the band and
-    /// mixed in memory, and the time of the approximate sums was left out. Variants without a
-    /// speed-up return 1.
+    /// The factor was measured with `plimsoll bench oom`: all candidates were in the band and mixed
+    /// in memory, and the time of the approximate sums was left out. The factor is 1 for variants
+    /// that do not gain.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {
@@ -56,7 +56,8 @@ impl Counting {
     }
 }
 
-/// The parts that all groups of the same width have in common on a machine.
+/// What all groups of counters of one variant and one width share on a machine: the per-CPU memory,
+/// and the shape of their trees. The plan creates these groups.
 pub struct Plan<M: Machine> {
     counting: Counting,
     area: Arc<Area<M>>,
@@ -64,12 +65,12 @@ pub struct Plan<M: Machine> {
 }
 
 impl<M: Machine> Plan<M> {
-    /// Creates a plan for groups of `width` counters of the variant `counting`. A tree carries
-    /// multiples of `batch`.
+    /// Creates a plan for groups of `width` counters of the variant `counting`. In a tree, the cell
+    /// of a CPU carries multiples of `batch` to the item above it.
     ///
     /// # Errors
-    /// [`InitError::Width`] if `width` is not possible. [`InitError::Cpus`] if the published tree
-    /// has no table entry for this many CPUs.
+    /// [`InitError::Width`] if `width` is not possible. [`InitError::Cpus`] if the machine has more
+    /// CPUs than the published tree has shapes for.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -143,7 +144,8 @@ pub enum AnyCounters<M: Machine> {
     OneSided(OneSidedTree<M>),
 }
 
-/// Evaluates the same expression on the counters of any variant.
+/// Evaluates the expression `$do`, in which `$counters` stands for the counters that are in `$any`,
+/// whatever their variant.
 macro_rules! each {
     ($any:expr, $counters:ident => $do:expr) => {
         match $any {
@@ -167,8 +169,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the position of the group's per-CPU memory, or 0 if it has none. Summing the groups
-    /// of a plan in this order reads memory in ascending order.
+    /// Returns the position of the group's per-CPU memory among that of all groups of the plan, or
+    /// 0 if the group has no per-CPU memory. A caller that sums groups in ascending order of their
+    /// positions reads memory in ascending order.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,
@@ -178,7 +181,8 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the group's sum in two parts, for a caller that sums many groups.
+    /// Returns the sum of all counters of the group in two parts. One part is the group's cells,
+    /// not yet read, so that a caller that sums many groups can read their cells together.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),

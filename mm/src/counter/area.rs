@@ -18,14 +18,15 @@ use crate::site::{LockClass, Site, Work};
 
 /// The number of places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
 pub(super) const PLACES: usize = 64;
-/// The number of words in a block. Rows are aligned to blocks.
+/// The number of words in a block. Every row starts at the start of a block.
 const BLOCK: usize = 16;
-/// How many consecutive runs have the same length. The following runs have twice as many chunks.
+/// The number of consecutive runs that have equally many chunks. After that many runs, the number
+/// of chunks per run doubles.
 const RUNS_OF_A_LENGTH: usize = 4;
 /// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
 const RUNS: usize = 48;
 
-/// The width for which [`Row::total`] sums without a loop.
+/// The number of counters of a group for which [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
 
 /// Per-CPU memory for groups that all have the same number of counters.
@@ -37,9 +38,9 @@ pub struct Area<M: Machine> {
 
 /// The places that no group holds.
 struct Free<M: Machine> {
-    /// All runs are allocated together with the area, because allocating an `Arc` aborts when
-    /// memory runs out. Until a run has memory for its rows, the area holds the only reference to
-    /// the run. So the area can still change the run and add that memory.
+    /// All runs. They are all created together with the area, because allocating an `Arc` aborts
+    /// when memory runs out. Until a run has memory for its rows, the area holds the only reference
+    /// to the run. So the area can still change the run and add that memory.
     runs: Box<[Arc<Run<M>>]>,
     /// The free places. The list has room for all existing places, so returning a place never
     /// allocates.
@@ -67,7 +68,7 @@ struct NextRun {
     number: usize,
     /// The number of places that the list of free places must have room for.
     room: usize,
-    /// True if the current list has less room than that.
+    /// True if the current list of free places has less room than `room`.
     is_list_too_short: bool,
 }
 
@@ -299,8 +300,9 @@ const fn chunks_of(run: usize) -> usize {
 
 /// Returns the number of a run's first place.
 const fn first_of(run: usize) -> usize {
-    // `RUNS_OF_A_LENGTH` runs have 1 chunk each, as many have 2, as many have 4, and so on. So all
-    // shorter runs together have `RUNS_OF_A_LENGTH * (2^longer - 1)` chunks.
+    // The first `RUNS_OF_A_LENGTH` runs have 1 chunk each, the next `RUNS_OF_A_LENGTH` runs have 2,
+    // the next have 4, and so on. So all runs with fewer chunks than this one together have
+    // `RUNS_OF_A_LENGTH * (2^longer - 1)` chunks.
     let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
     let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
     chunks * PLACES
@@ -315,7 +317,8 @@ const fn run_of(number: usize) -> (usize, usize) {
     (run + same, number - first_of(run + same))
 }
 
-/// Converts the number of a place or a block. It fits because a run has fewer than four billion.
+/// Converts the number of a place or a block to 32 bits. The number fits, because a run has fewer
+/// than four billion places and blocks.
 fn small(number: usize) -> u32 {
     u32::try_from(number).expect("a run is as large as memory at most")
 }
@@ -383,14 +386,14 @@ impl<M: Machine> Place<M> {
     /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // The words after these belong to another group.
+        // The words after those of this group belong to another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
         &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
     }
 
-    /// Returns the words of `counter` on the CPUs from 0 to `cpus`, without `cpus` itself.
+    /// Returns the words of `counter` on the CPUs 0 to `cpus - 1`.
     #[inline]
     pub(super) fn words(&self, cpus: u32, counter: usize) -> impl Iterator<Item = &M::LocalWord> {
         assert!(counter < self.width as usize, "no such counter");
@@ -406,7 +409,7 @@ impl<M: Machine> Place<M> {
         self.row(cpu).total(machine, self.first(), self.width())
     }
 
-    /// Returns the words of all groups of this chunk on `cpu`.
+    /// Returns the row of `cpu` in the chunk of this place: the words of all groups of the chunk.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let per_row = self.blocks_per_row as usize;

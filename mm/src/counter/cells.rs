@@ -5,19 +5,19 @@ use super::used::{Used, first_ones, ones};
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// A group in two parts. The sum of all its counters is the sum of the two.
+/// The sum of all counters of a group in two parts, which must be added up.
 pub(super) struct Parts<'a, M: Machine> {
-    /// The sum of all counters over everything that is outside per-CPU memory.
+    /// The sum of everything that the counters hold outside per-CPU memory.
     pub(super) elsewhere: i64,
-    /// The part in per-CPU memory, if the group has any.
+    /// The group's words in per-CPU memory, not yet summed; `None` if the group has none.
     pub(super) cells: Option<Cells<'a, M>>,
 }
 
 /// The cells of a group, which are its words in per-CPU memory.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
-    /// The cells that have ever held anything, or `None` if the group does not record this. All
-    /// cells are then read.
+    /// The record of which cells have ever held anything. It is `None` if the group keeps no such
+    /// record; a sum then reads all cells.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
     /// An upper bound on the number of cells that never held anything.

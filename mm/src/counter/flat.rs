@@ -5,7 +5,8 @@
 //! with the square of the number of CPUs: on 384 CPUs a count of 4 KiB pages may be wrong by 1150
 //! MiB.
 //!
-//! Lock: one per counter, which protects the shared part while it is folded into, summed or set.
+//! Lock: one per counter. It protects the shared part while a CPU folds its part into the shared
+//! part, or sums or sets the counter.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,7 +20,8 @@ use super::error::InitError;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 
-/// Returns the batch for a machine with `cpus` CPUs (Linux: `compute_batch_value`).
+/// Returns the batch on a machine with `cpus` CPUs, in units of the counter: a CPU folds its part
+/// once the part has reached the batch (Linux: `compute_batch_value`).
 #[must_use]
 pub fn flat_batch(cpus: u32) -> i64 {
     i64::from(cpus).saturating_mul(2).max(32)
@@ -33,8 +35,9 @@ pub struct Flat<M: Machine> {
     batch: i64,
 }
 
-/// The shared part, written under the lock and read without it. In Linux the value and the lock
-/// share a cache line, so accessing the value costs nothing beyond the lock.
+/// The shared part of one counter. CPUs write the value under the lock, and read it without the
+/// lock. In Linux the value and the lock share a cache line, so a CPU that has taken the lock
+/// accesses the value at no further cost.
 struct SharedPart<M: Machine> {
     lock: M::Lock<()>,
     value: M::LocalWord,
@@ -124,7 +127,7 @@ impl<M: Machine> Counters<M> for Flat<M> {
         sums.fold(0, i64::wrapping_add)
     }
 
-    /// Up to `(batch − 1) × CPUs` either way.
+    /// Returns `(batch − 1) × CPUs` as the bound in both directions.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         assert!(counter < self.shared.len(), "no such counter");
         let bound = (self.batch.unsigned_abs() - 1).saturating_mul(u64::from(self.area.cpus()));

@@ -54,13 +54,13 @@ struct Run<'g, M: Machine> {
 }
 
 struct Member<'g, M: Machine> {
-    /// The index of the item to which these cells belong.
+    /// The index, among the caller's items, of the item whose group has these cells.
     item: usize,
     cells: Cells<'g, M>,
 }
 
-/// A row is streamed in memory order if at least this many of its groups are to be summed: a
-/// quarter of them. With fewer, the reader waits for each cache line.
+/// If a reader sums at least this many of a row's groups, a quarter of them, it reads the row in
+/// memory order, which is fast. If it sums fewer groups, it waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -139,8 +139,9 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// Returns, for each of the 64 CPUs from `64 * nth` on, the members whose cells there may hold
-    /// something. For the members in `everywhere`, does not look up which CPUs have added.
+    /// Returns, for each of the 64 CPUs from `64 * nth` on, one bit for each member whose cells on
+    /// that CPU may hold something. For the members in `everywhere`, does not look up which CPUs
+    /// have added.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
@@ -161,7 +162,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Charges the machine for reading these rows.
+/// Charges the machine for reading the cells in `rows`, which has one word per CPU and in each word
+/// one bit per member to read.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

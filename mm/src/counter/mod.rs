@@ -121,17 +121,17 @@ pub trait Counters<M: Machine> {
         self.accuracy(machine, counter).range(approximate)
     }
 
-    /// Compares this counter with `value` using only [`Counters::min_max`]. `Equal` means that the
-    /// range cannot decide.
+    /// Compares `counter` of this group with `value`, using only [`Counters::min_max`]. `Equal`
+    /// means that the range cannot decide.
     ///
-    /// This is `counter.cmp(value)`. The proposed Linux function has the opposite sign, because it
-    /// compares the value with the counter.
+    /// The result is that of `counter.cmp(value)`. The proposed Linux function returns the opposite
+    /// sign, because it compares the value with the counter.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         self.min_max(machine, counter)
             .compare(Range::exactly(value))
     }
 
-    /// Compares this counter with `value`. Computes the precise sum only if the approximate one
+    /// Compares `counter` of this group with `value`. Computes the precise sum only if the range
     /// cannot decide.
     fn precise_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         match self.approximate_compare_value(machine, counter, value) {
@@ -140,8 +140,8 @@ pub trait Counters<M: Machine> {
         }
     }
 
-    /// Compares this counter with counter `other` of `others`, using only their ranges. `Equal`
-    /// means that the ranges cannot decide.
+    /// Compares `counter` of this group with the counter `other` of the group `others`, using only
+    /// their ranges. `Equal` means that the ranges cannot decide.
     fn approximate_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,
@@ -153,9 +153,9 @@ pub trait Counters<M: Machine> {
         range.compare(others.min_max(machine, other))
     }
 
-    /// Compares this counter with counter `other` of `others`. Computes precise sums only if the
-    /// ranges cannot decide: first the sum of the counter with the wider range and then, if
-    /// necessary, the sum of the other counter.
+    /// Compares `counter` of this group with the counter `other` of the group `others`. Computes
+    /// precise sums only if the ranges cannot decide: first the sum of the counter with the wider
+    /// range and then, if necessary, the sum of the other counter.
     fn precise_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,

@@ -37,16 +37,17 @@ use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
 use crate::units::CpuId;
 
-/// The largest number of counters in a group: their cache line has two more words.
+/// The largest number of counters in a group. The two other words of the group's first cache line
+/// are for bookkeeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The word of the first cache line that holds `T`: the maximum that the tree may not have carried
-/// to its roots yet.
+/// The index of the word of the group's first cache line that is `T`: the largest amount that the
+/// tree may not have carried to its roots yet.
 const BEHIND: usize = WIDTH_MAX;
-/// The word of the first cache line that holds the CPU that added last, and how often that CPU has
-/// changed.
+/// The index of the word of the group's first cache line that tells which CPU added last, and how
+/// often an addition came from another CPU than the addition before.
 const HOME: usize = WIDTH_MAX + 1;
-/// The number of low bits of [`HOME`] that hold the CPU's number plus one. The higher bits hold the
-/// number of changes.
+/// The number of low bits of the word [`HOME`] that hold the number of the CPU that added last,
+/// plus one. The higher bits hold the number of changes from one CPU to another.
 const CPU_BITS: u32 = 32;
 /// The number of CPUs whose words can be cleared in about the time it takes to move one cache line:
 /// a few nanoseconds per CPU when streamed, compared with 100 to 200 for the move.
@@ -58,7 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The sums of all additions made before the tree existed, and two words of bookkeeping.
+    /// The group's first cache line. It has one word for each counter, the sum of all additions
+    /// made before the tree existed, and the two words [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -194,8 +196,9 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// Panics if the group has no such counter, because the words of the first line after the
-    /// counters are bookkeeping. The cells of a tree make this check themselves.
+    /// Panics if the group has no such counter: the words of the first line after the counters are
+    /// bookkeeping, and must not be used as counters. The cells of a tree make this check
+    /// themselves.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
@@ -252,7 +255,7 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Makes the first addition of this CPU.
+    /// Makes the first addition of the CPU `cpu` to the tree.
     #[cold]
     #[inline(never)]
     fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
@@ -298,8 +301,8 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Widens the bound by what the cell and the items of `cpu` may hold back. Each of them is
-    /// added only once.
+    /// Raises `T` by the largest amounts that the cell of `cpu` and the items above it can keep
+    /// without carrying them. Each cell and each item raises `T` only once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -362,7 +365,8 @@ impl<M: Machine> OneSidedTree<M> {
         roots.fold(first, i64::wrapping_add)
     }
 
-    /// Returns `T` over the CPUs that have ever added.
+    /// Returns `T`: the largest amount that the tree may not have carried to its roots yet. `T`
+    /// covers only the CPUs that have ever added.
     #[inline]
     fn behind(&self, machine: &M) -> i64 {
         self.first.load(machine, BEHIND, Relaxed)
@@ -444,7 +448,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// Half of `T` on either side.
+    /// Returns half of `T` as the bound in each direction.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         let behind = self.behind(machine).unsigned_abs();

@@ -65,7 +65,8 @@ pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
-    /// For each CPU, the numbers of its items, level by level, followed by the number of its root.
+    /// For each CPU, the numbers of the items above its cell, level by level, followed by the
+    /// number of the root.
     paths: Box<[u32]>,
     /// The number of items of all levels, including the roots, which have the highest numbers.
     items: u32,
@@ -75,7 +76,8 @@ pub struct Shape {
 /// A level of items, to which the level below carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// The batch of the level below: every amount that arrives is a multiple of it.
+    /// The batch of the level below. Every amount that an item of this level receives is a multiple
+    /// of that batch.
     pub(super) step: i64,
     /// The amount that an item of this level carries upwards at a time.
     pub(super) batch: i64,
@@ -84,7 +86,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The maximum that an item of this level keeps without carrying it.
+    /// Returns the largest amount that an item of this level keeps without carrying it.
     pub(super) const fn kept_max(&self) -> u64 {
         self.batch.abs_diff(self.step)
     }
@@ -250,8 +252,9 @@ impl Shape {
         cells + kept.sum::<u64>()
     }
 
-    /// Returns how far an addition of `delta` that is in progress may move the error of an
-    /// approximate sum beyond its accuracy: by its own size, plus what it collects on its way up.
+    /// Returns the largest amount by which an addition of `delta` that is in progress can increase
+    /// the error of an approximate sum beyond the sum's accuracy: `delta` itself, plus what the
+    /// addition collects from cells and items on its way up.
     #[must_use]
     pub fn in_flight(&self, delta: i64) -> u64 {
         let top = self.levels.last().map_or_else(
@@ -294,15 +297,17 @@ impl Shape {
     }
 }
 
-/// Returns the largest number of `starts` that share a `key`. Equal keys must be adjacent.
+/// Returns how many of `starts` have the same `key`, for the most frequent key. Starts with equal
+/// keys must be adjacent.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);
     count_of(most)
 }
 
-/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, which are as
-/// equal in size as possible. Returns where each group starts, and the size of the largest group.
+/// Joins neighbouring `starts` for which `same` returns true into groups of at most `fan_in`. The
+/// sizes of the groups are as equal as possible. Returns where each group starts, and the size of
+/// the largest group.
 fn grouped(
     starts: &[usize],
     same: impl Fn(usize, usize) -> bool,
@@ -326,7 +331,8 @@ fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize
         .collect()
 }
 
-/// Returns, for each of `0..count`, the number of the group that it belongs to.
+/// Returns, for each position in `0..count`, the number of the group that contains it. `starts`
+/// holds the first position of each group.
 fn owners(starts: &[usize], count: usize) -> Vec<u32> {
     let mut owners = Vec::with_capacity(count);
     let mut group = 0;

@@ -1,4 +1,5 @@
-//! The cells and items of a tree that have ever been used: one bit each, those of the cells first.
+//! The record of the cells and items of a tree that have ever been used. It has one bit for each
+//! cell, followed by one bit for each item.
 //!
 //! A bit is set before its cell or item holds anything, and is never cleared.
 //!
@@ -20,7 +21,8 @@ pub(super) const fn lines(bits: usize) -> usize {
 /// The set of used cells and items, stored in the first cache lines of a tree.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
-// Relaxed: a CPU marks its cell before it adds to the cell; see the one-sided tree.
+// Relaxed is enough, because a CPU marks its cell before it adds to the cell. The comment on the
+// implementation of `Counters` for the one-sided tree explains this.
 impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {
@@ -37,7 +39,7 @@ impl<'a, M: Machine> Used<'a, M> {
         line.load(machine, word, Relaxed) & mask != 0
     }
 
-    /// Sets a bit. Returns whether it was clear before.
+    /// Sets a bit. Returns true if the bit was clear before.
     pub(super) fn mark(&self, machine: &M, bit: usize) -> bool {
         let (line, word, mask) = self.word_of(bit);
         let mut seen = line.load(machine, word, Relaxed);
@@ -79,7 +81,7 @@ pub(super) const fn first_ones(count: usize) -> u64 {
     }
 }
 
-/// Returns the numbers of the bits that are set, in ascending order.
+/// Returns the positions of the bits of `bits` that are set, in ascending order.
 #[inline]
 pub(super) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {

@@ -19,7 +19,7 @@ use crate::units::{CpuId, Order, Pages};
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// Makes the pages of most laws, but with lists that move several pages at a time.
+/// Makes 16 pages as for most laws, but with lists that move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,
@@ -56,7 +56,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`bounded_churn`] does page by page, with a third CPU that drains the other two.
+/// Does what [`bounded_churn`] does, but page by page, while a third CPU drains the lists of both
+/// CPUs.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -21,8 +21,8 @@ use crate::units::count_in;
 /// The number of CPUs that a machine needs for these laws.
 pub const CPUS: u32 = 3;
 
-/// The additions of each CPU, in order. The CPU in the middle only reads. The additions are large
-/// enough to make a flat counter fold.
+/// For each CPU, the amounts that it adds, in order. The CPU in the middle only reads. The amounts
+/// are large enough to make a flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
 /// The amount added before any body runs.
 const BEFORE: i64 = 5;
@@ -119,8 +119,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Returns the sum of the additions that have returned, and a list of the others, as far as
-    /// this CPU knows.
+    /// Returns the sum of the additions that have returned, and a list of the amounts of all other
+    /// additions, as far as this CPU knows.
     fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
         let (mut sum, mut late) = (BEFORE, Vec::new());
         for (deltas, returned) in ADDED.iter().zip(&self.returned) {

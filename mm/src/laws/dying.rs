@@ -30,15 +30,15 @@ use crate::units::{Pages, Vpn};
 const ARENA: u32 = 64;
 /// The number of pages of a machine that has room for huge pages.
 const ARENA_OF_HUGE: u32 = 4096;
-/// A range of exactly one table, in which nothing else is mapped.
+/// The pages of exactly one table, in which nothing else is mapped.
 pub(super) const WHOLE: Range<u64> = 6 * TABLE..7 * TABLE;
 /// The number of entries of a page table.
 pub(super) const TABLE: u64 = 512;
-/// Two pages in each of two neighbouring tables.
+/// The pages of a mapping: two pages in each of two neighbouring tables.
 pub(super) const FILLED: Range<u64> = TABLE - 2..TABLE + 2;
-/// A mapping without resident pages, in a separate table.
+/// The pages of a mapping in a separate table. None of them is resident.
 pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
-/// Shared memory, in the higher of the two tables of `FILLED`.
+/// The pages of a mapping of shared memory, in the higher of the two tables of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
 /// An address space, and everything that a machine needs for it.
@@ -95,14 +95,14 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// Makes an address space with only the mapping without pages.
+    /// Makes an address space with a single mapping, [`BARE`], of which no page is resident.
     pub(super) fn bare(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         dying.map(machine, &BARE, Backing::Anonymous { huge: false });
         dying
     }
 
-    /// Makes an address space with only a mapping of a file, without pages.
+    /// Makes an address space with a single mapping, of a file. No page of it is resident.
     pub(super) fn bare_file(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         let file = Arc::clone(&dying.file);
@@ -110,8 +110,8 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// Makes an address space with only a mapping that has room for a huge page, on a machine with
-    /// memory for that page. Model checkers do not include the tags of that many pages.
+    /// Makes an address space with a single mapping, which has room for a huge page, on a machine
+    /// with memory for that page. Model checkers do not include the tags of that many pages.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
@@ -185,7 +185,7 @@ impl<M: Machine> Dying<M> {
         mapped.expect("nothing is in the way");
     }
 
-    /// Maps shared memory, replacing the present mappings.
+    /// Maps shared memory in `pages`, in place of the mappings that are there.
     pub(super) fn share(&self, machine: &M, pages: Range<u64>) {
         let object = Arc::clone(&self.shared);
         self.map(machine, &pages, Backing::Shared { object, offset: 0 });

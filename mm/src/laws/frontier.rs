@@ -23,9 +23,9 @@ pub struct FewTables<M: Machine> {
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
-    /// For each table, the number of times the mappings that begin in it were forgotten.
+    /// For each table, the number of times a walker dropped the mappings that begin in it.
     forgotten: Box<[M::Word]>,
-    /// For each CPU, 1 while its walker is at work.
+    /// For each CPU, 1 while its walker is at work, otherwise 0.
     at_work: Box<[M::Word]>,
     /// The number of walkers that were told to finish.
     finished: M::Word,
@@ -136,7 +136,7 @@ impl<M: Machine> FewTables<M> {
         self.mark(machine, &self.emptied, tables);
     }
 
-    /// Records that the mappings that begin in `tables` are forgotten.
+    /// Records that a walker has dropped the mappings that begin in `tables`.
     fn forget(&self, machine: &M, tables: &Range<u64>) {
         self.mark(machine, &self.forgotten, tables);
     }
@@ -235,7 +235,8 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// Does what [`leaving_a_rest`] does, and then the helper comes back.
+/// As in [`leaving_a_rest`], the helper leaves before it has begun all tables that it has claimed.
+/// Here it comes back.
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(

@@ -167,8 +167,8 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`drain_against_local`] does, with Linux' unbounded holds. The draining CPU allocates
-/// as well.
+/// Does what [`drain_against_local`] does, with the unbounded holds of Linux. The draining CPU
+/// allocates as well.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -20,7 +20,7 @@ use crate::units::{Order, Pfn};
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,
-    /// The frame that each CPU got; −1 before its touch.
+    /// For each CPU, the number of the frame that it got by its touch, or −1 before the touch.
     seen: [M::Word; 2],
 }
 

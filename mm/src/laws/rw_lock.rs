@@ -155,8 +155,8 @@ impl<M: Machine> Guarded<M> {
         assert_eq!(outcome, Some(keeps.then_some(())), "it gets in, and looks");
     }
 
-    /// Calls `ask` as a caller that was already killed. The lock must admit the caller if it need
-    /// not wait, and only then.
+    /// Calls `ask` as a caller that was already killed. The lock must admit the caller if the
+    /// caller need not wait, and only then.
     fn ask_when_killed<R>(ask: impl FnOnce(&dyn Fn() -> bool) -> Option<R>) {
         let waited = Cell::new(false);
         let let_in = ask(&|| {
@@ -178,8 +178,9 @@ impl<M: Machine> Guarded<M> {
         enter: impl FnOnce(&dyn Fn() -> bool, &dyn Fn()) -> Option<()>,
     ) {
         let waited = Cell::new(false);
-        // Relaxed would do: the value that is asserted was written inside, so the lock orders it.
-        // Acquire is an order point in the simulator.
+        // Relaxed would be enough: the asserted value was written by a CPU that held the lock, so
+        // the lock orders it. The load is an acquire because that is an order point in the
+        // simulator.
         let is_killed = || self.killed.load(machine, Acquire) == 1;
         let killed = || {
             waited.set(true);
@@ -193,7 +194,7 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Asserts that all changes and no others were made, and that the lock is free.
+    /// Asserts that the words show exactly the changes that were made, and that the lock is free.
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");

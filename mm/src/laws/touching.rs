@@ -64,7 +64,7 @@ fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// A page is touched for the first time while a helper empties its space.
+/// A page is touched for the first time while a helper empties the address space.
 #[must_use]
 pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -101,7 +101,7 @@ fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
     Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
 }
 
-/// A huge page is touched for the first time while a helper empties its space.
+/// A huge page is touched for the first time while a helper empties the address space.
 #[must_use]
 pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -133,7 +133,7 @@ pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page of a file is read for the first time while a helper empties its space.
+/// A page of a file is read for the first time while a helper empties the address space.
 #[must_use]
 pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     let look: Body<M, Dying<M>> = |machine, dying| {

@@ -69,8 +69,8 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// Checks [`one_under_way`] without that allowance. This law is broken, and a checker has to find
-/// that.
+/// Checks the bound of [`one_under_way`] without widening it. This law does not hold, and a checker
+/// has to find that out.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(

@@ -20,7 +20,8 @@ pub struct FewVmas<M: Machine> {
     editor: M::Lock<Editor>,
     /// 1 after an odd mapping has been added.
     added: M::Word,
-    /// The count of mapping numbers in use. It is odd, so that the highest number is even.
+    /// The count of mapping numbers, which begin at 0. It is odd, so that the highest number is
+    /// even.
     numbers: u64,
 }
 
@@ -158,8 +159,8 @@ impl<M: Machine> FewVmas<M> {
     }
 }
 
-/// A mapping is added before another one, which moves up in its leaf while another CPU looks for
-/// it.
+/// A mapping is added before another mapping. The other mapping moves up in its leaf while a CPU
+/// looks for it.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
@@ -185,7 +186,8 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// The number of mappings: enough that a leaf with only even ones is split when odd ones are added.
+/// The count of mapping numbers: so many that a leaf with all even mappings is split when odd ones
+/// are added.
 const SPLITS: u64 = 63;
 
 /// Leaves are split and joined while other CPUs walk up and down.

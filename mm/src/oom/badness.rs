@@ -52,11 +52,11 @@ impl core::error::Error for NoPages {}
 /// The parts of a process's memory that count towards its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident pages: file pages, anonymous pages and shared memory.
+    /// The number of resident pages: file pages, anonymous pages and shared memory.
     pub resident_pages: u64,
-    /// Pages that the process has in swap.
+    /// The number of pages that the process has in swap.
     pub swap_pages: u64,
-    /// Bytes of its page tables.
+    /// The size of the process's page tables, in bytes.
     pub table_bytes: u64,
 }
 
@@ -72,8 +72,8 @@ impl Usage {
     }
 }
 
-/// Returns the points of a process that occupies `pages`, or `None` if it must not be killed
-/// (Linux: `oom_badness`, which returns `LONG_MIN` in that case). Points may be negative.
+/// Returns the points of a process that occupies `pages`, or `None` if the process must not be
+/// killed (Linux: `oom_badness`, which returns `LONG_MIN` in that case). Points may be negative.
 #[must_use]
 pub fn badness(facts: &Facts, pages: i64, total: TotalPages) -> Option<i64> {
     is_killable(facts).then(|| points(pages, facts.adj, total))
@@ -92,8 +92,8 @@ pub(super) fn points(pages: i64, adj: ScoreAdj, total: TotalPages) -> i64 {
     i64::try_from(points).expect("clamped to 64 bits")
 }
 
-/// Returns the value that `/proc/<pid>/oom_score` shows for `badness`. It is 0 if the process must
-/// not be killed, mostly 666 to 1333 for an adjustment of 0, and up to 2000 otherwise.
+/// Returns the value that `/proc/<pid>/oom_score` shows for `badness`. The value is 0 if the
+/// process must not be killed, mostly 666 to 1333 for an adjustment of 0, and up to 2000 otherwise.
 ///
 /// The score exceeds 2000 only if the process has more pages than `total`. It is never negative.
 #[must_use]

@@ -20,14 +20,16 @@ pub trait Candidates {
         self.len() == 0
     }
 
-    /// Returns all that is known of a candidate without counting its memory; `None` if it has
-    /// exited.
+    /// Returns all that is known of a candidate without counting its memory; `None` if the
+    /// candidate has exited.
     fn facts(&self, candidate: u32) -> Option<Facts>;
 
-    /// Returns a cheap reading of a candidate's memory, in pages; `None` if it has exited.
+    /// Returns a cheap reading of a candidate's memory, in pages; `None` if the candidate has
+    /// exited.
     fn approximate(&self, candidate: u32) -> Option<Reading>;
 
-    /// Returns the exact memory of a candidate, in pages; `None` if it has exited. May be slow.
+    /// Returns the exact memory of a candidate, in pages; `None` if the candidate has exited. May
+    /// be slow.
     fn precise(&self, candidate: u32) -> Option<i64>;
 
     /// Takes the precise sums of several candidates at once. For each slot, calls [`Slot::add`]

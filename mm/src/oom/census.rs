@@ -19,9 +19,9 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The group of processes under the budget that ran out.
+/// The number of the group of all processes under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// The group of all other processes.
+/// The number of the group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// A view of processes, in the order in which they were made, as candidates of a selection.
@@ -140,8 +140,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
         Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
-    /// A candidate may exit while the sums are taken. The selection notices, because it checks the
-    /// victim again before it returns it.
+    /// A candidate may exit while the sums are taken. The selection notices this if the candidate
+    /// becomes the victim, because it checks the victim once more at the end.
     fn precise_many(&self, slots: &mut [Slot]) {
         sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }

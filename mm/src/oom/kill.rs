@@ -30,8 +30,8 @@ use crate::units::{Nanos, ProcessId, total_in};
 /// The services that the owner of the processes provides to the OOM killer. All may be called on
 /// any CPU, with no lock of the manager held, and must not wait for memory.
 pub trait Signals<M: Machine> {
-    /// Signals every thread of `process` to die (Linux: `SIGKILL`). Threads in a killable wait for
-    /// something that may never happen have to be woken.
+    /// Signals every thread of `process` to die (Linux: `SIGKILL`). Must also wake threads in a
+    /// killable wait, because the event that they wait for may never happen.
     fn kill(&self, machine: &M, process: &Arc<Process<M>>);
 
     /// Thaws every thread of a frozen `process`, so that it runs again (Linux: `thaw_process`).
@@ -42,8 +42,8 @@ pub trait Signals<M: Machine> {
     fn reap_at(&self, machine: &M, at: Nanos);
 }
 
-/// No signals. For an owner that checks itself which processes must die, and whether the reaper has
-/// work.
+/// An implementation that sends no signals. It is for an owner that itself checks which processes
+/// must die, and whether the reaper has work.
 impl<M: Machine> Signals<M> for () {
     fn kill(&self, _machine: &M, _process: &Arc<Process<M>>) {}
 
@@ -76,8 +76,9 @@ pub enum Aftermath {
     Queued,
     /// The address space had already been handed to the reaper.
     QueuedBefore,
-    /// The first process uses the same memory, so the reaper does not touch it, and no process that
-    /// uses it is chosen again. Or the first process itself was to be killed, and nothing was done.
+    /// The system's first process uses the same memory, so the reaper does not touch it, and no
+    /// process that uses it is chosen again. Or the first process itself was to be killed, and
+    /// nothing was done.
     Shielded,
     /// The victim had already left its address space, so no process was signalled.
     Gone,
@@ -117,9 +118,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         total_in(self.kills.load(machine, Relaxed))
     }
 
-    /// Makes a process that uses `space`, or a kernel thread without one, and reserves the room
-    /// that the reaper needs for it. If `space` has users already, the caller must make sure that
-    /// at least one of them does not leave the space during the call.
+    /// Makes a process that uses `space`, or a kernel thread without a space, and reserves the room
+    /// that the reaper needs for the process. If `space` has users already, the caller must make
+    /// sure that at least one of them does not leave the space during the call.
     ///
     /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust has
     /// no fallible way to allocate an `Arc`, so the caller decides which allocator it uses, and
@@ -146,9 +147,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 
     /// Kills `victim` and every process that has to die with it. These are all processes that use
-    /// the victim's memory. If `domain` (`None` means the machine) ran out of pages and the
-    /// victim's group is killed together, they also include the whole group. `all` iterates over
-    /// all processes.
+    /// the victim's memory and, if the victim's group is killed together, all processes of the
+    /// group. `domain` is the budget that ran out of pages; `None` means that the machine did.
+    /// `all` iterates over all processes.
     ///
     /// If the victim is already dying, no process is signalled. The victim may then use the
     /// reserves, and is handed to the reaper.
@@ -198,7 +199,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         killed
     }
 
-    /// Kills one process and all that share its memory (Linux: `__oom_kill_process`).
+    /// Kills one process and all processes that share its memory (Linux: `__oom_kill_process`).
     fn kill_with_sharers<'p>(
         &self,
         machine: &M,
@@ -271,7 +272,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Hands a victim's memory to the reaper. All users of it are dying.
+    /// Hands a victim's memory to the reaper. All users of that memory are dying.
     fn hand_over(&self, machine: &M, victim: &Arc<Process<M>>) -> Aftermath {
         // All users are dying, so none of them needs to wait for the lock of the mappings any more.
         if let Some(space) = victim.last_space() {
@@ -286,8 +287,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Makes `process` leave its address space, and ends the space if this was its last user. If
-    /// the process was a victim, it is then no longer counted as one (Linux: `exit_mm`). This is
+    /// Makes `process` leave its address space, and ends the space if `process` was its last user.
+    /// If the process was a victim, it is then no longer counted as one (Linux: `exit_mm`). This is
     /// the last step of a process.
     ///
     /// # Errors
@@ -305,8 +306,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         parted
     }
 
-    /// Frees a process that has left (Linux: `put_task_struct`). The last process of an address
-    /// space also frees the space's counters, unless the caller keeps a reference to the space.
+    /// Frees a process that has left its address space (Linux: `put_task_struct`). The last process
+    /// of an address space also frees the space's counters, unless the caller keeps a reference to
+    /// the space.
     ///
     /// Dropping a process without this call frees the same memory. But then the memory of its
     /// counters is reclaimed only when more is needed, and miscounts are not reported.

@@ -123,7 +123,7 @@ impl Default for Rules {
     }
 }
 
-/// The last resort of the page allocator that kills a process to free memory.
+/// The last resort of the page allocator: it kills a process to free memory.
 pub struct OutOfMemory<M: Machine, S, O> {
     killer: Arc<OomKiller<M, S>>,
     owner: O,
@@ -137,12 +137,14 @@ pub struct OutOfMemory<M: Machine, S, O> {
 struct KillState {
     /// The slots that a selection works in.
     slots: Vec<Slot>,
-    /// The number of pauses since the last kill that waited for a leaving victim.
+    /// The number of pauses since the last kill in which a task waited for a victim that was
+    /// leaving its address space.
     waited: u32,
 }
 
-/// The largest number of pauses for a leaving victim that was already reaped or given up on. The
-/// task that empties its space may hold pages that are not free yet, but it may also be stuck.
+/// The largest number of pauses for a victim that is leaving its address space although the reaper
+/// has finished with the space. The task that empties the space may hold pages that are not free
+/// yet, but that task may also be stuck.
 const WAITS_MAX: u32 = 10;
 
 /// The result of a decision under the lock.
@@ -360,8 +362,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         dies
     }
 
-    /// Returns the number of the allocating process as a candidate, if it is to be killed without
-    /// considering others.
+    /// Returns the allocating process, by its number as a candidate, if it is to be killed and no
+    /// other process is to be considered.
     fn requester(
         &self,
         census: &Census<'_, M>,

@@ -62,7 +62,7 @@ pub enum Parted {
     Nothing,
     /// Other processes still use the address space.
     Shared,
-    /// This was the last user of the address space, so the space was ended.
+    /// The process was the last user of the address space, so the space was ended.
     Last(Exited),
 }
 

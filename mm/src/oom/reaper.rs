@@ -57,10 +57,10 @@ pub struct Reaper<M: Machine> {
 
 struct Queue<M: Machine> {
     /// The queued victims, in the order in which they were added. There is always capacity for one
-    /// entry per member.
+    /// entry per enrolled process.
     entries: Vec<Entry<M>>,
-    /// Every [`Membership`] holds a clone of this, so its reference count gives the number of
-    /// members.
+    /// The membership of every enrolled process holds a clone of this. So the reference count gives
+    /// the number of these processes.
     roll: Arc<()>,
 }
 
@@ -105,8 +105,8 @@ pub struct Done {
     pub process: ProcessId,
     /// The outcome for the victim's memory.
     pub how: How,
-    /// The error of a miscount, if this dropped the last reference to the address space and its
-    /// pages were miscounted.
+    /// The error that pages of the address space were miscounted. It is set only if the reaper
+    /// dropped the last reference to the address space.
     pub bad_rss: Option<BadRss>,
 }
 
@@ -182,8 +182,8 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// Drops one reference to a process. The last reference frees its room, and destroys its
-    /// address space if no other reference to the space exists.
+    /// Drops one reference to a process. Dropping the last reference frees the process's room in
+    /// the queue, and destroys its address space if no other reference to the space exists.
     pub(super) fn put(machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
         let process = Arc::into_inner(process);
         let space = process.and_then(Process::into_space);
@@ -191,8 +191,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Queues `victim`. Returns the time when it is due, or `None` if its space had already been
-    /// handed over.
+    /// Queues `victim`. Returns the time when the victim is due, or `None` if the victim's space
+    /// had already been handed over.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {
@@ -262,8 +262,8 @@ impl<M: Machine> Reaper<M> {
         first.map_or(Next::Idle, Next::At)
     }
 
-    /// Marks the space so that no selection chooses it again: whatever the outcome, no more memory
-    /// can be gained from it.
+    /// Finishes with a victim. Marks the victim's space so that no selection chooses it again:
+    /// whatever the outcome, no more memory can be gained from that space.
     fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {

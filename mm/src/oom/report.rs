@@ -40,7 +40,7 @@ pub struct Row {
     pub pages: Pages,
     /// The adjustment of the process, which makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,
-    /// The points of the process, computed from `pages`; `None` if it may not be killed.
+    /// The points of the process, computed from `pages`; `None` if the process may not be killed.
     pub points: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// Returns whether the shortage affects the memory of this process.
+/// Returns whether the shortage affects the memory of the process that has these `facts`.
 fn concerns<M: Machine>(census: &Census<'_, M>, scope: &Scope, facts: &Facts) -> bool {
     facts.kind != Kind::KernelThread
         && match scope.constraint {

@@ -18,7 +18,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Makes the scope of a shortage of the memory that all processes use.
+    /// Makes the scope of a shortage of the memory of the whole machine.
     #[must_use]
     pub const fn machine(total: TotalPages) -> Self {
         Self {

@@ -28,7 +28,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Allocates a block of `1 << order` pages (Linux: `alloc_pages`).
     ///
     /// Tries the zones of the request's node first, from the request's kind downwards, then those
-    /// of other nodes. On the fast path it never waits for a pcp lock.
+    /// of other nodes. On the fast path, this call never waits for a pcp lock.
     ///
     /// # Errors
     /// - [`AllocError::OutOfMemory`] if no zone may give a block even after every CPU's lists were

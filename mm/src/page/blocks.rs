@@ -11,8 +11,8 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, count_of};
 
-/// More than the maximum batch that [`sizing::batch`](super::sizing::batch) computes, which is 63
-/// pages.
+/// The maximum number of blocks in the array. It is larger than the maximum batch that
+/// [`sizing::batch`](super::sizing::batch) computes, which is 63 pages.
 const CAPACITY: usize = 64;
 
 /// A fixed-size array of blocks.

@@ -35,16 +35,21 @@ pub(super) struct Plan {
 struct Uncut {
     /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// Unused blocks of the largest order, in descending order of address.
+    /// The first pages of the blocks of the largest order of which no part is planned yet, in
+    /// descending order.
     whole: Vec<u32>,
-    /// Page blocks without a type yet. At least a part of each must stay in use.
+    /// The first pages of page blocks without a type yet. At least a part of each page block must
+    /// stay in use.
     halves: Vec<u32>,
-    /// Blocks by type and order. At least a part of each must stay in use.
+    /// The first pages of other blocks, by the type of the page block around them and by order. At
+    /// least a part of each block must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
-/// Plans `whole`, which are blocks of the largest order in ascending order, so that the blocks of
-/// `wanted` are free. Returns `None` if they do not fit.
+/// Plans which blocks of a zone are free and which are in use, so that the zone has the free blocks
+/// that `wanted` counts. `whole` holds the first pages of the zone's blocks of the largest order,
+/// in ascending order; `block` is the order of a page block. Returns `None` if the free blocks do
+/// not fit.
 pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<Plan> {
     let mut uncut = Uncut {
         block,
@@ -94,8 +99,8 @@ impl Uncut {
         Some(page)
     }
 
-    /// Takes a page block for free blocks smaller than a page block. At least a part of it must
-    /// stay in use.
+    /// Takes a page block that will be cut into smaller free blocks, and returns its first page. At
+    /// least a part of the page block must stay in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);

@@ -73,8 +73,9 @@ impl<M: Machine> PageAllocator<M> {
         Ok(self.zone_at(zone)?.drain(machine, cpu))
     }
 
-    /// Lowers `high` of `cpu`'s lists in one zone and moves the pages above it to the zone, as
-    /// vmstat work does in all zones (Linux: `decay_pcp_high`). Returns the number of pages moved.
+    /// Lowers `high` of `cpu`'s lists in one zone and moves the pages that exceed `high` to the
+    /// zone, as vmstat work does in all zones (Linux: `decay_pcp_high`). Returns the number of
+    /// pages moved.
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -85,9 +86,8 @@ impl<M: Machine> PageAllocator<M> {
 
 impl<M: Machine> Zone<M> {
     /// Drains `cpu`'s lists, one hold after another, until a hold leaves them empty (Linux:
-    /// `drain_pages_zone`). The CPU may use its lists between two holds, so a page that was on them
-    /// at the start need not stay among the coldest. Therefore each hold counts the pages anew,
-    /// under the lock.
+    /// `drain_pages_zone`). Between two holds the CPU may put other pages on its lists, and the
+    /// drain may return those first. Therefore each hold counts the pages anew, under the lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
         // The drain returns all pages to the zone, including those that a spill still owed.
@@ -115,8 +115,9 @@ impl<M: Machine> Zone<M> {
                 break;
             }
         }
-        // A spill that this drain interrupted may have recorded the pages it owed. The drain has
-        // returned those pages instead, so they are subtracted.
+        // A spill that this drain interrupted may have recorded a number of pages that it still
+        // owes. The drain has returned `given` pages in place of the spill, so they are subtracted
+        // from that number.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -124,8 +125,8 @@ impl<M: Machine> Zone<M> {
         Pages(given)
     }
 
-    /// Lowers `high` of `cpu`'s lists and moves the pages above it to the zone, and those that an
-    /// interrupted spill owes (Linux: `decay_pcp_high`).
+    /// Lowers `high` of `cpu`'s lists. Moves to the zone the pages that exceed `high`, and as many
+    /// more as an interrupted spill owes (Linux: `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
         let owed = count_in(self.slot(cpu).owed.take(machine));
@@ -193,7 +194,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The result of a decay or an expiry.
+/// The number of pages that a decay or an expiry returned to the zone, and whether there may be
+/// more to return later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decayed {
     pub(crate) pages: Pages,

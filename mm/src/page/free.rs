@@ -174,8 +174,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees a block that is tagged as listed. It goes onto the list of the type `forced`, if
-    /// given, or otherwise onto that of the type of the page block around it.
+    /// Frees a block that is tagged as listed. The block goes onto the list of the type `forced` if
+    /// that is given, otherwise onto the list of the type of the page block around it.
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
@@ -238,7 +238,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Runs the remaining holds of a spill after the first one; each takes both locks again.
+    /// Runs the remaining holds of a spill after the first one. Each of them takes the pcp lock and
+    /// the zone lock again.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -322,9 +323,10 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes blocks until one makes the lists too long. Returns the number of pages to spill and
-    /// the list of that last block, or `None` if there is nothing to spill or a list has no room.
-    /// Adds the number of blocks pushed to `pushed`.
+    /// Pushes the blocks of `order` whose first pages are `pages`, until one of them makes the
+    /// lists too long. Returns the number of pages to spill and the index of the list of that last
+    /// block, or `None` if there is nothing to spill or a list has no room. Adds the number of
+    /// blocks pushed to `pushed`.
     #[inline]
     fn push_run(
         &self,

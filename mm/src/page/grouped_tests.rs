@@ -127,7 +127,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(prop_oneof![3 => take, 2 => give], 1..120)
 }
 
-/// Checks the result of an allocation against the rules, given the free blocks and types before it.
+/// Checks the result of an allocation against the rules, given the free blocks and the types before
+/// the allocation.
 fn check_take(
     before: &Counts,
     types: &[Mobility],

@@ -35,8 +35,8 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Moves up to `wanted` blocks that `what` describes from the zone to the cold end of a list,
-    /// in one hold.
+    /// Moves up to `wanted` blocks of the kind that `what` describes from the zone to the cold end
+    /// of the list number `list`, in one hold.
     pub(super) fn take_hold(
         &self,
         machine: &M,
@@ -46,8 +46,8 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // Only a refill of single pages may take larger blocks and split them after the hold,
-        // because it takes the same pages that a page-by-page refill would have used up.
+        // Only a refill of single pages may take larger blocks and split them after the hold. It
+        // takes the same pages that a refill page by page would have taken.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -230,8 +230,8 @@ impl<M: Machine> Zone<M> {
         machine.emit(Event::PcpuDrain { pfn, order });
     }
 
-    /// Adds what one hold `moved` to the counter of free pages, or subtracts it, and emits the
-    /// event for the hold.
+    /// Adds the pages that one hold `moved` to the counter of free pages, or subtracts them if the
+    /// hold took them from the zone. Emits the event for the hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;
@@ -272,7 +272,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The operation that a hold is part of.
+/// The operation that a hold belongs to, and whether the hold is its first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,
@@ -283,7 +283,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The first or only hold of an operation.
+    /// Returns the part for the first or only hold of an operation.
     pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
         Self {
             site,
@@ -297,8 +297,8 @@ impl Part {
         self.site
     }
 
-    /// This part as the next hold of an operation that has already moved `moved` pages: the first
-    /// hold if that is 0, otherwise a further one.
+    /// Returns the part for the next hold of this operation, whose holds so far have moved `moved`
+    /// pages in total. If that is 0, the next hold still counts as the first one.
     pub(super) const fn after(self, moved: u32) -> Self {
         Self {
             further: moved > 0,
@@ -307,14 +307,14 @@ impl Part {
     }
 }
 
-/// The amount that one hold moved, in pages and in blocks.
+/// The amount that one hold moved: a number of pages, and the number of blocks that they formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) pages: u32,
     pub(super) blocks: u32,
 }
 
-/// Keeps one hold within its limit, and charges for its work.
+/// Keeps one hold within its limit, and charges the machine for the hold's work.
 pub(super) struct Gauge {
     limit: Limit,
     hold_time: Nanos,
@@ -387,7 +387,8 @@ impl Gauge {
         self.moved.blocks += 1;
     }
 
-    /// Returns whether the hold is still within its time limit. Always true for the first block.
+    /// Returns whether the hold is still within its time limit. Always true for the first block,
+    /// and for blocks between two readings of the clock.
     #[inline]
     fn has_time(&self, machine: &impl Machine) -> bool {
         !matches!(self.limit, Limit::Strict(_))

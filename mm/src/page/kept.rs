@@ -23,15 +23,15 @@ pub(super) enum Kept {
 }
 
 impl ZoneRequest {
-    /// Returns whether the page block that serves this request is kept for later requests of this
-    /// kind (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
+    /// Returns whether the page block that serves this request is kept for later atomic requests of
+    /// several pages (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
     #[inline]
     pub(super) fn keeps_block(&self) -> bool {
         self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
     }
 
-    /// Returns whether this request may take pages of kept blocks when no others are left, so that
-    /// those pages count as free for it.
+    /// Returns whether this request may take pages of kept blocks when no other pages are left. If
+    /// so, those pages count as free for this request.
     pub(super) fn may_use_kept(&self) -> bool {
         self.mark == Mark::Min && self.urgency != Urgency::Normal
     }
@@ -77,7 +77,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The number of free pages that `ask` may not take.
+    /// The number of free pages that `ask` may not take, because they are in blocks kept for atomic
+    /// requests.
     pub(super) fn out_of_bounds(&self, machine: &M, ask: ZoneRequest) -> u64 {
         if !self.types.on() || ask.may_use_kept() {
             return 0;

@@ -86,7 +86,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns one zone of `pages` pages from frame 0, for an embedder with an arena.
+    /// Returns a layout with one zone of `pages` pages from frame 0, for an embedder with an arena.
     #[must_use]
     pub fn arena(pages: Pages) -> Self {
         Self::of([ZoneLayout {

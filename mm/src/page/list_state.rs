@@ -12,14 +12,15 @@ pub struct TypedBlock {
     pub pfn: Pfn,
     /// The block's order.
     pub order: Order,
-    /// The type of the page block around this block, or of the list that it is on.
+    /// The type of the page block around this block or, for a block on a list, the type of the
+    /// list.
     pub mobility: Mobility,
 }
 
 /// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListState {
-    /// The current number of pages at which frees spill, as tuned so far.
+    /// The number of pages on the lists at which frees spill, as tuned so far.
     pub high: Pages,
     /// How many times the next refill of single pages doubles the batch.
     pub alloc_factor: u32,

@@ -109,10 +109,12 @@ pub struct Request {
 /// The value of [`Request::node`] that stands for the node of the allocating CPU.
 const LOCAL: u32 = u32::MAX;
 
-/// Marks a request for a single zone; the zone's index is added to it. Larger than any node number.
+/// The value of [`Request::node`] in a request for zone 0 alone. A request for another single zone
+/// has the sum of this value and the zone's index. Larger than any node number.
 const ONLY_ZONE: u32 = 1 << 31;
 
-/// The largest number of zones that is searched linearly. For more zones a binary search is faster.
+/// The largest number of zones among which the zone of a frame is searched linearly. For more zones
+/// a binary search is faster.
 const ZONES_LOOKED_THROUGH: usize = 8;
 
 /// The value that stands for no zone; larger than any zone's index.
@@ -184,7 +186,7 @@ impl Request {
     }
 }
 
-/// Frees memory when zones run low. Examples are a page cache, a buffer pool and a garbage
+/// An object that frees memory when zones run low, such as a page cache, a buffer pool or a garbage
 /// collector.
 pub trait Reclaimer<M: Machine>: Send + Sync {
     /// The reclaimer's name, for out-of-memory reports.

@@ -67,8 +67,8 @@ fn mobility_of(list: usize) -> Mobility {
     }
 }
 
-/// The inputs of a decision other than the lists themselves: the sizes and the current state of the
-/// zone.
+/// The inputs of a decision about page lists, other than the lists themselves: their sizes and the
+/// current state of the zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TuningInput {
     pub(super) sizes: Sizes,
@@ -163,8 +163,8 @@ impl Pcp {
         }
     }
 
-    /// Replaces each list by the corresponding one of `longer` if that has more room, and keeps the
-    /// blocks. The caller drops the old lists, now in `longer`, with no lock held.
+    /// Replaces each list by the corresponding list of `longer` if the latter has more room, and
+    /// keeps the blocks. The caller drops the old lists, now in `longer`, with no lock held.
     pub(super) fn replace(&mut self, longer: &mut Lists) {
         for (list, longer) in self.lists.iter_mut().zip(longer) {
             if list.capacity() < longer.capacity() {
@@ -174,7 +174,7 @@ impl Pcp {
         }
     }
 
-    /// The number of pages on all lists.
+    /// The number of pages on all lists of the CPU for this zone.
     pub(super) fn count(&self) -> u32 {
         self.count
     }

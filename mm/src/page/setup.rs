@@ -34,7 +34,7 @@ pub struct Config<M: Machine> {
     pub tunables: Tunables,
     /// The reclaimers, in the order in which allocations call them.
     pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
-    /// The function that an allocation calls when the reclaimers cannot free any more memory. If
+    /// The last resort that an allocation calls when the reclaimers cannot free any more memory. If
     /// there is none, the allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If this share

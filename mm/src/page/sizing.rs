@@ -16,7 +16,8 @@ pub struct Sizes {
     pub high_max: Pages,
 }
 
-/// `high` is kept in 27 bits, enough for lists of 512 GiB per CPU.
+/// The number of bits that a packed word has for each of `high_min` and `high_max`: enough for
+/// lists of 512 GiB per CPU.
 const HIGH_BITS: u32 = 27;
 const HIGH_MASK: u64 = (1 << HIGH_BITS) - 1;
 
@@ -29,7 +30,7 @@ impl Sizes {
         high_max: Pages(0),
     };
 
-    /// The largest batch: the word has ten bits for it beside `high_min` and `high_max`.
+    /// The largest batch, in pages, because a packed word has ten bits for the batch.
     pub const BATCH_MAX: Pages = Pages(1023);
 
     /// The largest value of `high`, in pages.

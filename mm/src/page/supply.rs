@@ -1,7 +1,8 @@
 //! Deciding whether a zone may give a block, and whether it counts as below its high watermark.
 //!
 //! The hint "below the high watermark" (Linux: `ZONE_BELOW_HIGH`) tunes the page lists. An
-//! allocation that finds the zone below sets it; a spill that finds the zone above clears it.
+//! allocation that finds the zone below that watermark sets the hint; a spill that finds the zone
+//! above it clears the hint.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -15,9 +16,10 @@ use crate::units::{Order, Pages};
 /// Whether a zone's free pages are above its high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
-    /// Above the high watermark.
+    /// The zone is above its high watermark.
     Plenty,
-    /// Below the high watermark, or found below it since a spill last cleared the hint.
+    /// The zone is below its high watermark, or an allocation found it below and no spill has
+    /// cleared the hint since.
     Short,
 }
 
@@ -87,10 +89,10 @@ impl<M: Machine> Zone<M> {
         watermark::allows(free, Pages(1), mark, reserve, ask.lowers_marks_as())
     }
 
-    /// Clears the hint when free pages exceed the high watermark plus the zone's reserve against
-    /// movable requests, which is its largest reserve. Without adding that reserve, the next
-    /// request that any zone may serve could find the zone below the watermark again at once
-    /// (Linux: the end of `free_unref_page_commit`).
+    /// Clears the hint "below the high watermark" when the number of free pages exceeds the high
+    /// watermark plus the zone's reserve against movable requests, which is its largest reserve.
+    /// Without adding that reserve, the next request that any zone may serve could find the zone
+    /// below the watermark again at once (Linux: the end of `free_unref_page_commit`).
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

@@ -8,15 +8,16 @@ use super::mobility::Mobility;
 use crate::machine::Tags;
 use crate::units::Order;
 
-/// A page inside a block that is not the block's first page.
+/// The tag of a page inside a block that is not the block's first page.
 pub(crate) const TAIL: u8 = 0;
-/// A page without memory, which the zone does not manage.
+/// The tag of a page without memory, which the zone does not manage.
 pub(crate) const HOLE: u8 = 0x40;
 
 const FREE: u8 = 0x10;
 const LISTED: u8 = 0x20;
 const ALLOCATED: u8 = 0x30;
-/// Allocated for a request whose pages can be moved. Used only if pages are grouped by mobility.
+/// The state of a block allocated for a request whose pages can be moved. Used only if pages are
+/// grouped by mobility.
 const MOVABLE: u8 = 0x50;
 const STATE: u8 = 0xf0;
 

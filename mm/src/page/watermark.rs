@@ -78,7 +78,7 @@ pub enum Urgency {
     /// The request may go down to half of the watermark, because the task is about to exit and free
     /// all its memory (Linux: an OOM victim).
     Victim,
-    /// The request ignores watermarks: it may go down to zero (Linux: `PF_MEMALLOC`).
+    /// The request ignores watermarks: it may take the last free page (Linux: `PF_MEMALLOC`).
     Reserve,
 }
 

@@ -69,7 +69,7 @@ pub(super) struct Slot<M: Machine> {
     pub(super) count: M::LocalWord,
     /// The number of pages that an interrupted spill has not returned to the zone yet.
     pub(super) owed: M::LocalWord,
-    /// The length of the lists that memory has been allocated for, in pages.
+    /// The number of pages that the lists can hold before they need more memory for their entries.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
@@ -84,10 +84,11 @@ pub(super) struct Settings<M: Machine> {
     high: M::Word,
     /// The number of pages kept from requests of each class (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// Below this many free pages, readers of the counter must add all CPUs' differentials.
+    /// The number of free pages below which readers of the free-page counter must also read all
+    /// CPUs' differentials and include them in the result.
     drift_mark: M::Word,
-    /// Set by an allocation that finds the zone below its high watermark; cleared by a spill that
-    /// finds it above.
+    /// 1 if an allocation has found the zone below its high watermark and no spill has found it
+    /// above since; otherwise 0.
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
@@ -167,14 +168,14 @@ impl<M: Machine> Zone<M> {
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
-        // The threshold is still zero, so this goes directly into the shared word.
+        // The threshold is still zero, so this addition goes directly into the shared word.
         zone.counters
             .add(machine, ZoneItem::FreePages as usize, free);
         zone
     }
 
     /// The page number of `pfn` relative to the zone's start, or `None` if the zone does not span
-    /// it.
+    /// `pfn`.
     #[inline]
     pub(super) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.start.0);
@@ -207,7 +208,7 @@ impl<M: Machine> Zone<M> {
         self.managed
     }
 
-    /// The part of the zone that is `cpu`'s own.
+    /// The part of the zone that belongs to `cpu`, with its page lists.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
         match self.slots.get(cpu.index()) {
@@ -216,7 +217,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The current inputs of decisions about page lists.
+    /// The current inputs, other than the lists themselves, of decisions about page lists.
     #[inline]
     pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
@@ -304,7 +305,8 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // An eighth more, so that not every CPU that goes offline makes all lists longer.
+        // Allocate an eighth more. Lists become longer when a CPU goes offline, and this spares
+        // most of these changes an allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
@@ -337,7 +339,7 @@ impl<M: Machine> Slot<M> {
     }
 }
 
-/// Panics: the machine did not have this CPU when the allocator was created.
+/// Panics, because the machine did not have the CPU `cpu` when the allocator was created.
 #[cold]
 #[inline(never)]
 pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
@@ -371,8 +373,8 @@ pub(super) struct ZoneRequest {
 }
 
 impl ZoneRequest {
-    /// How far below its mark the request may take the zone. The urgency counts only on the slow
-    /// path, which tests the min watermark.
+    /// The urgency by which the request lowers its mark. On the fast path this is always `Normal`:
+    /// only the slow path, which tests the min watermark, respects the request's urgency.
     pub(super) fn lowers_marks_as(&self) -> Urgency {
         match self.mark {
             Mark::Min => self.urgency,

@@ -23,7 +23,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::machine::{Field, Machine, Word};
 use crate::units::{at_least_0, signed};
 
-/// A bound on charges: more pages than any machine has, but small enough that sums cannot wrap.
+/// The largest number of pages that can be charged to a budget, whatever its limit. It is more than
+/// any machine has, but small enough that sums of charges cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
 
 /// A limit of pages, and the number of pages charged against it.
@@ -55,8 +56,8 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// Makes a budget of at most `limit` pages under `parent`. Every page charged to it is also
-    /// charged to `parent`.
+    /// Makes a budget of at most `limit` pages under `parent`. Every page charged to the new budget
+    /// is also charged to `parent`.
     #[must_use]
     pub fn under(machine: &M, limit: u64, parent: Arc<Self>) -> Self {
         Self {
@@ -213,7 +214,7 @@ pub struct OverBudget {
     pub level: u32,
     /// The budget's limit in pages.
     pub limit: u64,
-    /// The number of its pages that other charges used when this charge was refused.
+    /// The number of the budget's pages that other charges used when this charge was refused.
     pub used: u64,
 }
 

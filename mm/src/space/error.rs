@@ -22,7 +22,8 @@ pub enum MapError {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The address is not a multiple of the alignment that such a mapping needs (Linux: `EINVAL`).
+    /// The address is not a multiple of the alignment that a mapping of this kind needs (Linux:
+    /// `EINVAL`).
     Unaligned {
         /// The page at which the mapping, or a piece of it, would begin or end.
         page: Vpn,

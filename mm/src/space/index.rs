@@ -13,7 +13,7 @@ use crate::units::Pfn;
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
-/// Marks an empty place of a last-level node.
+/// The value that stands for an empty place of a last-level node.
 const NONE: u32 = u32::MAX;
 
 /// Page frames by index; the file's header describes the tree.

@@ -118,7 +118,7 @@ impl<M: Machine> Lru<M> {
         node.index().min(self.nodes.len() - 1)
     }
 
-    /// Moves a CPU's pages of one node to the lists, if it has any.
+    /// Moves the pages of one node from a CPU's batch to the lists, if there are any.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
         // The take is one atomic step: a task that has migrated since it looked up its CPU takes
         // what is left in that CPU's batch, and no more.

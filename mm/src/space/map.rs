@@ -27,7 +27,7 @@ use crate::units::{Pfn, Vpn};
 pub struct MapRequest<M: Machine> {
     /// The place of the mapping.
     pub place: Place,
-    /// The number of pages, at least 1.
+    /// The number of pages of the mapping, at least 1.
     pub pages: u64,
     /// The memory that is mapped.
     pub backing: Backing<M>,
@@ -138,7 +138,8 @@ impl<M: Machine> AddressSpace<M> {
         added
     }
 
-    /// Puts `new` in place of other mappings, if there are any, and frees their pages.
+    /// Puts `new` in place of the mappings in its range, if there are any, and frees the pages of
+    /// those mappings.
     fn replace(
         &self,
         memory: Memory<'_, M>,
@@ -183,7 +184,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. Merges it with those of its neighbours that are of its kind and have no source.
+    /// Adds `new`. If `new` has no source, merges it with each neighbour that has the same id.
     fn join_or_insert(
         &self,
         machine: &M,
@@ -236,7 +237,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Checks that `more` more mappings are allowed.
+    /// Checks that the address space may have `more` mappings in addition to its current ones.
     fn check_room(&self, mappings: &Mappings<M>, more: i32) -> Result<(), MapError> {
         let max = self.mappings_max;
         if mappings.editor.mappings().saturating_add_signed(more) <= max {
@@ -309,7 +310,8 @@ impl<M: Machine> AddressSpace<M> {
 
 /// The effect of removing mappings, or parts of them.
 struct Removal {
-    /// The mappings with a source, each with the change of the number of its pieces.
+    /// The mappings with a source. Each comes with the change of the number of mappings that have
+    /// this source.
     pieces: Vec<(Vma, i32)>,
     /// The change of the number of mappings; negative if fewer remain.
     more: i32,

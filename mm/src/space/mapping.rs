@@ -76,15 +76,17 @@ impl MappingKind {
     }
 
     /// Returns whether the mapping may be emptied while its owner still runs. It may if no process
-    /// but the dying owner can miss its pages (Linux: the rule of `__oom_reap_task_mm`).
+    /// except the dying owner can miss the mapping's pages (Linux: the rule of
+    /// `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
         matches!(self, Self::Anonymous | Self::PrivateFile)
     }
 }
 
-// The id of a mapping in the tree holds its kind, whether huge pages may be used, and the number of
-// its source plus one, or 0 if it has no source.
+// The id of a mapping consists of three fields: the kind of the mapping, a bit that says whether
+// huge pages may be used, and the number of the mapping's source plus one, or 0 if it has no
+// source.
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
@@ -110,7 +112,7 @@ pub(super) struct Mappings<M: Machine> {
     free: Vec<u32>,
 }
 
-/// The source of the pages of one mapping, or of the pieces it was cut into.
+/// The source of the pages of one mapping, or of the pieces into which the mapping was cut.
 pub(super) struct Source<M: Machine> {
     /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
@@ -142,7 +144,8 @@ impl<M: Machine> Mappings<M> {
         self.sources.get(source_of(vma)?)?.as_ref()
     }
 
-    /// Returns the id for a mapping of `backing` that begins at `start`, and stores its source.
+    /// Returns the id for a mapping of `backing` that begins at `start`, and stores the mapping's
+    /// source.
     pub(super) fn adopt(&mut self, backing: Backing<M>, start: Vpn) -> Result<u32, NoMemory> {
         let (kind, object, first) = match backing {
             Backing::Anonymous { huge } => {
@@ -172,14 +175,15 @@ impl<M: Machine> Mappings<M> {
             return Err(NoMemory);
         }
         self.sources.try_reserve(1).map_err(|_| NoMemory)?;
-        // Reserve room for every number now, so that dropping a source needs no memory.
+        // Reserve room for every number in the list of free numbers now, so that dropping a source
+        // needs no memory.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
         self.sources.push(Some(source));
         Ok(count_of(number))
     }
 
-    /// Records that the mappings with the source of `vma` have become `pieces` more, or fewer if
-    /// `pieces` is negative. Drops the source with the last mapping.
+    /// Records that the number of mappings with the source of `vma` has grown by `pieces`, or has
+    /// shrunk if `pieces` is negative. Drops the source with the last mapping.
     pub(super) fn count_pieces(&mut self, vma: &Vma, pieces: i32) {
         let Some(number) = source_of(vma) else { return };
         let Some(source) = &mut self.sources[number] else {

@@ -16,7 +16,7 @@ use crate::page::{AllocError, Request};
 use crate::units::{Order, Pfn};
 use crate::vmstat::counters::NodeItem;
 
-/// The parts that all address spaces of a machine share, apart from its memory:
+/// The parts that all address spaces of a machine share, apart from the machine's memory:
 ///
 /// * the swap area;
 /// * the lists by which pages are aged;
@@ -52,7 +52,8 @@ pub struct Memory<'m, M: Machine> {
 }
 
 impl<M: Machine> Spaces<M> {
-    /// Makes the shared parts as `design` says, with `swap` slots of swap space.
+    /// Makes the parts that address spaces share, as `design` says, with `swap` slots of swap
+    /// space.
     ///
     /// # Errors
     /// [`InitError`] if resident pages cannot be counted in the design's way on this machine.

@@ -62,13 +62,13 @@ use crate::units::{Pages, Pfn, Vpn};
 /// The memory of one process, or of several that share it (Linux: `mm_struct`).
 ///
 /// All operations take `&self`: any number of CPUs may map, fault and help to empty the space at
-/// the same time. When no process uses it any more, the embedder must end it with
+/// the same time. When no process uses the space any more, the embedder must end it with
 /// [`AddressSpace::exit`] and then destroy it with [`AddressSpace::destroy`].
 pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
-    /// Not 0 while a mapping replaces others whose pages are still in the page tables.
+    /// Not 0 while a mapping replaces other mappings whose pages are still in the page tables.
     replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,
@@ -79,8 +79,9 @@ pub struct AddressSpace<M: Machine> {
     mappings_max: u32,
 }
 
-/// A holder of its own translations, such as a virtual machine or a device. It is notified of
-/// ranges whose pages are about to leave their frames or be unmapped (Linux: `mmu_notifier`).
+/// A holder of translations outside the page tables, such as a virtual machine or a device. It is
+/// notified of ranges whose pages are about to leave their frames or be unmapped (Linux:
+/// `mmu_notifier`).
 ///
 /// The holder is notified whenever a page leaves its frame or the address space: when the page is
 /// unmapped, reaped, moved to swap, replaced by a private copy, or freed at the end of the address
@@ -89,8 +90,8 @@ pub struct AddressSpace<M: Machine> {
 /// The caller holds no page-table lock during a call. It may hold the lock of the mappings as a
 /// reader or, if a mapping replaces others, as a writer.
 pub trait Notified<M: Machine>: Send + Sync {
-    /// Notifies the holder that pages of `pages` are about to leave: it must use no translation to
-    /// any of them until `end`.
+    /// Notifies the holder that pages of `pages` are about to leave: the holder must use no
+    /// translation to any of them until `end`.
     ///
     /// # Errors
     /// [`Refused`] if the holder would have to wait for that and `may_wait` is false.
@@ -211,7 +212,8 @@ impl<M: Machine> AddressSpace<M> {
         self.table.pages(machine)
     }
 
-    /// Returns the frame of `page`, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
+    /// Returns the frame of `page`, or `None` if the page is not in memory (Linux:
+    /// `/proc/PID/pagemap`).
     ///
     /// The page may move to another frame at any moment. A [`Notified`] of this space can rely on
     /// the answer until it is next notified of a range with `page`, unless such a notification came
@@ -256,7 +258,7 @@ impl<M: Machine> AddressSpace<M> {
         self.users.add(machine, 1, Relaxed);
     }
 
-    /// Counts one process less. Returns whether it was the last user (Linux: `mmput`).
+    /// Counts one process less. Returns whether that process was the last user (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
         // AcqRel pairs with itself, so that the last user sees everything that the other users did
         // before they left.

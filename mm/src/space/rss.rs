@@ -5,7 +5,7 @@ use core::fmt;
 use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, Reading};
 use crate::machine::Machine;
 
-/// The kind of a resident page.
+/// The kind of a page that an address space counts: resident, of one of three kinds, or in swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RssKind {
     /// Pages of files (Linux: `MM_FILEPAGES`).
@@ -42,7 +42,8 @@ impl RssKind {
 pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
-    /// The number of counters that a plan for these counters must have.
+    /// The number of counters in a group, one for each kind. A plan for resident pages must have
+    /// this width.
     pub const WIDTH: usize = RssKind::ALL.len();
 
     /// Makes counters that are all 0.

@@ -132,7 +132,7 @@ impl Table {
         Some(slot)
     }
 
-    /// Frees `slot`. Returns whether it was taken.
+    /// Frees `slot` if it is taken. Returns whether it was taken.
     fn give(&mut self, slot: u32) -> bool {
         match self.next.get_mut(slot as usize) {
             Some(next) if *next == slot => {

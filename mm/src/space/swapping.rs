@@ -65,7 +65,8 @@ impl<M: Machine> AddressSpace<M> {
         went
     }
 
-    /// Returns whether the page of an entry was moved, or `None` if no slot is free.
+    /// Moves the page of an entry to swap if it is an anonymous page in memory. Returns whether the
+    /// page was moved, or `None` if no slot is free.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

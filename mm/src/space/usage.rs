@@ -1,5 +1,5 @@
-//! The memory that would be freed if the processes of an address space were killed. A
-//! [selection](crate::oom) compares candidates by it.
+//! The number of pages that would be freed if the processes of an address space were killed. A
+//! [selection](crate::oom) compares candidates by this number.
 
 use super::AddressSpace;
 use crate::counter::{Range, Reading};
@@ -7,8 +7,9 @@ use crate::machine::Machine;
 use crate::units::signed;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Returns an estimate of the space's pages, with its range: resident pages, pages in swap and
-    /// pages of page tables (Linux: the sum in `oom_badness`).
+    /// Returns an estimate of the number of pages that the space has, with the range of that
+    /// number. It includes resident pages, pages in swap and pages of page tables (Linux: the sum
+    /// in `oom_badness`).
     pub fn usage(&self, machine: &M) -> Reading {
         let Reading { estimate, range } = self.rss.usage(machine);
         let tables = self.tables(machine);

@@ -12,20 +12,20 @@ use crate::machine::{Lock, Machine, RwLock};
 use crate::site::Site;
 use crate::units::{Order, Pfn, Vpn};
 
-/// An entry of a page table that is not empty.
+/// A non-empty entry of a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
     /// The first page that the entry maps.
     pub page: Vpn,
-    /// The order of the mapped block: 0, or that of a huge page.
+    /// The order of the mapped block: 0, or the order of a huge page.
     pub order: Order,
-    /// The frame of the first page; `None` if the page is in swap.
+    /// The frame of the first page; `None` if that page is in swap.
     pub frame: Option<Pfn>,
-    /// The counter that includes its pages; `None` for frames that no zone manages and for reserved
-    /// huge pages.
+    /// The counter that includes the entry's pages; `None` for frames that no zone manages and for
+    /// reserved huge pages.
     pub counted: Option<RssKind>,
-    /// The kind of the mapping that contains all of its pages; `None` if the mapping was removed
-    /// and the pages are still to be unmapped.
+    /// The kind of the mapping that contains all pages of the entry; `None` if the mapping was
+    /// removed and the pages are still to be unmapped.
     pub mapping: Option<MappingKind>,
 }
 

@@ -50,7 +50,7 @@ struct Tally {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Empties `pages`, in ascending order.
+    /// Empties the page table entries of `pages`, in ascending order.
     pub(super) fn unmap_range(&self, gather: &mut Gather<'_, M>, pages: Range<Vpn>, site: Site) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::Unmap));
@@ -87,7 +87,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Empties entries of a table under one hold of its lock, until the gather is full.
+    /// Empties the entries `range` of a table under one hold of the table's lock, until the gather
+    /// is full.
     fn zap(
         &self,
         gather: &mut Gather<'_, M>,
@@ -115,7 +116,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Spends the work of emptying the entries, and changes the counters.
+    /// Charges the machine for emptying the entries that `tally` counts. Frees their swap slots,
+    /// and subtracts their pages from the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);

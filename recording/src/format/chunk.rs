@@ -18,8 +18,8 @@ pub(super) const HEAD_BYTES: usize = 12;
 /// codes would cost more than compression saves.
 const PACKED_FROM_BYTES: usize = 48;
 
-/// The compression level, at most 9. For a recording of a build, level 9 takes a third more CPU
-/// time in total than this level, and saves 1.5 % of the bytes.
+/// The compression level, at most 9. Recording a build with level 9 takes a third more CPU time in
+/// total than with this level, and saves 1.5 % of the bytes.
 const LEVEL: u32 = 3;
 
 /// A chunk as read from a file.
@@ -95,7 +95,7 @@ fn checksum(tag: [u8; 4], length: u32, body: &[u8]) -> u32 {
     sum.sum()
 }
 
-/// Appends a column to a body, unless it is empty.
+/// Appends a column to a body, unless the column is empty.
 pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     if plain.is_empty() {
         return;
@@ -105,7 +105,7 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     let bytes = packed.as_deref().unwrap_or(plain);
     put(body, column as u64);
     put(body, plain.len() as u64);
-    // Equal lengths mean that the column is not compressed.
+    // The column is not compressed if this length equals the plain length.
     put(body, bytes.len() as u64);
     body.extend_from_slice(bytes);
 }

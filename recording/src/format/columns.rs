@@ -55,7 +55,8 @@ pub(super) enum Column {
     Text = 21,
     /// The texts of the first or the last chunk; events do not use it.
     Fields = 22,
-    /// The index of the right guess, for the four kinds of events whose pages are guessed.
+    /// For allocations: the index of the guess that was right, or 0 if none was. The next three
+    /// columns have the same for frees, batched frees and drains.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
@@ -147,13 +148,13 @@ struct Seen {
     values: Vec<u64>,
 }
 
-/// One side of the encoding, writer or reader. `layout` passes the numbers and texts of an event
-/// through it, each with its column.
+/// One side of the encoding: the writer or the reader. `layout` passes the numbers and texts of an
+/// event through a side, each with its column.
 pub(super) trait Side {
     /// Reads or writes one number; returns `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
-    /// Returns the index, from 1, of the guess that equals `page`, or 0 if none does. The reader
-    /// does not know the page yet and returns 0.
+    /// Returns the index, from 1, of the guess that equals `page`, or 0 if no guess equals it. The
+    /// reader does not know the page yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
     /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
     /// The writer does nothing, because it already knows the page.
@@ -229,7 +230,8 @@ pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) columns: [&'a [u8]; Column::COUNT],
     absent: [bool; Column::COUNT],
-    /// The number of known symbols; a symbol with this number or a larger one is an error.
+    /// The number of known symbols. An event that refers to a symbol with this number or a larger
+    /// one is an error.
     symbols: u64,
 }
 

@@ -79,8 +79,8 @@ fn lost(value: &str) -> Option<(u32, u64)> {
     Some((cpu.parse().ok()?, events.min(LOST_MAX)))
 }
 
-/// Returns the parts of `last` that `first` lacks. The last chunk of a recording adds these to the
-/// first.
+/// Returns the parts of `last` that `first` lacks. The last chunk of a recording holds these parts,
+/// and the first chunk holds `first`.
 pub(super) fn added(first: &Header, last: &Header) -> Header {
     fn new<T: Clone + PartialEq>(first: &[T], last: &[T]) -> Vec<T> {
         let unknown = last.iter().filter(|it| !first.contains(it));

@@ -21,7 +21,7 @@ pub(super) enum Role {
     Zone,
 }
 
-/// The facts that an event states about its page, except the page's number.
+/// The facts that an event states about its page, without the page's number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) role: Role,
@@ -36,7 +36,8 @@ const GUESSES: usize = 12;
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of frees that are remembered while they wait for a batch that contains them.
+/// The largest number of frees that are remembered while they wait for the event of the batch that
+/// contains them.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.
@@ -74,17 +75,20 @@ impl Guesses {
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
+    /// For each CPU, order and migrate type, the pages on the list, from its head to its tail.
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
+    /// For each CPU, the pages that the CPU has freed and that a later batch may contain, the
+    /// oldest first.
     pending: FxHashMap<u32, VecDeque<u64>>,
-    /// Two tables: for each page, the page that the same thread allocated next with the same
-    /// migrate type, and the page that this thread allocated before.
+    /// For each page, the page that the same thread allocated next with the same migrate type.
     after: Table,
+    /// For each page, the page that the same thread allocated before it with the same migrate type.
     before: Table,
-    /// Two tables: the page that each thread allocated last with each migrate type, and the page
-    /// that each thread freed last.
+    /// The page that each thread allocated last with each migrate type.
     last_alloc: Table,
+    /// The page that each thread freed last.
     last_free: Table,
-    /// The migrate type that each block of 512 pages had when last seen.
+    /// For each block of 512 pages, the migrate type in the last event that stated one.
     blocks: Table,
 }
 
@@ -111,8 +115,8 @@ impl Guesser {
         self.pid = pid;
     }
 
-    /// Returns the index of `page` among the guesses, from 1, or 0. The result is that of
-    /// [`Guesses::place`], but no guesses are made after the right one.
+    /// Returns the index of `page` among the guesses, from 1, or 0 if it is not one of them. The
+    /// result is that of [`Guesses::place`], but no guesses are made after the right one.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
         let place = |pages: &mut dyn Iterator<Item = u64>| {
             let found = pages.take(GUESSES).position(|it| it == page);
@@ -184,7 +188,8 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`. `place` is the index of the right guess, or 0.
+    /// Remembers what happened to `page`. `place` is the index of the guess that was right, or 0 if
+    /// none was.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);
@@ -252,7 +257,8 @@ impl Guesser {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }
 
-    /// Returns the key of the list from which an event removes a page, or to which it adds one.
+    /// Returns the key of the list from which an event of this kind removes a page, or to which it
+    /// adds a page.
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);

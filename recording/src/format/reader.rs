@@ -33,7 +33,7 @@ enum End {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the input up to the first event. Errors name the input `file`.
+    /// Reads the input up to the first event. `file` is the name that errors give to the input.
     ///
     /// # Errors
     /// If the input is not a recording, is damaged, or has a byte order or a version that is not
@@ -67,8 +67,8 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
-    /// Returns the events of the next chunk, all of one CPU and in the order of that CPU; `None` at
-    /// the end.
+    /// Returns the events of the next chunk; `None` at the end of the input. All events of a chunk
+    /// are of one CPU, in the order in which the kernel wrote them.
     ///
     /// # Errors
     /// If the input cannot be read or a chunk is damaged. A truncated file is no error: all

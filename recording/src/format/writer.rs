@@ -12,12 +12,12 @@ use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// The number of events, of all CPUs together, that the writer buffers before it writes their
+/// The number of events, of all CPUs together, that the writer buffers before it writes them as
 /// chunks.
 const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
-/// The most bytes of texts and call chains that the writer buffers. The other fields of an event
-/// take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+/// The maximum number of bytes of texts and call chains that the writer buffers. The other fields
+/// of an event take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
 const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
@@ -214,7 +214,7 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),
-        // Each symbol takes at most a zero and a new number below 2³².
+        // Each symbol takes at most six bytes: a zero, and a new number below 2³² in five bytes.
         What::ContentionBegin { stack, .. } => stack.len() * 6,
         _ => 0,
     }

@@ -26,7 +26,8 @@ pub(super) struct SubBuffer<'a> {
     /// All bytes up to the end of the data, so that offsets count from the sub-buffer's first byte.
     bytes: &'a [u8],
     begin: usize,
-    /// The number of events that the kernel dropped before this sub-buffer.
+    /// The number of events that the kernel dropped before this sub-buffer; 1 if the kernel does
+    /// not state how many it dropped.
     pub(super) lost: u64,
 }
 

@@ -50,8 +50,8 @@ impl<'a> Record<'a> {
         Some(String::from_utf8_lossy(text).trim_end().to_owned())
     }
 
-    /// Returns the addresses of a call chain: the number that the field `size` gives, but no more
-    /// than the event holds.
+    /// Returns the addresses of a call chain. There are as many as the field `size` says, but no
+    /// more than the event holds.
     pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
         /// The values that mark the end of a chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];

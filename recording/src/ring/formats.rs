@@ -63,8 +63,8 @@ impl Formats {
         Ok(())
     }
 
-    /// Reads the text of `events/header_page`. Without it, the decoder assumes the sub-buffer
-    /// layout of a 64-bit kernel.
+    /// Reads the text of `events/header_page`. If this function is not called, the decoder assumes
+    /// the sub-buffer layout of a 64-bit kernel.
     ///
     /// # Errors
     /// If the text lacks one of the fields, or a field cannot be parsed.

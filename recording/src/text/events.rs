@@ -12,8 +12,8 @@ const ORDER_MAX: u8 = 10;
 /// Parses an event; returns `None` for an event that recordings do not have.
 ///
 /// A page event that makes no sense is an error, because a replay would go wrong from there on. Any
-/// other event that makes no sense counts as unknown instead, because some kernels print too few of
-/// its fields.
+/// other event that makes no sense counts as unknown, because some kernels print only some of the
+/// fields of such an event.
 pub(super) fn event(
     name: &[u8],
     fields: &[u8],
@@ -179,8 +179,8 @@ fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
         return Ok(None);
     }
     let pfn = number(value).ok_or("`pfn=` and a number")?;
-    // For a failed allocation the kernel prints pfn 0, or -1 in some versions; it never allocates
-    // either.
+    // For a failed allocation the kernel prints pfn 0 or, in some versions, -1. The kernel never
+    // allocates a page with one of these numbers.
     Ok((pfn != 0 && pfn != u64::MAX).then_some(pfn))
 }
 

@@ -27,7 +27,7 @@ pub(super) enum Line<'a> {
     Blank,
 }
 
-/// The largest number of CPUs that is accepted, which is the maximum for which Linux can be built.
+/// The largest number of CPUs that is accepted. Linux cannot be built for more CPUs.
 const CPUS_MAX: u64 = 8192;
 
 /// Parses a line without its newline.

@@ -56,7 +56,7 @@ impl Reader {
         Ok(Self::new(name, input::open(file)?))
     }
 
-    /// Reads the text of `input`; errors name it `file`.
+    /// Reads the text of `input`. `file` is the name that errors give to the input.
     #[must_use]
     pub fn new(file: &str, input: Box<dyn BufRead + Send>) -> Self {
         Self {

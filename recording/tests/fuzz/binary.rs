@@ -246,8 +246,8 @@ fn apply(chunks: &mut Vec<Chunk>, edit: &Edit) {
     }
 }
 
-/// Numbers for columns. Most are zeros, which every column accepts. The others are boundary values:
-/// of table indices, field widths and signs.
+/// Numbers for columns. Most are zeros, which every column accepts. Some are at a boundary of a
+/// table's indices, of a field's width, or of a sign.
 fn number() -> impl Strategy<Value = u64> {
     let ends = vec![
         0xff,
@@ -262,7 +262,8 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![90 => Just(0), 8 => 1..4_u64, 1 => select(ends), 1 => any::<u64>()]
 }
 
-/// An `EVNT` chunk: a few events, and some numbers for most of the 28 columns.
+/// An `EVNT` chunk with a few events. After the column of kinds, it has each other column and one
+/// unknown column, with up to 79 numbers each.
 fn events() -> impl Strategy<Value = Chunk> {
     let numbers = || vec(number(), 0..80);
     let kinds = vec(prop_oneof![60 => 1..32_u64, 1 => number()], 0..8);
@@ -304,8 +305,8 @@ pub(crate) fn text_of(text: &str) -> Vec<u8> {
     [varint(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
-// A reader allocates 25 MB for its guesses when it reads the first page, so this test reads few
-// files.
+// When a reader reads the first page frame number, it allocates 25 MB for the tables from which it
+// predicts page frame numbers. So this test reads few files.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 

@@ -22,7 +22,7 @@ pub(crate) enum Genre {
     StructField,
 }
 
-/// A line and a column, both counted from 1; a column is a character.
+/// A place in a file. Line and column are counted from 1, and each character is a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) line: usize,
@@ -36,13 +36,13 @@ pub(crate) struct Change {
     pub(crate) file: String,
     pub(crate) genre: Genre,
     pub(crate) start: Place,
-    /// The place behind the text that is replaced.
+    /// The place just after the text that is replaced.
     pub(crate) end: Place,
     pub(crate) replacement: String,
 }
 
 impl Change {
-    /// Returns the bytes of `text`, the file's text, that the change replaces.
+    /// Returns the bytes that the change replaces in `text`, which is the text of the file.
     pub(crate) fn span(&self, text: &str) -> Range<usize> {
         offset(text, self.start)..offset(text, self.end)
     }
@@ -50,7 +50,7 @@ impl Change {
     /// Returns the text of the file with the change.
     pub(crate) fn apply(&self, text: &str) -> String {
         let span = self.span(text);
-        // Blanks keep the replacement apart from what is before and behind it.
+        // Blanks keep the replacement apart from the text before it and after it.
         format!(
             "{} {} {}",
             &text[..span.start],

@@ -5,20 +5,21 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// The programs with tests of `mm`, each called as the machine on which it runs them.
+/// The programs that test `mm` on machines. Each has the name of its machine.
 pub(crate) const PROGRAMS: [&str; 2] = ["host", "sim"];
 
-/// Files of `mm`, and the suites that are to notice a change in them.
+/// Files of `mm`, and the suites of tests that should notice a change in these files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Files, and folders with all that is in them as `FOLDER/**/*.rs`.
+    /// The paths of files. `FOLDER/**/*.rs` stands for all Rust files below a folder.
     pub(crate) files: Vec<String>,
-    /// Modules of tests, in the unit tests of `mm` or in a program of [`PROGRAMS`].
+    /// The names of modules with tests. They belong to the unit tests of `mm` or to a program of
+    /// [`PROGRAMS`].
     pub(crate) suites: Vec<String>,
 }
 
-/// The end of a pattern for all files of a folder.
+/// The end of a path that stands for all Rust files below a folder.
 const ALL_FILES: &str = "**/*.rs";
 
 impl Group {

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: changes the code of `mm` and checks that its tests notice. A changed
-//! version is a mutant.
+//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice. A
+//! changed version of the code is a mutant.
 //!
 //! Building a mutant takes longer than testing it. So all mutants are built together, each behind a
-//! switch (`rewrite`, `build`), and then the tests run on one after the other (`judge`).
+//! switch (`rewrite`, `build`), and then the tests run on one mutant after the other (`judge`).
 
 mod build;
 mod change;
@@ -99,7 +99,7 @@ fn choose(
         return Ok(every);
     };
     let drawn = draw(all, options.seed);
-    // About one of four mutants does not compile.
+    // About one in four mutants does not compile.
     let mut taken = count + count / 3;
     loop {
         taken = taken.min(drawn.len());
@@ -123,12 +123,13 @@ fn choose(
     }
 }
 
-/// Returns the part of the mutants that was asked for.
+/// Returns every `of`-th mutant, beginning with the one at `part`, which is counted from 0.
 fn shard(mutants: Vec<usize>, (part, of): (usize, usize)) -> Vec<usize> {
     mutants.into_iter().skip(part).step_by(of).collect()
 }
 
-/// Returns mutants by their numbers, which are their positions.
+/// Returns the changes of the mutants at `positions`, each with the mutant's number, which is its
+/// position in `all`.
 fn numbered<'m>(all: &'m [(&Group, Mutant)], positions: &[usize]) -> Vec<Numbered<'m>> {
     let numbered = positions.iter().map(|at| (*at, &all[*at].1.change));
     numbered.collect()

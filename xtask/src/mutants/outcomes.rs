@@ -9,7 +9,7 @@ use super::groups::Group;
 use super::judge::Fate;
 use super::sample::Mutant;
 
-/// The name of the file, in the folder of the build.
+/// The name of the file with the outcomes. The file is in the folder `build::FOLDER`.
 const FILE: &str = "outcomes.txt";
 
 /// The word at the beginning of a survivor's outcome.

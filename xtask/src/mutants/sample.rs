@@ -1,4 +1,4 @@
-//! The mutants by name, and the order in which a sample draws them.
+//! The names of mutants, and the order in which a sample draws mutants.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::change::Change;
 /// One change in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutant {
-    /// The name that `cargo mutants` gives it, with line and column.
+    /// The name that `cargo mutants` gives to the mutant, with line and column.
     pub(crate) name: String,
-    /// The name without line and column, so that it stays the same when lines above it change. A
-    /// number is added if several changes in one function have the same description.
+    /// The name without line and column, so that it stays the same when lines above the mutant
+    /// change. A number is added if several changes in one function have the same description.
     pub(crate) key: String,
     pub(crate) change: Change,
 }
@@ -47,9 +47,9 @@ fn without_place(name: &str) -> String {
     }
 }
 
-/// Returns the positions of `mutants` in the order in which `seed` draws them. The number by which a
-/// mutant is drawn does not depend on the other mutants, so for two versions of the code that share
-/// a mutant, a sample is nearly always the same.
+/// Returns the positions of `mutants` in the order in which `seed` draws them. Mutants are sorted
+/// by numbers that look random. A mutant's number follows from its key and the seed, not from the
+/// other mutants. So samples of two versions of the code have nearly the same mutants.
 pub(crate) fn drawn(mutants: &[&Mutant], seed: u64) -> Vec<usize> {
     let numbers = mutants.iter().map(|mutant| draw(&mutant.key, seed));
     let mut order: Vec<(u64, usize)> = numbers.zip(0..).collect();
@@ -133,7 +133,7 @@ mod tests {
                 times[at] += 1;
             }
         }
-        // The average is 100, with a standard deviation of 9.5.
+        // On average, a mutant is drawn 100 times. The standard deviation is 8.7.
         assert!(
             times.iter().all(|times| (55..150).contains(times)),
             "{times:?}"

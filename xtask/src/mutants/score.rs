@@ -13,7 +13,7 @@ struct Row {
     group: String,
     unviable: usize,
     caught: usize,
-    /// Those of the caught mutants for which a test took too long.
+    /// The number of mutants that were caught because a test took too long.
     by_timeout: usize,
     accepted: usize,
     survived: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts the fates of mutants, all of which belong to `group`.
+    /// Counts the fates of mutants that all belong to `group`.
     pub(crate) fn add(
         &mut self,
         group: &str,

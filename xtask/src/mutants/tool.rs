@@ -44,7 +44,7 @@ fn tool(root: &Path) -> Command {
     command
 }
 
-/// Writes what differs from `commit` to a file.
+/// Writes the differences from `commit` to a file, and returns the path of the file.
 fn diff(root: &Path, commit: &str) -> Result<PathBuf, String> {
     let output = Command::new("git")
         .args(["diff", commit, "--", "mm/src"])

@@ -1,9 +1,10 @@
-//! Measures the cost of counters on this computer: additions by one thread and by two, and both
-//! kinds of sum.
+//! Measures the cost of counters on this computer: the time of an addition by one thread, of an
+//! addition by each of two threads, of an approximate sum, and of a precise sum.
 //!
-//! The benchmark measures all subjects in one run, in turns. Read each result as a ratio to the
-//! floor: an uncontended atomic addition to a word that only one thread uses.
-//! `cargo bench -p plimsoll-lab --bench counter` adds counters of other crates to the tables.
+//! A *subject* is a counter that is measured. The benchmark measures all subjects in one run, in
+//! turns. Read the time of each addition as a ratio to the floor, the time of an atomic addition to
+//! a word that no other thread uses. `cargo bench -p plimsoll-lab --bench counter` adds counters of
+//! other crates to the tables.
 
 mod subject;
 mod timing;
@@ -21,13 +22,15 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// The number of deltas in a load; after that many additions, the deltas repeat.
+/// The number of deltas (amounts to add) that are drawn for a load. A thread that has added all of
+/// them starts again with the first.
 const DELTAS: usize = 2048;
 
-/// The number of threads that add, and the range of their deltas.
+/// A load of the benchmark: how many threads add to a counter, and how large their deltas are.
 struct Load {
     threads: usize,
-    /// The largest delta. If it is 1, every delta is 1; otherwise deltas are drawn from 0 to this.
+    /// The largest delta. If it is 1, every delta is 1. Otherwise each delta is a random number
+    /// from 0 to `delta_max`.
     delta_max: i64,
 }
 
@@ -61,11 +64,11 @@ impl Load {
     }
 }
 
-/// Measures the manager's counters and `others`, a function that must create fresh counters at each
-/// call.
+/// Measures the manager's counters and the counters that `others` makes. Each call of `others` must
+/// make fresh counters.
 ///
 /// # Errors
-/// If the counters cannot be made.
+/// If the manager's counters cannot be made.
 pub fn tables(
     progress: &Progress,
     others: impl Fn() -> Vec<Box<dyn Subject>>,
@@ -85,7 +88,8 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Each load gets fresh counters, so that no tree starts a load already grown.
+        // Each load gets fresh counters. Otherwise a tree that has grown under one load would still
+        // be grown at the start of the next.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)
@@ -131,7 +135,8 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
     table
 }
 
-/// The cost of both sums, after two threads have added.
+/// Times the approximate sum and the precise sum of every subject. Before, two threads have added
+/// to the subject.
 fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     let approximate = timing::reads(subjects, 4096, |subject, times| {
         subject.approximate_sums(times);

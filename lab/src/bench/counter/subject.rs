@@ -20,10 +20,12 @@ use crate::error::Error;
 
 /// A counter that several threads may add to.
 pub trait Subject: Send + Sync {
-    /// The subject's name in the tables.
+    /// The name of the counter in the tables.
     fn name(&self) -> String;
 
-    /// Makes the calling thread play thread `thread`, 0 or 1, while the returned value lives.
+    /// Prepares the calling thread for its additions. `thread` is the thread's number in the
+    /// measurement, 0 or 1. With the manager's counters, the thread plays a CPU of a machine until
+    /// the returned value is dropped.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
@@ -36,7 +38,7 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// The precise sum: exact if no addition is under way.
+    /// The precise sum. It is exact if no addition is under way.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas`.
@@ -61,7 +63,8 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters: the floor first, then the manager's on a small machine and on a large one.
+/// Makes fresh counters: the floor, then the manager's counters on a machine of 64 CPUs, then the
+/// manager's counters on a server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -89,7 +92,7 @@ fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
 }
 
-/// Makes the manager's counters on a machine.
+/// Makes the manager's counters on the machine `host`.
 struct Maker<'a> {
     host: &'a Host,
     area: Arc<Area<Host>>,
@@ -116,9 +119,13 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Creates one counter of each kind. If there is a CPU `far` from CPU 0, also creates trees
-    /// whose second thread adds as a more distant CPU. In the published tree, that CPU is 64 CPUs
-    /// away, because CPUs 64 apart share an item; in our tree, neighbouring CPUs share one.
+    /// Creates one counter of each kind; its two threads play CPUs 0 and 1.
+    ///
+    /// If `far` is a CPU, also creates three trees with other threads. The first is the published
+    /// tree, whose threads play CPUs 0 and 64, because CPUs 64 apart share an item of that tree.
+    /// The second is our tree, whose threads play CPU 0 and `far`; in our tree only neighbouring
+    /// CPUs share an item. The third is our tree, whose threads play no CPU; it asks the kernel at
+    /// each addition on which CPU the thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -166,16 +173,18 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The number of counters in a group, the same as in a process. Only one of them is used.
+/// The number of counters in a group: as many as a process has. The benchmark adds to only one of
+/// them.
 const WIDTH: usize = 4;
-/// The index of the counter that is used.
+/// The index in its group of the counter to which the benchmark adds.
 const COUNTER: usize = 1;
 
 /// A group of the manager's counters.
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs that the two threads play. If `None`, each addition asks the kernel for its CPU.
+    /// The CPUs that the two threads play. `None` means that each addition asks the kernel on which
+    /// CPU the thread runs.
     plays: Option<[CpuId; 2]>,
     counters: C,
 }
@@ -209,8 +218,8 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The floor: an atomic addition to a word that only one thread uses. Each thread has its own slot,
-/// alone in its cache lines, and knows the slot's number.
+/// The floor: the cost of an atomic addition to a word that no other thread uses. There is a slot
+/// for each thread, in cache lines of its own, and a thread knows the number of its slot.
 struct Floor(Box<[Slot]>);
 
 #[repr(align(128))]
@@ -232,7 +241,7 @@ impl Subject for Floor {
         None
     }
 
-    // Relaxed: the sum does not order any other access.
+    // Relaxed: no other memory access needs an order relative to this addition.
     #[inline]
     fn add(&self, delta: i64) {
         self.0[SLOT.get()].0.fetch_add(delta, Relaxed);

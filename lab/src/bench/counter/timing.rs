@@ -1,7 +1,7 @@
 //! Times subjects in turns, so that other load on the computer affects all of them equally.
 //!
 //! The result is the lower quartile of the times of many rounds. Other load can only lengthen a
-//! round, so the shorter times are the better ones; but the shortest of all may be an outlier.
+//! round, so short times are more accurate than long ones; but the very shortest may be an outlier.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -16,11 +16,13 @@ use crate::run::progress::Progress;
 const ROUNDS: usize = 240;
 /// The number of times that each thread adds all deltas in one round.
 const LOTS: u32 = 8;
-/// A round counts only if all threads began within this fraction of their mean time.
+/// A round counts only if the last thread begins soon after the first. This is the longest allowed
+/// delay, as a fraction of the mean time that the threads take for the round.
 const LATE_MAX: f64 = 0.05;
 
-/// Returns, for each subject, the nanoseconds per addition with one thread on each of `cpus`, all
-/// adding to the same counter. The value is `None` if too few rounds were undisturbed.
+/// Returns the nanoseconds per addition for each subject. One thread runs on each of `cpus`, and
+/// all threads add to the same counter. The value of a subject is `None` if too few of its rounds
+/// were undisturbed.
 pub(super) fn adds(
     subjects: &[Box<dyn Subject>],
     cpus: &[u32],
@@ -67,10 +69,11 @@ pub(super) fn adds(
     per_subject.collect()
 }
 
-/// The number of rounds of [`adds`], for a progress bar.
+/// The number of rounds of [`adds`]. The progress bar advances once in each round.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Returns, for each subject, the nanoseconds per read. One call of `read` reads it `times` times.
+/// Returns the nanoseconds per sum for each subject. One call of `read` must sum the subject
+/// `times` times.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,
@@ -108,7 +111,8 @@ impl Span {
     }
 }
 
-/// The mean time of threads that worked at the same time, or `None` if one of them began late.
+/// Returns the mean, in nanoseconds, of the times that the threads took for one round; or `None` if
+/// a thread began late (see [`LATE_MAX`]).
 fn together(spans: impl Iterator<Item = Span>) -> Option<f64> {
     let spans: Vec<Span> = spans.collect();
     let (first, last) = (
@@ -124,17 +128,19 @@ fn lower_quartile(values: &mut [f64]) -> f64 {
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// A reusable barrier. It lets a thread pass when every thread has arrived as often as this one.
+/// A reusable barrier. A thread passes it for the nth time only after every thread has arrived n
+/// times.
 struct Gate(AtomicUsize);
 
 impl Gate {
     fn pass(&self, threads: usize) {
-        // Release and Acquire: the usual pair of a barrier, although it passes no data.
+        // Release and Acquire are the usual orderings of a barrier, although this barrier passes no
+        // data between threads.
         let arrived = self.0.fetch_add(1, Release) + 1;
         let all = arrived.next_multiple_of(threads);
         let mut spins = 0_u32;
-        // The loop ends because the other threads also arrive. It yields because they may need this
-        // CPU.
+        // The loop ends because the other threads also arrive. It yields because another thread may
+        // need the CPU on which this thread runs.
         while self.0.load(Acquire) < all {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {

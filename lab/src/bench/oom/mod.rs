@@ -2,11 +2,11 @@
 //! server has.
 //!
 //! Threads of this computer play the server's CPUs and add to the counters of all processes. Then
-//! one thread selects a victim. A case is a selector with the kind of counter that it reads, and
-//! the cases take turns. Consecutive cases read different counters, so no case finds in the cache
-//! what the previous case has read. The time of each case is compared with the time of Linux's
-//! selection in the same round. The benchmark checks every victim against the sizes that the
-//! threads added.
+//! one thread selects a victim. A *case* is a selector together with the kind of counter that it
+//! reads. The cases take turns. Consecutive cases read different counters, so no case finds in the
+//! cache what the previous case has read. The time of each case is compared with the time that
+//! Linux's selection takes in the same round. For every victim, the benchmark computes by how many
+//! pages the victim is smaller than the largest process.
 
 mod processes;
 
@@ -29,22 +29,24 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human_estimate, human_ratio};
 use crate::run::progress::Progress;
 
-/// The machine whose CPUs the threads play.
+/// The name of the machine whose CPUs the threads play.
 const MACHINE: &str = "epyc-9654-2s";
 /// The number of CPUs that the threads play.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
-/// The most attempts at one selection. It is repeated if its thread loses its CPU.
+/// The largest number of attempts at one selection. A selection is attempted again if its thread
+/// waited too long for a CPU.
 const ATTEMPTS: u32 = 3;
-/// A selection is disturbed if its thread waited for a CPU for more than this fraction of its
-/// length.
+/// A selection is disturbed if its thread waited for a CPU for more than this fraction of the time
+/// that the selection took.
 const AWAY_MAX: f64 = 0.02;
 
 /// A selector, with the counters that it reads.
 type Case = (Selecting, Counting);
 
-/// The first case is the base of all ratios. Adjacent cases read different counters.
+/// The cases, in the order of their turns. The first case is the base of all ratios. Consecutive
+/// cases read different counters.
 const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::Flat),
     (Selecting::Approximate, Counting::OneSided),
@@ -54,7 +56,7 @@ const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::OneSided),
 ];
 
-/// Every kind of counter that some case needs.
+/// Every kind of counter that a case needs.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
 /// The measurements of one selection.
@@ -67,7 +69,7 @@ struct Took {
     short: i64,
 }
 
-/// All rounds on one population, by case.
+/// The measurements of one population: for each case, one measurement per round.
 struct Measured {
     population: Population,
     cases: [Vec<Took>; CASES.len()],
@@ -96,7 +98,7 @@ pub(super) fn run(progress: &Progress) -> Result<Found, Error> {
     })
 }
 
-/// The topology of the first [`CPUS`] CPUs of the machine.
+/// Returns the topology of a machine that has only the first [`CPUS`] CPUs of [`MACHINE`].
 fn topology() -> Result<Topology, Error> {
     let whole = machines::load(MACHINE, Card::Mid)?.topology;
     let cpus = whole.ids().take(CPUS as usize);
@@ -126,7 +128,8 @@ fn measure(
     Ok(Measured { population, cases })
 }
 
-/// Repeats a disturbed attempt, up to [`ATTEMPTS`] attempts in all. The last attempt counts.
+/// Calls `attempt` until an attempt is undisturbed, but at most [`ATTEMPTS`] times. Returns the
+/// last attempt.
 fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
     let mut took = attempt();
     for _ in 1..ATTEMPTS {
@@ -139,8 +142,8 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // The total exceeds the memory of all processes together. No process is adjusted, so points are
-    // pages.
+    // The total is larger than the memory of all processes together. No process has an adjustment,
+    // so the points of a process are the number of its pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(set, &scope, slots);
@@ -228,7 +231,7 @@ impl Measured {
         stats::estimate(&values)
     }
 
-    /// The ratio of a case's time to that of the first case in the same round.
+    /// The ratio of a case's time to the time of the first case, taken in each round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
         let ns =
             |case: usize| -> Vec<f64> { self.cases[case].iter().map(|chosen| chosen.ns).collect() };

@@ -1,4 +1,5 @@
-//! Processes with real counters. Threads add to them and play all CPUs of the machine.
+//! Processes with real counters. Threads of this computer play the CPUs of the machine and add each
+//! process's pages to its counters.
 
 use std::thread;
 
@@ -16,7 +17,8 @@ use crate::error::Error;
 
 /// The number of pages in a MiB.
 const MIB: i64 = 256;
-/// The number of CPUs that a small process runs on: those that share a last-level cache.
+/// The number of CPUs that a process has run on if it has not run on all CPUs. These CPUs share a
+/// last-level cache.
 const FEW: u32 = 8;
 /// The number of threads that add pages.
 const THREADS: u32 = 2;
@@ -24,17 +26,17 @@ const THREADS: u32 = 2;
 /// The processes that a selection chooses from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Population {
-    /// One process has far more memory than all others.
+    /// One process has far more memory than any other. Each process has run on 8 CPUs.
     Hog,
-    /// Each process has 0 to 800 MiB.
+    /// Each process has 0 to 800 MiB and has run on 8 CPUs.
     Random,
     /// Each process has 0 to 800 MiB and has run on every CPU.
     RandomEverywhere,
-    /// Sizes are nearly equal, and every process has run on every CPU: approximate sums cannot
+    /// Every process has nearly the same size and has run on every CPU, so approximate sums cannot
     /// distinguish any two processes.
     AllInTheBand,
-    /// [`Self::AllInTheBand`] after processes have been created and have exited: neighbours in the
-    /// list are not neighbours in memory.
+    /// As [`Self::AllInTheBand`], but the counters of processes that are neighbours in the list are
+    /// not neighbours in memory, as after many processes have been created and have exited.
     AllInTheBandMixed,
 }
 
@@ -58,7 +60,7 @@ impl Population {
         }
     }
 
-    /// The number of adjacent CPUs, out of `cpus`, that each process has run on.
+    /// The number of adjacent CPUs that each process has run on. The machine has `cpus` CPUs.
     fn spread(self, cpus: u32) -> u32 {
         match self {
             Self::Hog | Self::Random => FEW.min(cpus),
@@ -66,7 +68,8 @@ impl Population {
         }
     }
 
-    /// The number of pages of each of `count` processes. Two are equal only by chance.
+    /// Returns the number of pages of each of `count` processes. Two processes have the same number
+    /// only by chance.
     pub(super) fn sizes(self, count: usize) -> Vec<i64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         match self {
@@ -98,7 +101,8 @@ pub(super) struct ProcessSet<'a> {
 }
 
 impl<'a> ProcessSet<'a> {
-    /// Makes processes of these sizes, which have run on the CPUs that `population` says.
+    /// Makes a process for each element of `sizes`, a number of pages. The population decides on
+    /// which CPUs each process has run.
     pub(super) fn new(
         host: &'a Host,
         counting: Counting,
@@ -127,7 +131,9 @@ impl<'a> ProcessSet<'a> {
         Ok(set)
     }
 
-    /// Adds the pages that were touched by the CPUs that `thread` plays.
+    /// Plays every CPU that belongs to the thread numbered `thread`. On each of these CPUs, adds to
+    /// each process's counters the pages that this process has touched there. Each process has run
+    /// on `spread` CPUs.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
         let cpus = self.host.topology().cpus();
         for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
@@ -144,7 +150,8 @@ impl<'a> ProcessSet<'a> {
     }
 }
 
-/// The counters of a process that has run on several CPUs at once.
+/// Makes the counters of a process. A one-sided tree is grown, as it would be after the process has
+/// run on two CPUs.
 fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     let rss = Rss::new(host, plan)?;
     if let AnyCounters::OneSided(tree) = rss.counters() {
@@ -153,7 +160,8 @@ fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     Ok(rss)
 }
 
-/// The part of `pages` that the CPU numbered `nth`, of `of` CPUs, has touched.
+/// The number of pages that one of a process's CPUs has touched. The process has touched `pages`
+/// pages, in equal parts on `of` CPUs; `nth` is the CPU's position among them.
 fn share(pages: i64, nth: u32, of: u32) -> i64 {
     let (nth, of) = (i64::from(nth), i64::from(of));
     pages * (nth + 1) / of - pages * nth / of

@@ -1,8 +1,9 @@
 //! The race between exit and helpers, on threads of this computer.
 //!
-//! Victims use memory from an arena that the kernel has populated beforehand. When a thread empties
-//! a victim, it either returns the memory of each page to the kernel, or leaves that memory in the
-//! arena. Races that leave it there show the cost of the manager's own work alone.
+//! The pages of a victim are those of an arena. When a thread empties a victim, the memory behind
+//! each freed page is either returned to the kernel or kept by the arena. Before a race that
+//! returns memory, the kernel populates the arena. A race that keeps memory shows the cost of the
+//! manager's own work alone.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -26,18 +27,19 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// The most attempts at one race. It is repeated if its threads lose their CPUs.
+/// The largest number of attempts at one race. A race is attempted again if its threads waited too
+/// long for CPUs.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if its threads, together, waited for a CPU for more than this fraction of
-/// its length.
+/// A race is disturbed if the times that its threads waited for a CPU add up to more than this
+/// fraction of the length of the race.
 const AWAY_MAX: f64 = 0.02;
 
-/// The treatment of the memory behind a free page.
+/// What happens to the memory behind a page when the page is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
-    /// It is returned to the kernel.
+    /// The memory is returned to the kernel.
     GivenBack,
-    /// The arena keeps it.
+    /// The arena keeps the memory.
     Kept,
 }
 
@@ -47,15 +49,16 @@ pub(super) struct Stage {
     manager: Manager<Host>,
     arena: Arc<Arena>,
     to_kernel: ToKernel,
-    /// Real CPUs, one for each thread of a race.
+    /// The CPUs of this computer on which the threads of a race run, one for each thread.
     cpus: Vec<u32>,
     pages: Pages,
-    /// The time of each acquisition of a page-table lock, by CPU. Empty if these locks are not
-    /// watched.
+    /// For each CPU, how long each of its acquisitions of a page-table lock took. Empty if these
+    /// acquisitions are not timed.
     locks: Arc<[Locks]>,
 }
 
-/// The acquisitions of page-table locks by one CPU, alone in their cache lines.
+/// How long the acquisitions of page-table locks by one CPU took. No other CPU's data is in the
+/// same cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Locks(Mutex<Spans>);
@@ -67,13 +70,14 @@ struct Spans {
 }
 
 impl Stage {
-    /// A stage for victims of `pages`, with a thread on each of `cpus`.
+    /// A stage for victims of `pages`. Thread number n of a race runs on the nth of `cpus`.
     pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let topology = flat(cpus.len());
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// As [`Stage::new`], but also watches page-table locks. Watching itself takes time.
+    /// As [`Stage::new`], but also times each acquisition of a page-table lock. The timing slows
+    /// the races down.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);
@@ -111,7 +115,8 @@ impl Stage {
         })
     }
 
-    /// Builds a victim and empties it. Repeats a disturbed race; the last attempt counts.
+    /// Builds a victim and races to empty it. Repeats a disturbed race, but makes at most
+    /// [`ATTEMPTS`] attempts. Returns the last attempt.
     pub(super) fn race(
         &self,
         case: &Case,
@@ -231,7 +236,7 @@ fn flat(cpus: usize) -> Topology {
 }
 
 /// The moments at which a thread's work began and ended, and how long the thread waited for a CPU
-/// in between.
+/// between them.
 struct Span {
     begin: Instant,
     end: Instant,
@@ -259,7 +264,8 @@ fn took(spans: &[Span]) -> Took {
     let (begin, end) = begin.zip(end).expect("a thread ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
-    // A thread without a CPU at the gate begins late; it waited before its span began.
+    // A thread that had no CPU when the race began starts late. It waited before its span began, so
+    // `away_ns` does not include this wait.
     let late = spans
         .iter()
         .map(|span| (span.begin - begin).as_nanos() as f64);
@@ -273,8 +279,8 @@ fn took(spans: &[Span]) -> Took {
     }
 }
 
-/// The nanoseconds that this thread has spent ready to run but not running (Linux: `run_delay`), or
-/// 0 if the system does not report it.
+/// The nanoseconds that the calling thread has spent ready to run but not running (`run_delay` in
+/// Linux), or 0 if the system does not report them.
 pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
@@ -283,11 +289,12 @@ pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
 
 /// Lets a thread through when all threads have arrived.
 fn pass(gate: &AtomicUsize, threads: usize) {
-    // Release and Acquire: the usual pair of a barrier, although it passes no data.
+    // Release and Acquire are the usual orderings of a barrier, although this barrier passes no
+    // data between threads.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // The loop ends because the other threads also arrive. It yields because they may need this
-    // CPU.
+    // The loop ends because the other threads also arrive. It yields because another thread may
+    // need the CPU on which this thread runs.
     while gate.load(Acquire) < threads {
         spins += 1;
         if spins.is_multiple_of(1 << 12) {

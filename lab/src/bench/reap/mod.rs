@@ -1,16 +1,16 @@
 //! The race between exit and helpers, on threads of this computer and in the simulator.
 //!
-//! Each race builds a victim, whose last user then ends it on one CPU while helpers reap it on
-//! others. The results are the time until all memory of the victim is free, and the running time of
-//! all threads together. A case is a way to empty the victim. The cases take turns, round by round,
-//! so that other load on the computer affects all of them equally. The times of each case are
-//! compared with the times of exit without helpers in the same round.
+//! Each race builds a victim, an address space. The victim's last user then empties it on one CPU
+//! while helpers empty it on other CPUs. The results are the time until all memory of the victim is
+//! free, and the running time of all threads together. A *case* is a way to empty the victim. The
+//! cases take turns in each round, so that other load on the computer affects all of them equally.
+//! The times of each case are compared with the times of exit without helpers in the same round.
 //!
-//! Emptying a page takes different work on this computer and in the simulator. So compare the
-//! ratios of the two sides and not their times. On this computer, the cost of a page is the
-//! manager's work on real cache lines, and the time that the kernel takes to accept the returned
-//! memory. In the simulator, it is the time that Linux takes for reverse mappings, translations and
-//! page lists according to the profile `laptop-2`.
+//! To free a page takes different work on this computer and in the simulator, so compare only the
+//! ratios of the two, not their times. On this computer, the cost of a page is the manager's work
+//! on real cache lines, and the time that the kernel takes to accept the returned memory. In the
+//! simulator, the cost of a page is the time that Linux takes for reverse mappings, translations
+//! and page lists, according to the profile `laptop-2`.
 
 mod host;
 mod report;
@@ -35,11 +35,12 @@ use crate::run::progress::Progress;
 struct Case {
     name: &'static str,
     reaping: Reaping,
-    /// Whether helpers join the last user.
+    /// True if helpers empty the victim together with the last user.
     helps: bool,
 }
 
-/// The first case is the base of times, and the third is the base of waits.
+/// The cases. Times are compared with those of the first case, waits for locks with those of the
+/// third.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -72,9 +73,10 @@ enum On {
     GivenBack,
     /// On this computer; the arena keeps freed memory.
     Kept,
-    /// On this computer; freed memory is returned to the kernel, and page-table locks are watched.
+    /// On this computer; freed memory is returned to the kernel, and each acquisition of a
+    /// page-table lock is timed.
     Watched,
-    /// On the simulated machine.
+    /// On the simulated machine, which has no memory to return.
     Simulated,
 }
 
@@ -83,23 +85,25 @@ enum On {
 struct Took {
     /// The time from the start until all memory is free.
     wall_ns: f64,
-    /// The running time of all threads together.
+    /// The sum of the running times of all threads.
     work_ns: f64,
-    /// The time that all threads waited for page-table locks.
+    /// The sum of the times that the threads waited for page-table locks.
     table_wait_ns: f64,
-    /// The time of each acquisition of a page-table lock. Empty if these locks were not watched.
+    /// How long each acquisition of a page-table lock took. Empty if the acquisitions were not
+    /// timed.
     table_locks_ns: Vec<f64>,
-    /// True if a thread lost its CPU for too long, or began late.
+    /// True if the threads waited too long for CPUs; see [`host`].
     disturbed: bool,
     /// The number of calls that returned memory to the kernel.
     calls: u64,
     /// The number of pages that were returned to the kernel.
     given: u64,
-    /// The pages by which the arena's resident memory has shrunk, if the system reports it.
+    /// The number of pages by which the arena's resident memory has shrunk; `None` if the system
+    /// does not report it.
     freed: Option<Pages>,
 }
 
-/// All rounds of one case.
+/// All rounds of one case, on victims of one shape. `case` is an index in [`CASES`].
 #[derive(Debug)]
 struct Raced {
     on: On,
@@ -117,9 +121,9 @@ impl Raced {
 /// Races every case, on this computer and in the simulator.
 ///
 /// # Errors
-/// If this computer has fewer CPUs than there are threads, the kernel does not have enough memory,
-/// or the simulated machine cannot be loaded. A computer with one CPU is not an error: the report
-/// says that it cannot race.
+/// If this computer has fewer CPUs than there are threads, if the kernel does not have enough
+/// memory, or if the simulated machine cannot be loaded. A computer with one CPU is not an error:
+/// the report says that there is no race on it.
 pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     let pages = Pages(size.mib << (20 - 12));
     let here = cpus(size.helpers)?;
@@ -159,7 +163,8 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     Ok(report::found(&raced, size, why_not_here.as_deref()))
 }
 
-/// The CPUs to race on, or the reason why this computer cannot race.
+/// Returns the CPUs on which the threads run or, as the inner error, the reason why there is no
+/// race on this computer. The outer error is that this computer has too few CPUs for `helpers`.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     if let Err(why) = Pair::find() {
         return Ok(Err(format!("there is no race to measure: {why}")));
@@ -176,7 +181,7 @@ fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     })
 }
 
-/// Runs every case once in each round.
+/// Races on victims of every shape. In each round, every case runs once.
 fn in_turns(
     progress: &Progress,
     size: &Size,
@@ -204,10 +209,11 @@ fn in_turns(
     Ok(raced)
 }
 
-/// Distinguishes waits from acquisitions that were only slow. The standard is an exit without
-/// helpers in the same round, which never waits for a page-table lock. An acquisition counts as a
-/// wait if it took longer than 99 % of the acquisitions of that exit. The length of the wait is the
-/// acquisition's time minus the median time of that exit's acquisitions.
+/// Computes how long the threads of each race waited for page-table locks. An acquisition may be
+/// slow without a wait, so this compares each race with the exit without helpers in the same round,
+/// which never waits for a page-table lock. An acquisition counts as a wait if it took longer than
+/// 99 % of the acquisitions of that exit. The length of the wait is the time of the acquisition
+/// minus the median time of the acquisitions of that exit.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {

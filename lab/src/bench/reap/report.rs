@@ -8,8 +8,8 @@ use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_estimate};
 
-/// A metric of a race: its name for programs, the function that reads it, and the index of the base
-/// case.
+/// A metric of a race: its name for programs, the function that reads its value, and the index in
+/// [`CASES`] of the case with which other cases are compared.
 type Metric = (&'static str, fn(&Took) -> f64, usize);
 
 const WALL: Metric = ("wall_ns", |took| took.wall_ns, ALONE);
@@ -17,11 +17,12 @@ const WORK: Metric = ("work_ns", |took| took.work_ns, ALONE);
 const WAIT: Metric = ("table_wait_ns", |took| took.table_wait_ns, ASCENDING);
 
 const ALONE: usize = 0;
-/// The index of the case whose reaper walks in the same direction as exit, and so keeps meeting it.
+/// The index in [`CASES`] of the case whose helpers walk in the same direction as exit, and so keep
+/// meeting exit.
 const ASCENDING: usize = 2;
 
 impl On {
-    /// The column's head in the tables.
+    /// The head of the column, in tables, of the races in this setting.
     const fn head(self) -> &'static str {
         match self {
             Self::GivenBack => "given back",
@@ -31,7 +32,7 @@ impl On {
         }
     }
 
-    /// The machine and the setting, as programs read them.
+    /// The names, for programs, of the machine and of the setting.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),
@@ -45,14 +46,16 @@ impl On {
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Watching takes time, so the times of these races are not meaningful.
+            // To time each acquisition slows the race down, so the other times of these races mean
+            // nothing.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
     }
 }
 
-/// Returns the tables and numbers of all races. If only the simulator ran, `why_not_here` says why.
+/// Returns the tables and the numbers of all races. If this computer cannot race, `why_not_here`
+/// says why, and `raced` has only simulated races.
 pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) -> Found {
     let mut tables = Vec::new();
     for shape in Shape::ALL {
@@ -124,8 +127,8 @@ impl Shown<'_> {
         find(self.raced, on, self.shape, case)
     }
 
-    /// A table of one metric in several settings. Each cell also has the ratio to the base case in
-    /// that setting.
+    /// Makes a table of one metric, with two columns for each setting in `on`: the metric's value,
+    /// and the ratio of this value to the value of the base case in the same setting.
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };
@@ -142,8 +145,8 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
-                // A cell that shows the interval of its ratio has no room for the interval of the
-                // time.
+                // If the next column shows an interval, that of the ratio, there is no room for an
+                // interval here.
                 let cell = estimate.map(|estimate| {
                     if states_ratio {
                         human(estimate.median, Unit::Nanos)
@@ -172,7 +175,7 @@ impl Shown<'_> {
     }
 }
 
-/// Formats a ratio with its interval, or a percentage.
+/// Formats a ratio: with its interval if `is_ratio`, and as a percentage without one otherwise.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {
@@ -187,7 +190,8 @@ fn find(raced: &[Raced], on: On, shape: Shape, case: usize) -> Option<&Raced> {
     raced.iter().find(is)
 }
 
-/// The ratio to `base`, paired by round; `None` if its median is not finite.
+/// Estimates the ratio of the values of `of` to those of `base` in the same rounds. `None` if the
+/// median ratio is not finite.
 fn ratio(of: &Raced, base: &Raced, what: fn(&Took) -> f64) -> Option<Estimate> {
     let compared = stats::compare(&base.of(what), &of.of(what))?;
     Some(compared.ratio).filter(|ratio| ratio.median.is_finite())

@@ -23,10 +23,11 @@ use crate::error::Error;
 /// benchmark is meant for.
 pub(super) const MACHINE: &str = "laptop-2";
 
-/// The time between the end of building and the start of the race.
+/// The time from the moment when the victim is built until the race starts.
 const PAUSE: Nanos = Nanos(1_000_000);
 
-/// The profile of [`MACHINE`]. If it has fewer CPUs than `threads`, it gets one for each thread.
+/// Loads the profile of [`MACHINE`]. If the machine has fewer CPUs than `threads`, it gets as many
+/// CPUs as `threads`.
 pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     let mut profile = machines::load(MACHINE, Card::Mid)?;
     if threads > profile.topology.cpus() {
@@ -35,7 +36,8 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages` and empties it, with `helpers` helpers if the case has helpers.
+/// Builds a victim of `pages`, and empties it by its last user and `helpers` helpers. If the case
+/// is one without helpers, only the last user empties the victim.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

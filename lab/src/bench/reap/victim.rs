@@ -14,11 +14,13 @@ pub(super) enum Shape {
     One,
 }
 
-/// The pages in each of many mappings. With their gaps, about seven mappings share a page table.
+/// The number of pages in each mapping of [`Shape::Many`]. A page table maps 512 pages: about seven
+/// of these mappings and the gaps between them.
 const MAPPING: u64 = 64;
-/// The unmapped pages between two mappings. Without the gap, the two would merge.
+/// The number of unmapped pages between two mappings. Without this gap, the two mappings would be
+/// merged into one.
 const GAP: u64 = 8;
-/// The page at which the first mapping begins, at address 2 MiB.
+/// The first page of the first mapping. Its address is 2 MiB.
 const FIRST: Vpn = Vpn(512);
 
 impl Shape {
@@ -31,7 +33,8 @@ impl Shape {
         }
     }
 
-    /// The number of mappings, the pages in each, and the distance in pages between their starts.
+    /// Returns the number of mappings, the number of pages in each mapping, and the distance in
+    /// pages from the start of a mapping to the start of the next.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {
@@ -47,7 +50,8 @@ pub(super) fn frames(pages: Pages) -> Pages {
     Pages((pages.0 + pages.0 / 8 + 4096).next_multiple_of(1024))
 }
 
-/// Maps and touches `pages` pages, a multiple of 64.
+/// Builds an address space with `pages`, all of which are mapped and touched. Their number must be
+/// a multiple of 64.
 ///
 /// # Panics
 /// If the machine does not have [`frames`].

@@ -2,8 +2,8 @@
 //!
 //! Every tree gets the same mappings and the same queries in the same order. The trees take turns,
 //! so that other load on the computer affects all of them equally. The result for each tree is the
-//! time of its fastest round: the work is the same in every round, so other load can only lengthen
-//! a round. The benchmark checks that all trees give the same answers.
+//! time of its fastest round, because the work is the same in every round and other load can only
+//! lengthen a round. The benchmark checks that all trees give the same answers.
 
 mod subject;
 
@@ -23,11 +23,12 @@ use crate::report::Table;
 use crate::report::value::NOTHING;
 use crate::run::progress::Progress;
 
-/// Each number of mappings, with the number of rounds for every tree.
+/// The numbers of mappings with which trees are measured, each with its number of rounds.
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
 /// The number of pages that a round looks up.
 const PROBES: usize = 1 << 15;
-/// The number of searches for free space in a round. A search that walks over all mappings is slow.
+/// The number of searches for free space in a round. It is small because a search is slow in a tree
+/// that has to walk over all mappings.
 const GAPS: usize = 32;
 
 const COLUMNS: [&str; 9] = [
@@ -97,7 +98,8 @@ struct Work {
     gaps: Vec<u64>,
 }
 
-/// The most free pages between most mappings. Wider gaps, up to [`WIDE`], are rare and at high
+/// The largest number of free pages in a narrow gap between two mappings. Wide gaps, of up to
+/// [`WIDE`] free pages, are rare. They are only between mappings in the upper half of the
 /// addresses.
 const NARROW: u64 = 64;
 const WIDE: u64 = 200;
@@ -139,7 +141,8 @@ impl Work {
         }
     }
 
-    /// Builds a tree and runs all queries on it. Returns the costs and a sum of all answers.
+    /// Builds a tree and runs all queries on it. Returns the costs, and the sum of all answers.
+    /// Sets `bytes` to the memory that the tree uses.
     fn run<T: Tree>(&self, bytes: &mut Option<usize>) -> (Costs, u64) {
         let mut tree = T::empty();
         let count = self.vmas.len();
@@ -184,7 +187,8 @@ impl Work {
         (Costs(all.map(|(ns, _)| ns)), answer)
     }
 
-    /// Looks up one page after another. The result of each lookup decides which page is next.
+    /// Looks up one page after another. The id that a lookup finds decides which page is looked up
+    /// next, so no two lookups can overlap in time.
     fn chase<T: Tree>(&self, tree: &T) -> u64 {
         let (mut sum, mut id) = (0, 0);
         for nth in 0..PROBES {
@@ -196,7 +200,8 @@ impl Work {
     }
 }
 
-/// The nanoseconds of each column, without the column of the tree's name.
+/// The nanoseconds per operation, for each of [`COLUMNS`] except the first, which holds the name of
+/// the tree.
 #[derive(Clone, Copy)]
 struct Costs([f64; COLUMNS.len() - 1]);
 
@@ -233,7 +238,8 @@ impl Costs {
     }
 }
 
-/// The nanoseconds per item of `work`, which handles all `items`, and the answer of `work`.
+/// Runs `work`, which handles `items` items. Returns the nanoseconds per item, and the answer of
+/// `work`.
 fn ns_per(items: usize, work: impl FnOnce() -> u64) -> (f64, u64) {
     let begin = Instant::now();
     let answer = black_box(work());

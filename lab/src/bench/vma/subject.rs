@@ -8,24 +8,26 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rangemap::RangeMap;
 
-/// The operations that are measured. Results of lookups and walks serve only to compare the trees.
+/// A tree of mappings, with the operations that are measured. The results of lookups and walks
+/// serve only to check that all trees give the same answers.
 pub(super) trait Tree {
     /// An empty tree.
     fn empty() -> Self;
     fn insert(&mut self, vma: Vma);
     /// Removes all of `vma`, which must be in the tree.
     fn remove(&mut self, vma: Vma);
-    /// The id of the mapping that `page` is in, or 0.
+    /// The id of the mapping that contains `page`, or 0 if no mapping contains it.
     fn find(&self, page: u64) -> u32;
-    /// Looks up `page` `times` times in the tree's fastest way, and adds up the ids that it finds.
+    /// Looks up `page` `times` times, in the fastest way that the tree has for this, and returns
+    /// the sum of the ids that it finds.
     fn find_again(&self, page: u64, times: u32) -> u32;
-    /// The sum of all ids, walking from low to high addresses.
+    /// The sum of the ids of all mappings, by a walk from low to high addresses.
     fn up(&self) -> u32;
-    /// The sum of all ids, walking from high to low addresses.
+    /// The sum of the ids of all mappings, by a walk from high to low addresses.
     fn down(&self) -> u32;
-    /// The first page of the lowest gap of `pages` free pages at or above `from`.
+    /// The first page of the lowest gap that has `pages` free pages at or above page `from`.
     fn lowest_gap(&self, pages: u64, from: u64) -> u64;
-    /// The bytes of memory that the tree uses, if it can report them.
+    /// The number of bytes that the tree uses; `None` if the tree cannot report it.
     fn bytes(&self) -> Option<usize>;
 }
 
@@ -157,7 +159,7 @@ impl Tree for Sorted {
     }
 }
 
-/// `rangemap`, keyed by the start of a range; it handles gaps and overlaps itself.
+/// `rangemap`, keyed by the start of a range. This crate handles gaps and overlaps itself.
 pub(super) struct Ranges(RangeMap<u64, u32>);
 
 impl Tree for Ranges {
@@ -259,7 +261,8 @@ fn sum(ids: impl Iterator<Item = u32>) -> u32 {
     ids.fold(0, u32::wrapping_add)
 }
 
-/// The first page of the lowest gap of `pages` free pages between `ranges`, at or above `from`.
+/// The first page of the lowest gap that has `pages` free pages at or above page `from`. `ranges`
+/// are the mappings from low to high addresses, each with its start and its end.
 fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64) -> u64 {
     let mut free_from = from;
     let before = ranges.find(|&(start, end)| {
@@ -269,6 +272,6 @@ fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64
         }
         fits
     });
-    // There is room after the last range, too.
+    // If no gap between two mappings is large enough, the space after the last mapping is.
     before.map_or(free_from, |_| free_from)
 }

@@ -18,15 +18,16 @@ use super::{Judge, Judgement};
 /// The index of the counter of anonymous pages (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// The maximum number of recorded additions after the log's last one. They occur because the
-/// program's memory is freed when it exits.
+/// The maximum number of recorded additions that may follow the log's last addition. Such additions
+/// occur because the program's memory is freed when the program exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
 /// Compares recorded additions to a counter of resident pages with those of the program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 
-/// The CPU that added, and the number of pages that it added.
+/// An addition to a counter: the CPU that added, and the number of pages that it added. The number
+/// is negative if the CPU subtracted.
 type Addition = (u32, i64);
 
 impl Judge for Additions {
@@ -71,8 +72,9 @@ impl Judge for Additions {
     }
 }
 
-/// The additions to the busiest counter that the probe recorded, or, without a probe, to the
-/// anonymous pages of the busiest address space.
+/// The recorded additions that are compared with the log. If a probe recorded additions, they are
+/// those to the counter with the most additions. Otherwise they are those to the anonymous pages of
+/// the address space with the most additions.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -80,7 +82,7 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions that the probe recorded, by the address of the counter.
+/// The additions that the probe recorded to each counter, by the counter's address.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {
@@ -97,7 +99,8 @@ fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     by_counter
 }
 
-/// The additions to anonymous pages by address space, derived from the sums of `rss_stat`.
+/// The additions to the anonymous pages of each address space, by the number that identifies the
+/// address space in `rss_stat` events. An addition is the difference between two successive sums.
 fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
     let page = i64::from(page_bytes.max(1));
     let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();
@@ -132,19 +135,22 @@ fn logged(run: &Run) -> Vec<Addition> {
     run.steps.iter().flat_map(additions).collect()
 }
 
-/// The best match of the log's additions among the recorded ones.
+/// The part of the recorded additions that matches the log's additions best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
+    /// The index of the first recorded addition of this part.
     begin: usize,
-    /// The index just past the last recorded addition that equals one of the log.
+    /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
-    /// The number of the log's additions that were found, counted from the first without a gap.
+    /// The number of the log's additions that were found. They are the first ones of the log, and
+    /// none of them is missing in the recording.
     equal: usize,
-    /// The number of these additions that the kernel split in two.
+    /// The number of the additions that were found although the kernel had split them in two.
     cut: usize,
 }
 
-/// The match that has the most consecutive additions of the log.
+/// Tries every addition of `recorded` as the beginning of the log's additions, `wanted`, and
+/// returns the match with the most additions of the log.
 fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
     let latest = recorded.len().saturating_sub(wanted.len());
     let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();

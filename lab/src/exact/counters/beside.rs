@@ -1,4 +1,4 @@
-//! The errors that other counters make with the additions of a program's log.
+//! The errors of counters other than Linux's flat counter, after the additions in a program's log.
 //!
 //! Plimsoll's tree counters have other errors than Linux's flat counter by design, so the judge
 //! does not compare their readings with Linux's. The table lists the worst error of each counter
@@ -12,7 +12,8 @@ use super::replay::{Cuts, Replayed};
 use super::replay_on;
 use crate::report::Table;
 
-/// A table with the worst error of each counter, in pages, and the bound that it promises.
+/// A table with each counter's worst error and the bound that the counter promises for its error,
+/// both in pages.
 pub(super) fn table(runs: &[Run], flat: &[Replayed]) -> Table {
     let row = |(run, flat): (&Run, &Replayed)| {
         let tree = replay_on(run, Counting::Tree, Cuts::Given(&flat.cuts));

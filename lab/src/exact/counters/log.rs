@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! # kind CPUs size seed
-//! I cpu anon file shown               start: this CPU had counted all of anon
+//! I cpu anon file shown               start: the CPU `cpu` had counted all of anon
 //! I all anon file shown               start: all CPUs had folded, so the reading shows all anon
-//! cpu +pages offset shown             touched one by one; index of the first in its page table
-//! cpu -pages offset shown             unmapped
+//! cpu +pages offset shown             pages touched; offset of the first page in its page table
+//! cpu -pages offset shown             pages unmapped; offset as above
 //! P anon file shown smaps own statm   precise readings
 //! ```
 
-/// The highest CPU number and page count that a line of the log may have. No kernel is built for
-/// more CPUs and no step has more pages, so a larger number is an error in the log.
+/// The largest number of CPUs that a log may state. Recordings have far fewer CPUs, so a larger
+/// number is an error in the log.
 const CPUS_MAX: u32 = 4096;
+/// The largest number of pages that a line of the log may state; a larger number is an error.
 const PAGES_MAX: u64 = 1 << 24;
 /// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
@@ -24,8 +25,8 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<Step>,
-    /// The number of lines from the first unreadable one to the end of the run. The state after an
-    /// unreadable line is unknown, so no later line can be judged.
+    /// The number of lines that cannot be judged: the first unreadable line and all later lines of
+    /// the run. After an unreadable line, the state of the counters is unknown.
     pub(super) set_aside: u64,
     /// The line number of the first unreadable line of this run, counted from 1 in the log.
     bad_line: Option<usize>,
@@ -39,7 +40,7 @@ pub(super) struct Warm {
     pub(super) cpu: Option<u32>,
     /// The number of resident anonymous pages.
     pub(super) anon: u64,
-    /// The approximate reading, in pages.
+    /// The kernel's approximate reading when the log began, in pages. It includes pages of files.
     pub(super) shown: u64,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Pages {
     pub(super) pages: u64,
     /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
-    /// The approximate reading after the step, in pages.
+    /// The kernel's approximate reading after the step, in pages. It includes pages of files.
     pub(super) shown: i64,
 }
 

@@ -25,7 +25,7 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The possible names of the log among the texts of a recording.
+/// The names that a recording may give to the text that holds the log.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
 /// Compares readings of resident pages with those of the flat counter.
@@ -67,7 +67,7 @@ pub fn judge_with<C: Counters<Host>>(
     Some(sum_up(&runs, &replayed))
 }
 
-/// The runs of the log; `None` if there is no log or the log has no run.
+/// The runs of the log; `None` if the recording has no log or the log has no run.
 fn runs(header: &Header) -> Option<Vec<Run>> {
     let text = LOGS.iter().find_map(|name| header.text(name))?;
     let runs = log::parse(text);

@@ -26,25 +26,30 @@ pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// For each step whose unmapping needed one more cut: the number of pages before the cut.
+    /// For each step whose unmapping was cut once more, by the step's index in the run: the number
+    /// of pages that were unmapped before this cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
-    /// The largest error of Linux's reading, in pages.
+    /// The largest error of the recorded readings, in pages.
     pub(super) worst_recorded: u64,
-    /// The largest error of the counter's approximate sum, which may be negative, in pages.
+    /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum may
+    /// be negative.
     pub(super) worst: u64,
     /// The accuracy that the counter promises after the last step.
     pub(super) bound: Accuracy,
     pub(super) first_difference: Vec<String>,
 }
 
-/// The places at which unmappings are cut in addition to page tables and full gathers.
+/// The places at which unmappings are cut, besides the ends of page tables and the places where a
+/// gather is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// A cut is added only where nothing else explains the recorded reading.
+    /// An unmapping is cut once more only if the reading would otherwise differ from the recorded
+    /// one.
     AsRead,
-    /// The cuts are at these steps, after these numbers of pages.
+    /// An unmapping is cut once more if the map has the index of its step; the value is the number
+    /// of pages before the cut.
     Given(&'a BTreeMap<usize, u64>),
 }
 
@@ -53,11 +58,11 @@ pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,
     counter: &'a C,
-    /// For each CPU, the pages that it has added and not folded yet.
+    /// For each CPU, the number of pages in its differential.
     kept: Vec<i64>,
-    /// The pages that the reading includes and this counter does not: pages of files.
+    /// The number of pages of files. A reading includes them, and this counter does not.
     beside: i64,
-    /// The exact number of anonymous pages, which the replay counts separately.
+    /// The exact number of anonymous pages, which the replay adds up without the counter.
     own: i64,
     seen: Replayed,
 }
@@ -113,7 +118,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.counter.approximate_sum(self.host, 0)
     }
 
-    /// The reading that a process is shown; a negative sum counts as 0 (Linux: `get_mm_counter`).
+    /// The reading that Linux would show to a process, in pages; a negative sum counts as 0 (Linux:
+    /// `get_mm_counter`).
     fn shown(&self) -> i64 {
         self.beside + self.approximate().max(0)
     }
@@ -142,8 +148,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps pages. If the reading then differs from the recorded one, adds the first cut that
-    /// makes them equal, if there is one.
+    /// Unmaps pages without another cut. If the reading then differs from the recorded one, undoes
+    /// this and unmaps the pages with the first cut that gives the recorded reading. If no cut
+    /// does, the pages stay unmapped without another cut.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);

@@ -1,8 +1,8 @@
 //! Reads the kernel's log of each shortage: the table of candidate processes, where memory was
 //! short, and the processes that were killed.
 //!
-//! The kernel prints the table just after its selection. It reads the counters of each process
-//! approximately before 6.18, both for the points of the selection and for the table.
+//! The kernel prints the table just after its selection. Before 6.18, the kernel reads the counters
+//! of each process approximately, both for the points of the selection and for the table.
 
 use plimsoll_recording::Recording;
 
@@ -19,7 +19,7 @@ pub(super) struct Shortage {
     /// True if the kernel killed the allocating process without a selection
     /// (`vm.oom_kill_allocating_task`).
     pub(super) kills_who_asks: bool,
-    /// Each node with the number of its present pages.
+    /// For each node, its number and the number of its present pages.
     pub(super) present: Vec<(u32, u64)>,
     /// The machine's memory, in pages.
     pub(super) ram: u64,
@@ -29,14 +29,14 @@ pub(super) struct Shortage {
     pub(super) swap: u64,
     /// The memory limit of the memory cgroup that ran out, in pages.
     pub(super) limit: Option<u64>,
-    /// The swap limit of that cgroup, in pages.
+    /// The swap limit of the memory cgroup that ran out, in pages.
     pub(super) swap_limit: Option<u64>,
     /// The processes that the kernel chose from, in the order of the table.
     pub(super) tasks: Vec<Task>,
     /// The part of the machine in which memory was short.
     pub(super) place: Place,
-    /// True once the line that states the choice was read. Reports between that line and the next
-    /// shortage are about something else, such as a failed allocation.
+    /// True if the line that states the kernel's choice was read. A report between that line and
+    /// the next shortage is about something else, such as a failed allocation.
     chosen: bool,
     /// The ids of the chosen process and of all processes killed with it, in order.
     pub(super) killed: Vec<u32>,
@@ -103,11 +103,11 @@ fn message(line: &str) -> &str {
 }
 
 impl Shortage {
-    /// Stores the facts that `line` states; most lines have none that are used here.
+    /// Stores the facts that `line` states. Most lines state nothing that is needed here.
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // When a group dies together, the kernel logs its first victim twice.
+            // When a group dies together, the kernel logs the group's first victim twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
             }
@@ -116,7 +116,7 @@ impl Shortage {
         }
     }
 
-    /// Stores the facts of a line that precedes the choice.
+    /// Stores the facts of a line that precedes the line with the kernel's choice.
     fn read_report(&mut self, line: &str) {
         if let Some(row) = Task::read(line) {
             self.tasks.push(row);
@@ -172,7 +172,8 @@ impl Task {
     }
 }
 
-/// Reads the line that states a choice, such as
+/// Returns the part of the machine in which memory was short. `choice` is the line that states the
+/// kernel's choice, such as
 /// `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`.
 fn place(choice: &str) -> Place {
     let word = |name| after(choice, name).unwrap_or_default();

@@ -22,19 +22,20 @@ use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// The memory of the machine on which the kills are performed; none of it is allocated.
+/// The size of the machine on which the kills are performed; none of its pages is allocated.
 const ARENA: Pages = Pages(4096);
 /// The group that stands for all processes outside the memory cgroup that ran out.
 const OUTSIDE: GroupId = GroupId(0);
 /// The group that stands for the memory cgroup that ran out.
 const INSIDE: GroupId = GroupId(1);
 
-/// The recorded processes as candidates.
+/// A recorded shortage, whose processes are the candidates of Plimsoll's selection.
 pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
-    /// The processes that earlier shortages killed. If one is still in the table, it was reaped or
-    /// the reaper gave up on it, because the kernel chooses no other process before that.
+    /// The ids of the processes that earlier shortages killed. If such a process is still in the
+    /// table, the reaper has reaped it or given up on it, because the kernel chooses no other
+    /// process before that.
     spent: &'r [u32],
 }
 
@@ -130,8 +131,8 @@ impl<'r> Recorded<'r> {
         }
     }
 
-    /// Kills the process in row `row`, on a machine whose processes are the rows of the table,
-    /// without pages.
+    /// Kills the process in row `row` of the table, and returns the ids of all processes that are
+    /// marked as victims. The machine has a process without pages for each row of the table.
     fn kill(&self, row: u32) -> Vec<u32> {
         let marked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&marked);
@@ -213,7 +214,7 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The nodes that `member` counts as using, for the kernel's selection. If the nodes of a
+    /// The nodes that `member` counts as using when the kernel selects a victim. If the nodes of a
     /// memory policy ran out, the kernel checks memory policies and not cpusets.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {
@@ -241,8 +242,8 @@ impl Candidates for Recorded<'_> {
         self.precise(candidate).map(Reading::exactly)
     }
 
-    /// Returns the table's only reading of each counter, by which the kernel chose. It serves as
-    /// both the approximate and the precise sum.
+    /// Returns the number of pages that killing the candidate would free, from the table. The
+    /// kernel chose by these numbers, so they serve both as approximate and as precise sums.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }
@@ -264,7 +265,7 @@ fn node_set(nodes: &[u32]) -> NodeSet {
     })
 }
 
-/// The budgets that stand for memory cgroups, by path.
+/// The budgets that stand for memory cgroups, by the path of the cgroup.
 struct Budgets<'h> {
     host: &'h Host,
     together: &'h [String],
@@ -281,7 +282,8 @@ impl<'h> Budgets<'h> {
         }
     }
 
-    /// The budget of the cgroup at `path`, below the budgets of the cgroups that contain it.
+    /// Returns the budget that stands for the cgroup at `path`. Budgets are nested as the cgroups
+    /// are.
     fn of(&mut self, path: &str) -> Arc<Budget<Host>> {
         if let Some(known) = self.known.get(path) {
             return Arc::clone(known);

@@ -46,15 +46,15 @@ pub(super) struct Member {
     pub(super) rss_pages: u64,
     pub(super) swap_kib: u64,
     pub(super) table_kib: u64,
-    /// The nodes that its cpuset allows.
+    /// The nodes that the process's cpuset allows.
     pub(super) nodes: Vec<u32>,
-    /// The nodes to which a memory policy binds it; `None` without such a policy.
+    /// The nodes to which a memory policy binds the process; `None` without such a policy.
     pub(super) policy: Option<Vec<u32>>,
-    /// The path of its memory cgroup.
+    /// The path of the process's memory cgroup.
     pub(super) group: String,
-    /// The process whose memory it uses; `None` if it has its own.
+    /// The id of another process whose memory this process uses; `None` if there is none.
     pub(super) shares: Option<u32>,
-    /// True if it uses its parent's memory until it calls `exec`.
+    /// True if the process uses its parent's memory until it calls `exec`.
     pub(super) vfork: bool,
 }
 

@@ -131,8 +131,8 @@ fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     steps
 }
 
-/// Separates `steps` into the steps that are not ranges, in order, and the ranges, with adjacent
-/// ones merged.
+/// Separates `steps` into the steps that are not ranges, in order, and the ranges. Adjacent ranges
+/// are merged.
 fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
     let ranges = steps.iter().filter_map(|step| match step {
         Step::Range(range) => Some(range.clone()),
@@ -152,8 +152,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Reaps a victim again and compares the steps. Ranges are compared only if its mappings are
-    /// known.
+    /// Reaps a victim again and compares the steps. Ranges are compared only if the victim's
+    /// mappings are known.
     fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
         let before_start = real.iter().take_while(|step| **step != Step::Start);
         let busy = before_start.filter(|step| **step == Step::Skip).count();

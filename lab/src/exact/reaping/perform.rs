@@ -25,14 +25,14 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
 use super::Step;
 use super::mappings::Mapping;
 
-/// The memory of the machine, of which only page tables use pages.
+/// The size of the machine's memory. Only page tables use pages of it.
 const ARENA: Pages = Pages(4096);
 /// A page above every mapping of a program. While the reaper tries to take the lock of the
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// Linux's reaper without its delay and pauses. They do not affect what it does; a note gives the
-/// recorded ones.
+/// The settings of Linux's reaper, but without its delay and its pauses. These do not affect what
+/// the reaper does, and a note gives the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
@@ -95,8 +95,8 @@ pub(super) fn released(
     (ranges.collect(), outcome.is_ok())
 }
 
-/// Performs one of the cases of `process_mrelease` that a load tries. Returns the name of the
-/// errno, or `0` for success; `None` if the case is unknown.
+/// Performs Plimsoll's counterpart of `process_mrelease`, with these flags, in the situation that
+/// `case` names. Returns the name of the errno, or `0` for success; `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);
@@ -180,7 +180,7 @@ fn while_changing(
     });
 }
 
-/// A request for a shared mapping of one page, which the reaper does not empty.
+/// A request for a mapping of one page. The mapping is shared, so the reaper does not empty it.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
         place,
@@ -264,14 +264,16 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// The observed steps, and the barriers at which the thread that changes mappings waits.
+/// The steps that were observed, and two barriers. At each barrier the reaping thread and the
+/// thread that changes mappings wait for each other.
 struct Witness {
     steps: Mutex<Vec<Step>>,
     /// True once the victim's mappings are complete. Ranges emptied before then are not recorded.
     armed: AtomicBool,
-    /// Reached by both threads when the thread that changes mappings holds the lock.
+    /// The barrier that both threads reach once the thread that changes mappings holds the lock.
     entered: Barrier,
-    /// Reached by both threads when that thread may release the lock.
+    /// The barrier that both threads reach when the thread that changes mappings may release the
+    /// lock.
     opened: Barrier,
 }
 

@@ -1,6 +1,6 @@
 //! Finds the firings in a recording, and which timer belongs to which vmstat work.
 //!
-//! The vmstat work rearms its own timer before the work ends. So a timer counts as the work's next
+//! The vmstat work rearms its timer before the work ends. So a timer counts as the work's next
 //! firing if two conditions hold: the thread that runs the work arms the timer on the work's CPU,
 //! and the timer lies inside the work's `struct delayed_work`.
 
@@ -11,7 +11,7 @@ use plimsoll_recording::event::{Event, Symbol, What};
 use plimsoll_recording::{Header, Recording};
 
 /// The timer of a `struct delayed_work` starts within this many bytes of the start of the struct.
-/// It follows the work, which takes 32 bytes in a kernel without lock debugging.
+/// The timer follows the work item, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
 /// The two kinds of work whose timers are judged.
@@ -32,21 +32,23 @@ pub(super) struct Armed {
     pub(super) now: u64,
     /// The jiffy for which the timer was armed.
     pub(super) expires: u64,
-    /// The jiffy at which the wheel is to fire the timer; `None` if the kernel does not print it.
+    /// The jiffy at which the kernel's wheel is to fire the timer; `None` if the kernel does not
+    /// print it.
     pub(super) bucket: Option<u64>,
     /// The jiffy at which the timer fired; `None` if it did not fire during the recording.
     pub(super) fired: Option<u64>,
 }
 
-/// All firings in a recording.
+/// All firings in a recording, and the time that the recording covers.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
+    /// The timers that vmstat work and the shepherd armed, in the order in which they were armed.
     pub(super) armed: Vec<Armed>,
-    /// The times at which vmstat work was started by its timer, on any CPU, in order.
+    /// The times at which timers started vmstat work, on any CPU, in ascending order.
     pub(super) starts: Vec<Nanos>,
-    /// The time of the first event.
+    /// The time of the recording's first event.
     pub(super) began: Nanos,
-    /// The time of the last event.
+    /// The time of the recording's last event.
     pub(super) ended: Nanos,
 }
 
@@ -62,7 +64,8 @@ impl Kind {
 }
 
 impl Armed {
-    /// The number of jiffies from the one that the wheel chose to the one at which the timer fired.
+    /// The number of jiffies by which the timer fired later than the wheel had chosen; `None` if
+    /// one of the two jiffies is unknown.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -89,8 +92,8 @@ impl Chain {
         chain
     }
 
-    /// The percentage of the vmstat work's timers that fired at least one jiffy after the one that
-    /// the wheel chose.
+    /// Of the timers of the vmstat work, the percentage that fired at least one jiffy later than
+    /// the wheel had chosen.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|it| it.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
@@ -102,7 +105,7 @@ impl Chain {
     }
 }
 
-/// The kinds of work, by the symbols of their functions in the header.
+/// The kind of work that each function runs, by the function's symbol in the header.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);
@@ -114,11 +117,13 @@ fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
 struct Reader {
     kinds: HashMap<Symbol, Kind>,
     chain: Chain,
-    /// For each CPU, the kind of the work that runs there, the work's address, and its thread's id.
+    /// For each CPU, the kind of the work that runs there, the work's address, and the id of the
+    /// thread that runs the work.
     running: HashMap<u32, (Kind, u64, u32)>,
-    /// The timers that have not fired: their indices into `chain.armed`, by the timer's address.
+    /// For each timer that has not fired, by the timer's address: the timer's index in
+    /// `chain.armed`.
     pending: HashMap<u64, usize>,
-    /// The address of the work that a timer belongs to, by the timer's address.
+    /// For each timer, by the timer's address: the address of the work that the timer belongs to.
     timers: HashMap<u64, u64>,
     /// The addresses of work items whose timers have fired but that have not started yet.
     fired: HashSet<u64>,

@@ -23,21 +23,23 @@ use crate::workload::stress_vm::{Pause, StressVm};
 /// which timers fire.
 const PRICES: &str = "laptop-2";
 
-/// Firings before this time are ignored, because the shepherd queues the first ones. In a recording
-/// shorter than twice this time, those in the first half are ignored.
+/// The time from the beginning of a recording in which firings are ignored, because the shepherd
+/// queues the first ones. If the recording is shorter than twice this time, the firings in its
+/// first half are ignored.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// The longest simulation. All of a longer recording is evaluated, but a simulated machine shows
-/// nothing new after this time.
+/// The maximum length of a simulation. All of a longer recording is evaluated, but a simulated
+/// machine shows nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
 /// The maximum number of CPUs to simulate; more would take too long.
 const CPUS_MAX: u32 = 512;
 
+/// The lengths of the windows in which CPUs that start their work together are counted, in ms.
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
 /// A table of the largest crowds within one tick and within each window, recorded and simulated;
-/// `None` if no timer started vmstat work after the first [`SETTLED`].
+/// `None` if no timer started vmstat work after the time [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));

@@ -72,7 +72,7 @@ fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
-/// The recorded kernel's HZ, its interval of vmstat work, and its number of CPUs.
+/// The recorded kernel's HZ, the time between two runs of its vmstat work, and its number of CPUs.
 struct Clock {
     hz: Hz,
     interval: Nanos,
@@ -117,7 +117,8 @@ struct Verdict {
     /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
     /// wheel.
     expires: Option<u64>,
-    /// The jiffy at which Plimsoll's wheel fires a timer armed for the kernel's jiffy.
+    /// The jiffy at which Plimsoll's wheel fires a timer that is armed for the jiffy that the
+    /// kernel chose.
     bucket: u64,
 }
 
@@ -196,7 +197,8 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// A table of how many timers fired at the wheel's jiffy, one jiffy later, and even later.
+/// A table of how many timers fired at the jiffy that the wheel chose, one jiffy later, and even
+/// later.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

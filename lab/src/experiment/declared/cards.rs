@@ -1,4 +1,6 @@
-//! The table of verdicts at each cost card. A verdict that changes between cards is fragile.
+//! The table of verdicts at each cost card. At a card, all prices of the simulated machine are at
+//! the low end, in the middle or at the high end of their ranges. A verdict that changes between
+//! cards is fragile.
 
 use std::fmt::{Debug, Display};
 
@@ -17,12 +19,12 @@ pub(in crate::experiment) struct Cards<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) note: &'static str,
     /// The effort of the runs at the low and the high card.
     pub(in crate::experiment) effort: Effort,
-    /// Whether the table also has the results at the middle card, which the rest of the report
-    /// shows.
+    /// True if the table also has rows for the middle card. The rest of the report shows the
+    /// results at that card.
     pub(in crate::experiment) with_mid: bool,
-    /// Designs A and B, and the metrics on which they are compared.
+    /// Pairs of designs, A and B, each with the metrics on which A and B are compared.
     pub(in crate::experiment) pairs: &'static [CardPair<S>],
-    /// The head of each column, and the function that formats its cells.
+    /// The columns: for each, its head and the function that formats a cell from a row.
     pub(in crate::experiment) columns: &'static [CardColumn<K>],
 }
 
@@ -33,7 +35,7 @@ pub(in crate::experiment) type CardColumn<K> = (&'static str, fn(&CardRow<'_, K>
 pub(in crate::experiment) struct CardRow<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// The data that design B's run on the first seed kept besides its sample.
+    /// What was kept of the run of design B with the first seed, in addition to the run's sample.
     pub(in crate::experiment) kept: &'a K,
 }
 
@@ -43,7 +45,8 @@ where
     K: Send,
     D: Clone + Debug + Display + Sync,
 {
-    /// Runs `designs` at `card`.
+    /// Runs `designs` at `card`. Returns the workload, the results, and for each design what was
+    /// kept of its run with the first seed.
     pub(in crate::experiment) fn at(
         &self,
         card: Card,
@@ -56,7 +59,8 @@ where
         Ok((scene, results, kept))
     }
 
-    /// The declared table, or `None` if the report [has none](Run::has_cards).
+    /// Makes the declared table. Returns `None` if the experiment declares no such table, or if
+    /// this report shows only one card ([`Run::has_cards`]).
     pub(in crate::experiment) fn cards(&self) -> Result<Option<Table>, Error> {
         let Some(cards) = self.declared.cards.filter(|_| self.has_cards()) else {
             return Ok(None);

@@ -11,7 +11,7 @@ use crate::run::options::Effort;
 
 impl<S, K, D: Display> Declaration<S, K, D> {
     /// Checks that every machine, design and metric in the declaration exists, and that every
-    /// published value belongs to a row.
+    /// published value belongs to a row of the report.
     pub(super) fn check_names(&self) -> Result<(), Error> {
         let designs: Vec<String> = (self.designs)()?.iter().map(D::to_string).collect();
         for (a, b) in self.verdicts {

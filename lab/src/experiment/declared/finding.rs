@@ -12,7 +12,8 @@ pub(in crate::experiment) struct Finding {
 }
 
 impl Finding {
-    /// `answer` is a sentence. Each number is preceded by a label that says what it measures.
+    /// Makes a finding from a sentence and at most five numbers. Each number follows a label that
+    /// says what was measured.
     pub(in crate::experiment) fn new<const N: usize>(
         answer: impl Into<String>,
         numbers: [(&str, String); N],
@@ -37,7 +38,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The verb for the effect of design B on a metric, compared with design A.
+/// The verb that says what design B does to a metric, compared with design A.
 pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lowers",
@@ -47,7 +48,7 @@ pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The adjective for a metric under design B, compared with design A.
+/// The adjective that says how high a metric is with design B, compared with design A.
 pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Lower => "lower",

@@ -4,9 +4,9 @@
 //! the workload, the metrics, the tables and the finding. The driver checks every name before the
 //! first run; a wrong name is an error that offers the nearest names.
 //!
-//! `results`: samples, looked up by design and metric. `cards`: the table of verdicts at each cost
-//! card. `finding`: the conclusion. `targets`: the targets for our designs. `check`: the check of
-//! the names in a declaration.
+//! The submodule `results` looks up samples by design and metric. `cards` makes the table of
+//! verdicts at each cost card, `finding` the conclusion, and `targets` the table of the targets for
+//! our designs. `check` checks the names in a declaration.
 
 pub(super) mod cards;
 mod check;
@@ -39,8 +39,8 @@ pub(super) type Pair = (&'static str, &'static str);
 /// As B in a [`Pair`], this stands for every design except A.
 pub(super) const OTHERS: &str = "*";
 
-/// The declaration of an experiment. `S` is its workload on one machine, `K` is what a run keeps
-/// besides its sample, and `D` is a design.
+/// The declaration of an experiment. `S` is its workload on one machine, `K` is what is kept of a
+/// run in addition to its sample, and `D` is a design.
 pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     /// The name that `plimsoll reproduce` accepts.
     pub(super) name: &'static str,
@@ -50,7 +50,7 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) machines: &'static [&'static str],
     /// The clock that measures all times.
     pub(super) clock: Clock,
-    /// The designs, under the names that all other fields use.
+    /// Makes the designs. All other fields use the names of these designs.
     pub(super) designs: fn() -> Result<Vec<D>, Error>,
     /// The pairs of designs that get verdicts.
     pub(super) verdicts: &'static [Pair],
@@ -66,8 +66,8 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) compared: Option<Metrics<S>>,
     /// Runs one design on one seed.
     pub(super) measure: fn(&S, &Case<D>) -> (Sample, K),
-    /// The table of verdicts at each cost card; `None` if `conclude` builds its own such table or
-    /// none.
+    /// The table of verdicts at each cost card. `None` if the report has no such table, or if
+    /// `conclude` makes it.
     pub(super) cards: Option<&'static Cards<S, K>>,
     /// Builds the tables and the finding from all runs on one machine.
     pub(super) conclude: Conclude<S, K, D>,
@@ -78,18 +78,20 @@ type Conclude<S, K, D> = fn(&Run<'_, S, K, D>) -> Result<(Vec<Table>, Finding), 
 
 /// Values that others published for one machine.
 pub(super) struct Published {
-    /// The simulated machine that stands for the published one.
+    /// The simulated machine that stands for the machine on which the values were measured.
     pub(super) machine: &'static str,
     /// Where the values were published, and what was measured there.
     pub(super) source: &'static str,
-    /// Each value with its design and metric, in the metric's unit.
+    /// Triples of a design, a metric, and the value that was published for the two, in the metric's
+    /// unit.
     pub(super) values: &'static [(&'static str, &'static str, f64)],
 }
 
 /// A metric, and the function that reads its value from a run.
 pub(super) type Reading<T> = (Metric, fn(&T) -> f64);
 
-/// A list of [`Reading`]s: `readings!(|run| { metric => value })`.
+/// Makes a list of [`Reading`]s from `readings!(|run| { metric => value })`, where `value` is an
+/// expression that may use `run`.
 macro_rules! readings {
     (|$run:ident| { $($metric:expr => $value:expr),+ $(,)? }) => {
         &[$(($metric, |$run| $value)),+]
@@ -102,7 +104,7 @@ pub(super) fn metrics_of<T>(readings: &[Reading<T>]) -> Vec<Metric> {
     readings.iter().map(|(metric, _)| metric.clone()).collect()
 }
 
-/// The metrics of `readings` with their values in `run`.
+/// The metrics of `readings`, each with its value in `run`.
 pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
     let value = |(metric, value): &Reading<T>| (metric.clone(), value(run));
     readings.iter().map(value).collect()
@@ -113,8 +115,8 @@ pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
 pub(super) enum Clock {
     /// The clock of the simulated machine. Two runs of a case are equal.
     Virtual,
-    /// The clock of this computer. Cases run one at a time, because two would slow each other down.
-    /// No two runs of a case are equal.
+    /// The clock of this computer. Cases run one at a time, because two cases at once would slow
+    /// each other down. Two runs of one case never give equal times.
     Real,
 }
 
@@ -130,11 +132,14 @@ pub(super) struct Run<'a, S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) designs: Vec<D>,
     /// The samples of every design on every seed.
     pub(super) results: Results,
-    /// The data that the run of each design on the first seed kept besides its sample.
+    /// For each design, what was kept of its run with the first seed in addition to the run's
+    /// sample.
     pub(super) kept: Vec<K>,
 }
 
-/// The designs that replace a variant of `base` with each of `names`, under these names.
+/// Makes a design for each of `names`, which are variants joined by `+`. The design has these
+/// variants, and the variants of `base` for all other mechanisms. Its name is the element of
+/// `names`, without `base`.
 pub(super) fn variants_of<N: Into<String>>(
     base: &str,
     names: impl IntoIterator<Item = N>,
@@ -262,7 +267,7 @@ where
     K: Send,
     D: Clone + Debug + Display + Sync,
 {
-    /// Each design with what its run on the first seed kept.
+    /// Each design, with what was kept of its run with the first seed.
     pub(super) fn each(&self) -> impl Iterator<Item = (&D, &K)> {
         self.designs.iter().zip(&self.kept)
     }
@@ -279,7 +284,8 @@ where
         wanted.cloned().collect()
     }
 
-    /// Runs `designs` on another workload, which the progress bar calls `about`.
+    /// Runs `designs` on another workload. The progress bar calls this workload `about`. Returns
+    /// the results, and for each design what was kept of its run with the first seed.
     pub(super) fn further(
         &self,
         about: &str,
@@ -292,8 +298,8 @@ where
             .compare(scene, designs, self.options, self.progress)
     }
 
-    /// Returns whether the report shows the effect of other cost cards. A full report does, unless
-    /// the user has chosen a card.
+    /// Returns whether the report also shows verdicts at other cost cards. A full report does,
+    /// unless the user has chosen a card.
     pub(super) fn has_cards(&self) -> bool {
         self.options.effort == Effort::Full && self.options.card.is_none()
     }

@@ -57,7 +57,7 @@ impl Results {
         self.0.samples(self.position(design)).map(value).collect()
     }
 
-    /// The median with its interval.
+    /// The median of `metric` with `design` over the seeds, with its 95 % interval.
     pub(in crate::experiment) fn estimate(&self, design: &str, metric: &Metric) -> Estimate {
         stats::estimate(&self.values(design, metric)).expect("every design runs on a seed")
     }
@@ -71,7 +71,7 @@ impl Results {
         values.iter().sum::<f64>() / values.len() as f64
     }
 
-    /// The largest value on any seed.
+    /// The largest value of `metric` with `design` on any seed.
     pub(in crate::experiment) fn max(&self, design: &str, metric: &Metric) -> f64 {
         let values = self.values(design, metric).into_iter();
         values
@@ -79,7 +79,7 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// The comparison of design B with design A, paired by seed.
+    /// Compares `metric` with design B to `metric` with design A, seed by seed.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),
@@ -89,12 +89,13 @@ impl Results {
         compared.expect("every design runs on a seed")
     }
 
-    /// The median ratio of design B to design A, paired by seed.
+    /// The median, over the seeds, of `metric` with design B divided by `metric` with design A.
     pub(in crate::experiment) fn ratio(&self, pair: (&str, &str), metric: &Metric) -> f64 {
         self.compare(pair, metric).ratio.median
     }
 
-    /// The comparisons of a pair, on those of `metrics` that the runs have measured.
+    /// Compares the designs of a pair on each of `metrics` that the runs have measured. If B is
+    /// [`OTHERS`], there is a comparison of A with every other design.
     pub(super) fn verdicts(&self, (a, b): Pair, metrics: &[Metric]) -> Vec<VerdictRow> {
         let mut rows = if b == OTHERS {
             self.0.verdicts(self.position(a))
@@ -105,17 +106,18 @@ impl Results {
         rows
     }
 
-    /// The median, formatted for people.
+    /// The median of `metric` with `design`, formatted for people.
     pub(in crate::experiment) fn show(&self, design: &str, metric: &Metric) -> String {
         human(self.median(design, metric), metric.unit)
     }
 
-    /// The median with its interval, formatted for people.
+    /// The median of `metric` with `design`, with its interval, formatted for people.
     pub(in crate::experiment) fn show_interval(&self, design: &str, metric: &Metric) -> String {
         human_estimate(&self.estimate(design, metric), metric.unit)
     }
 
-    /// The ratio of design B to design A with its interval, formatted for people.
+    /// The ratio of `metric` with design B to `metric` with design A, with its interval, formatted
+    /// for people.
     pub(in crate::experiment) fn show_ratio(&self, pair: (&str, &str), metric: &Metric) -> String {
         human_ratio(&self.compare(pair, metric).ratio)
     }

@@ -8,7 +8,8 @@ pub(in crate::experiment) struct Target {
     pub(in crate::experiment) what: &'static str,
     pub(in crate::experiment) wanted: &'static str,
     pub(in crate::experiment) measured: String,
-    /// Whether the design reaches the target; `None` if these runs have not measured it.
+    /// True if the design reaches the target; `None` if the runs have not measured what the target
+    /// is about.
     pub(in crate::experiment) met: Option<bool>,
 }
 

@@ -6,7 +6,7 @@
 //! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
 //! long.
 //!
-//! `scene`: the workload and its metrics.
+//! The submodule `scene` has the workload and its metrics.
 
 mod scene;
 
@@ -130,8 +130,9 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The columns of the mailing-list thread's table: how much runs of one design vary, and how far a
-/// design is from unbatched Linux.
+/// Makes a table with the columns of the mailing-list thread's table. They show how much the
+/// throughput of one design varies between seeds, and how far a design's throughput is from that of
+/// unbatched Linux.
 fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     let spread = |design: &str| {
         let spread = stats::Spread::of(&run.results.values(design, &RATE));
@@ -158,7 +159,8 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
+/// The table of the most important metrics at the low and at the high card. At these cards all
+/// prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scene, Kept> = Cards {
     title: "Bounded (B) against unbatched, at each cost card",
     note: "Shorter runs than above. A verdict that changes between cards is fragile.",
@@ -173,7 +175,7 @@ const CARDS: Cards<Scene, Kept> = Cards {
     ],
 };
 
-/// Builds every statement from the medians and intervals of the runs.
+/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let shorter = |design: &str, metric: &Metric| {
         results.median(UNBATCHED, metric) / results.median(design, metric).max(1.0)

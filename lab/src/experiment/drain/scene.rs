@@ -59,8 +59,9 @@ pub(super) struct Scene {
     length: Nanos,
 }
 
-/// The share of its memory that a worker has mapped on average, in percent. It follows from the
-/// time per page: about 1.6 µs to fill, 0.4 µs to use and 0.15 µs to unmap.
+/// The percentage of a worker's memory that is mapped on average over time. It follows from the
+/// times per page, which are about 1.6 µs to fill a page, 0.4 µs to use it and 0.15 µs to unmap it.
+/// While a worker fills or unmaps its memory, half of the memory is mapped on average.
 const MAPPED_PERCENT: u64 = 59;
 
 /// The data of one run that the tables need besides its sample.
@@ -84,12 +85,13 @@ impl Seen {
         self.stats.class(LockClass::Zone)
     }
 
-    /// The number of holds of more than 1000 pages at one call site, per second.
+    /// The number of holds per second, at one call site, that move more than 1000 pages.
     fn over_1000_per_s(&self, site: Site) -> f64 {
         self.kept.holds.site(site).over_1000 as f64 / seconds(self.length)
     }
 
-    /// The percentage of CPUs that waited at least once for longer than `ms`.
+    /// The percentage of CPUs that waited for a zone lock for longer than `ms` milliseconds at
+    /// least once.
     fn percent_waiting(&self, ms: u64) -> f64 {
         let waited = self
             .stats
@@ -154,21 +156,24 @@ impl Scene {
         )
     }
 
-    /// The free memory to leave above the midpoint of the low and high watermarks: as much as the
-    /// workers map on average. The zone is then mostly between these two watermarks.
+    /// The amount of free memory to leave above the midpoint between the low and the high
+    /// watermark. It is as much as all workers map on average. So the zone's free memory is mostly
+    /// between these two watermarks.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.workers) * self.worker.bytes;
         Pages::from_bytes(wanted * MAPPED_PERCENT / 100)
     }
 
-    /// Runs the workload once. Panics, with the seed, if a design exceeds its own bound.
+    /// Runs the workload once. Panics, and names the seed, if the design limits each hold to one
+    /// batch and a hold moves more pages.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();
         testbed.fill(self.room_for_workers());
         let places = worker_cpus(cpus, self.workers);
         let done = self.worker.start(&testbed, places, self.length);
-        // By then the workers are at different points of their rounds, no longer all at the start.
+        // All workers start in one short interval. By `settled`, they are at different points of
+        // their rounds.
         let settled = Nanos(self.length.0 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();

@@ -51,7 +51,7 @@ static DECLARATION: Declaration<Scene, Raced, Emptier> = Declaration {
     conclude,
 };
 
-// The names of designs, one for each entry of [`HEADLINE`].
+// The names of the designs. An array has one name for each number of helpers in [`HEADLINE`].
 const ASCENDING: [&str; 2] = ["ascending, 1 helper", "ascending, 8 helpers"];
 const PATCH: [&str; 2] = [
     "descending-by-vma, 1 helper",
@@ -98,7 +98,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
     Ok((tables, finding(headline, huge)))
 }
 
-/// The runs of several ways to empty one victim.
+/// The runs of several emptiers on one victim.
 #[derive(Clone, Copy)]
 struct Ran<'a> {
     emptiers: &'a [Emptier],
@@ -147,12 +147,12 @@ fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
     )
 }
 
-/// A table of the time until all memory is free, the speed as a multiple of exit alone, and the
-/// limit.
+/// A table with a row for each emptier: the time until all memory is free, how many times as fast
+/// as exit alone this is, and what limits the speed.
 fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     let mut rows: Vec<(&Ran<'_>, &Emptier)> = Vec::new();
     for (nth, ran) in all.iter().enumerate() {
-        // Exit alone runs again with every set of emptiers, but one row is enough.
+        // Every set of emptiers includes exit alone, but one row of it is enough.
         let new = ran
             .emptiers
             .iter()
@@ -177,9 +177,11 @@ fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     )
 }
 
-/// The least speed with one helper and with eight, as a multiple of the speed of exit alone.
+/// The smallest allowed speed with one helper, and with eight helpers, as multiples of the speed of
+/// exit alone.
 const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
-/// The most work, with one helper, beyond that of exit alone, in percent.
+/// The largest allowed percentage by which the running time of exit and one helper together exceeds
+/// the running time of exit alone.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: Ran<'_>) -> Vec<Target> {
@@ -236,8 +238,8 @@ fn targets(ran: Ran<'_>) -> Vec<Target> {
     all
 }
 
-/// The time until all memory is free, with all costs at the low and at the high end of their
-/// ranges.
+/// The table of the time until all memory is free, at the low and at the high card. At these cards
+/// all prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scene, Raced> = Cards {
     title: "From kill to free (B) against exit alone, at each cost card",
     note: "A victim of 4 GiB. A verdict that changes between cards is fragile.",
@@ -266,7 +268,7 @@ fn wall(_: &Scene) -> Vec<Metric> {
     vec![WALL]
 }
 
-/// Builds every statement from the medians of the runs.
+/// Makes the finding. Every statement in it follows from the medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
         "With 8 helpers all memory is free {:.2} times as fast as with exit alone if they meet in \

@@ -45,7 +45,7 @@ impl Scene {
         })
     }
 
-    /// This scene with huge pages.
+    /// This scene, with a victim whose memory consists of huge pages.
     pub(super) fn huge(&self) -> Self {
         let mut scene = self.clone();
         if let Victim::Server { huge, .. } = &mut scene.victim {
@@ -72,7 +72,7 @@ impl Scene {
     }
 }
 
-/// Exit alone, then each way of reaping with each of `numbers` as its number of helpers.
+/// Exit alone; then, for each of `numbers`, every way of reaping with this number of helpers.
 pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     let with = |helpers: usize| {
         Reaping::ALL
@@ -83,8 +83,9 @@ pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     [Emptier::alone()].into_iter().chain(helped).collect()
 }
 
-/// The CPUs of `number` helpers, each under a separate last-level cache. They alternate between
-/// other sockets and the last user's socket, as a scheduler would spread them.
+/// The CPUs of `number` helpers. Each CPU has a last-level cache that neither another helper nor
+/// the last user uses. The CPUs alternate between other sockets and the last user's socket, as a
+/// scheduler would spread the helpers.
 pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();

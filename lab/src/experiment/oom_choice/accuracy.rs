@@ -44,12 +44,13 @@ static DECLARATION: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// Our selector over the patch's counters. It separates the effect of the selector from that of the
-/// counters.
+/// The design with our selector and the patch's counters. It separates the effect of the selector
+/// from that of the counters.
 const OURS_ON_TREE: &str = "select-bounded+tree";
 const DESIGNS: [&str; 5] = [PRECISE, APPROXIMATE, PATCH, OURS, OURS_ON_TREE];
 
-/// A population, and the number of such populations to draw from each seed.
+/// A kind of population and its number of processes. From each seed, `trials` such populations are
+/// drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PopulationSpec {
     kind: Kind,
@@ -57,13 +58,13 @@ struct PopulationSpec {
     trials: u64,
 }
 
-/// The least number of processes that counts as many. The patch's 16 precise sums then cover only a
-/// small part of them.
+/// The smallest number of processes that counts as many. The 16 precise sums of the patch cover
+/// only a small part of so many processes.
 const MANY: u32 = 200;
 /// The number of processes in the populations that have rows in the report.
 const HEADLINE: u32 = 1000;
-/// The number of processes in one further population, which is in the band. Other kinds of
-/// population would add nothing at this size.
+/// The number of processes in one further population, whose kind is [`Kind::InTheBand`].
+/// Populations of other kinds would show nothing new at this size.
 const CROWDED: u32 = 10_000;
 
 fn specs(effort: Effort) -> Vec<PopulationSpec> {
@@ -90,7 +91,7 @@ fn specs(effort: Effort) -> Vec<PopulationSpec> {
 }
 
 impl PopulationSpec {
-    /// `metric` under a name that says it was measured on this population.
+    /// `metric`, with a name that says on which population it was measured.
     fn metric(self, metric: &Metric) -> Metric {
         let name = format!("{}_{}_{}", self.kind.name(), self.count, metric.name);
         metric.clone().named(name)
@@ -98,18 +99,20 @@ impl PopulationSpec {
 }
 
 const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
-/// How much more memory the largest process has than the victim, on average.
+/// The memory by which the largest process exceeds the victim, in bytes: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
-/// The mean regret if the victim were drawn at random.
+/// The mean of [`REGRET`] that would result if each victim were drawn at random.
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
-/// The number of precise sums beyond the least possible, as the maximum over all choices.
+/// The number of precise sums that a selector made although it could have proved its choice without
+/// them: the maximum over all choices.
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
-/// The metrics of each population.
+/// The metrics of each population. They are computed from the choices that one design made in
+/// populations of one kind and size.
 const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     WRONG => mean(choices, |chosen| if chosen.judged.regret > 0 { 100.0 } else { 0.0 }),
     REGRET => mean(choices, |chosen| chosen.judged.regret as f64 * PAGE),
@@ -136,7 +139,7 @@ fn max(choices: &[Chosen], value: impl Fn(&Chosen) -> f64) -> f64 {
     choices.iter().map(value).fold(0.0, f64::max)
 }
 
-/// The machine and the populations on it.
+/// The machine, and the populations whose processes run on it.
 struct Scene {
     profile: Profile,
     specs: Vec<PopulationSpec>,
@@ -164,14 +167,15 @@ impl Scene {
         each.chain(together.cloned()).collect()
     }
 
-    /// The metrics of all populations together, then those of each kind at its headline size.
+    /// The metrics over all populations together, then the metrics of each kind of population at
+    /// the size `headline`.
     fn headline(&self) -> Vec<Metric> {
         let specs = self.specs.iter().filter(|spec| spec.count == self.headline);
         let each = specs.flat_map(|spec| [WRONG, REGRET].map(|metric| spec.metric(&metric)));
         [WRONG, REGRET_MAX].into_iter().chain(each).collect()
     }
 
-    /// Makes a selection in every population of one seed.
+    /// Makes a selection in every population of the seed of `case`.
     fn measure(&self, case: &Case<Named>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
@@ -298,8 +302,8 @@ fn times(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// The errors at each cost card. Costs do not change which pages are counted on which CPU, but they
-/// change the order of the CPUs.
+/// The table of wrong choices at each cost card. Prices do not change which pages are counted on
+/// which CPU, but they change in which order the CPUs count them.
 fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -350,7 +354,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Builds every statement from the numbers of the runs.
+/// Makes the finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
@@ -379,8 +383,8 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// A design that loses at least this share of what a random choice loses counts as no better than
-/// drawing lots.
+/// If the mean loss of a design is at least this fraction of the mean loss of a random choice, the
+/// design counts as no better than drawing lots.
 const NEAR_LOT: f64 = 0.75;
 
 /// Says whether the patch's choice among many similar processes is as good as random.
@@ -389,7 +393,7 @@ fn drift(run: &Run<'_, Scene>) -> String {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
         spec.count >= MANY && is_alike
     });
-    // The mean loss, as a multiple of the loss of a random choice.
+    // The mean loss of `design`, as a multiple of the mean loss of a random choice.
     let share = |design: &str, spec: &PopulationSpec| {
         let [lost, by_lot] =
             [REGRET, BY_LOT].map(|metric| run.results.mean(design, &spec.metric(&metric)));

@@ -72,7 +72,8 @@ const COUNTS: [u32; 3] = [40, 1000, 10_000];
 const MOST: u32 = 100_000;
 /// The larger of the two published numbers of processes. The first of [`COUNTS`] is the smaller.
 const HEADLINE: u32 = 10_000;
-/// The number of processes in the tables of other influences.
+/// The number of processes in the table that varies the number of CPUs, and in other places where
+/// fewer processes than [`HEADLINE`] are enough.
 const FEW: u32 = 1000;
 
 fn hog(count: u32) -> Metric {
@@ -100,8 +101,8 @@ struct Scene {
     in_band: u32,
 }
 
-/// Two selections of one run, each with its number of processes: first with one hog, then in the
-/// band.
+/// Two selections of one run: the first from a population with one hog, the second from a
+/// population in the band. Each comes with its number of processes.
 type Kept = [(u32, Chosen); 2];
 
 impl Scene {
@@ -247,7 +248,8 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Selection times with [`FEW`] processes on growing numbers of CPUs of the same kind.
+/// A table of the time to select among [`FEW`] processes on machines that differ only in their
+/// number of CPUs.
 fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
@@ -281,7 +283,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The headline metrics at each cost card.
+/// The table of the most important metrics at each cost card.
 fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -314,14 +316,14 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The most time that ours may take, as a multiple of the time for one approximate sum of every
-/// process.
+/// If one process is a hog, our selection may take at most this number of times the time of a
+/// selection that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// The least speed of ours if all processes are in the band, as a multiple of the speed of one
-/// precise sum for every process.
+/// If all processes are in the band, our selection must be at least this number of times as fast as
+/// a selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The targets. A quick run measures neither of them.
+/// The table of the targets. A quick run measures neither of the two.
 fn goals(results: &Results) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -355,7 +357,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Builds every statement from the numbers of the runs.
+/// Makes the finding. Every statement in it follows from the numbers of the runs.
 fn finding(run: &Run<'_, Scene, Kept>) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(

@@ -1,13 +1,14 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory runs out, how long does it
-//! take to choose the victim, and is it the right one?
+//! take to choose the victim, and is the victim the right one?
 //!
 //! Every process has real counters of the simulated machine. Before the selection, the pages of
 //! each process were added to its counters on the CPUs that the process ran on. A selector then
 //! runs on one CPU. The simulator charges the selector for each process that the selector examines,
 //! each cache line that it fetches, and each CPU whose part of a counter it adds to a sum.
 //!
-//! `population`: the processes, and where they touched their pages. `processes`: a population on a
-//! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.
+//! The submodule `population` has the processes, and the CPUs on which they touched their pages.
+//! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
+//! choice. `latency` and `accuracy` are the two experiments.
 
 mod accuracy;
 mod latency;
@@ -29,12 +30,12 @@ const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// The designs with the heads of their columns.
+/// Each design, with the head of its column in tables.
 fn heads(designs: &[Named]) -> impl Iterator<Item = (String, &Named)> {
     designs.iter().map(|design| (short(design), design))
 }
 
-/// The column head of a design in tables.
+/// The head of a design's column in tables.
 fn short(design: &Named) -> String {
     let name = design.name.replace('+', " ");
     name.trim_start_matches("select-").to_owned()

@@ -1,12 +1,12 @@
 //! The candidate that should have been chosen, and the fewest precise sums that prove that it is
 //! the right one.
 //!
-//! If several candidates have the most points, the one with the highest number is the right choice.
-//! A key therefore also contains the candidate's number, so no two keys are equal.
+//! If several candidates have the most points, the one with the highest index is the right choice.
+//! A key therefore also contains the candidate's index, so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 
-/// The points of a candidate, and its number. The candidate with the largest key should be chosen.
+/// The points of a candidate, and its index. The candidate with the largest key should be chosen.
 type Key = (i64, u32);
 
 /// The truth about a candidate: its points, and the range of points that follows from its
@@ -22,14 +22,16 @@ pub(super) struct Truth {
 pub(super) struct Judged {
     /// The number of points, in pages, by which the largest candidate exceeds the chosen one.
     pub(super) regret: u64,
-    /// The number of points, in pages, that a random choice would lose on average.
+    /// The number of points, in pages, by which the largest candidate exceeds a randomly chosen one
+    /// on average.
     pub(super) by_lot: f64,
-    /// The fewest precise sums that prove which candidate has the most points, for a selector that
-    /// guesses that candidate right.
+    /// The smallest number of precise sums with which a selector can prove which candidate has the
+    /// most points. A selector may need more if it sums other candidates first.
     pub(super) least_sums: u64,
 }
 
-/// Judges the choice of candidate `chosen`; `truths` must not be empty.
+/// Judges the choice of candidate `chosen`, an index in `truths`. There must be at least one
+/// candidate.
 pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     let key = |(truth, nth): (&Truth, u32)| (truth.points, nth);
     let most = truths.iter().zip(0..).map(key).max();
@@ -42,13 +44,15 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     }
 }
 
-/// Returns the number of precise sums in the shorter of two proofs:
+/// Returns the number of precise sums in the shorter of two proofs that the largest candidate has
+/// the most points. Each proof sums every other candidate that could exceed a bar, because the
+/// range of that candidate reaches above the bar:
 ///
-/// - The first proof sums every other candidate whose range reaches above the largest candidate's
-///   points. It also sums the largest candidate, unless its range is a single number.
-/// - The second proof does not sum the largest candidate. It sums every other candidate whose range
-///   reaches above the low end of the largest candidate's range. This proof is valid only if the
-///   points of all other candidates are below that low end.
+/// - In the first proof, the bar is the points of the largest candidate. This proof must also sum
+///   the largest candidate, unless its range is a single number.
+/// - In the second proof, the bar is the low end of the largest candidate's range, so this proof
+///   does not sum the largest candidate. It is valid only if the points of all other candidates are
+///   below the bar.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {
     let others = || {
         let all = truths.iter().zip(0..);
@@ -86,12 +90,13 @@ mod tests {
         assert_eq!((judged.regret, judged.least_sums), (75, 0));
         assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
         let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
-        // Both others may have more than 18, and the third certainly has more than either.
+        // The ranges of the first two candidates reach above 18, so these two are summed. Their
+        // points are below 16, which the third candidate has at least, so the third needs no sum.
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
-        // The first candidate must be summed, and the largest itself. The second has 18 at most,
-        // and loses a tie.
+        // The first candidate must be summed, and so must the third, which is the largest. The
+        // second may have 18 points at most, and loses a tie against the third.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

@@ -1,7 +1,8 @@
-//! The processes on a machine that is out of memory, and the CPUs on which each touched its pages.
+//! The processes on a machine that is out of memory, and the CPUs on which each process touched its
+//! pages.
 //!
-//! A population is a function of its kind, its size and a seed: every design adds the same pages on
-//! the same CPUs.
+//! A population is a function of its kind, its size and a seed, so every design adds the same pages
+//! on the same CPUs.
 
 use plimsoll_mm::oom::ScoreAdj;
 use plimsoll_mm::space::rss::RssKind;
@@ -34,8 +35,8 @@ pub(super) enum Kind {
     TwoGiants,
     /// Each process has 0 to 800 MiB, and an adjustment of −999 to 1000.
     LargeAdj,
-    /// Each process has 384 MiB. It also has up to 60 MiB more, none of which has reached the
-    /// shared part of any counter yet.
+    /// Each process has 384 MiB that are in the shared parts of its counters, and up to 60 MiB more
+    /// that are only in the parts that single CPUs keep.
     InTheBand,
 }
 
@@ -64,7 +65,8 @@ impl Kind {
     }
 }
 
-/// Pages that are added to, or subtracted from, the counters of one process in a row.
+/// A number of pages that one CPU adds to a counter of one process. A negative number is
+/// subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) process: u32,
@@ -75,11 +77,11 @@ pub(super) struct Run {
 /// The processes, and the CPUs on which each of them touched its pages.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// The adjustments, by process.
+    /// The adjustment of each process.
     pub(super) adjs: Vec<ScoreAdj>,
-    /// The processes that start on each CPU, by CPU.
+    /// For each CPU, the processes that start on it.
     pub(super) born: Vec<Vec<u32>>,
-    /// The runs of pages, by CPU.
+    /// For each CPU, the pages that it adds to counters, in order.
     pub(super) runs: Vec<Vec<Run>>,
     /// The process that is much larger than all others, if there is one.
     pub(super) hog: Option<u32>,
@@ -107,7 +109,8 @@ impl Population {
         population
     }
 
-    /// Draws where a process touches its pages. `rank` is its position in a random order.
+    /// Draws the CPUs on which a process touches its pages. `rank` is the process's position in a
+    /// random order of all processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -145,8 +148,8 @@ impl Population {
         ScoreAdj::new(adj).expect("an adjustment in range")
     }
 
-    /// Touches `pages` on 1 to 4 CPUs. Three quarters of them are file pages, except for the hog,
-    /// which has only anonymous pages.
+    /// Lets a process touch `pages` on 1 to 4 CPUs. Three quarters of these pages are file pages.
+    /// The hog, however, has only anonymous pages.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {
@@ -161,8 +164,9 @@ impl Population {
         }
     }
 
-    /// Moves over all CPUs and ends with `pages`, a third of them file pages. On the way, the
-    /// process touches a quarter more anonymous pages and unmaps as many on other CPUs.
+    /// Lets a process move over all CPUs. In the end the process has `pages`, of which a third are
+    /// file pages. On the way, it touches a quarter of `pages` in addition as anonymous pages, and
+    /// unmaps as many on other CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -181,9 +185,10 @@ impl Population {
         }
     }
 
-    /// Adds a number of pages that is the same for every process to the shared parts of the
-    /// counters of `process`. Also adds, on each CPU, up to 31 pages of each of two kinds; these
-    /// pages do not reach the shared parts. A process with a higher `rank` has more of these pages.
+    /// Gives a process two sorts of pages. Pages of the first sort are in the shared parts of its
+    /// counters; every process has the same number of them. Pages of the second sort are only in
+    /// the parts that single CPUs keep: up to 31 pages of each of two kinds on each CPU. A process
+    /// with a higher `rank` has more pages of the second sort.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

@@ -24,8 +24,9 @@ use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
 
-/// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
-/// with 1000 processes, where the first look takes 180 to 190 ns.
+/// The nanoseconds that a selector takes to look at a process again, when all cache lines of the
+/// process are in its CPU's caches. Measured with 1000 processes; the first look at each of them
+/// takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// A machine with processes that have touched their pages.
@@ -33,7 +34,7 @@ pub(super) struct ProcessSet {
     sim: Sim,
     people: Rc<People>,
     total: TotalPages,
-    /// The process that grows while a victim is selected.
+    /// The process that grows while a victim is selected; `None` if no process grows.
     hog: Option<u32>,
     seed: u64,
 }
@@ -41,7 +42,7 @@ pub(super) struct ProcessSet {
 /// The result of a selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
-    /// The virtual time that it took.
+    /// The virtual time that the selection took, in nanoseconds.
     pub(super) ns: u64,
     pub(super) parts: Parts,
     pub(super) sums: u64,
@@ -50,7 +51,8 @@ pub(super) struct Chosen {
     pub(super) hash: u64,
 }
 
-/// The parts of a selection's time. The rest is spent fetching cache lines and taking locks.
+/// The time of a selection, by what it was spent on. The rest of the time is spent fetching cache
+/// lines and taking locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
     /// The time to look at processes.
@@ -78,7 +80,8 @@ struct Process {
 }
 
 impl ProcessSet {
-    /// Puts `population` on the machine of `profile` and counts its pages as `counting` says.
+    /// Creates the machine of `profile`, with the processes of `population`. Counters of the kind
+    /// `counting` count their pages.
     ///
     /// # Panics
     /// When the host has no memory for the counters.
@@ -172,8 +175,8 @@ impl ProcessSet {
         }
     }
 
-    /// The CPU of the selector and the CPU of the hog. Neither is CPU 0: CPU 0 owns all cache lines
-    /// that were never written, so it would not have to fetch them.
+    /// The CPU of the selector and the CPU of the hog. Neither is CPU 0, which owns all cache lines
+    /// that were never written. A selector on CPU 0 would not have to fetch these cache lines.
     fn two_cpus(&self) -> [CpuId; 2] {
         let cpus = self.sim.topology().cpus();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -209,7 +212,8 @@ impl ProcessSet {
         }
     }
 
-    /// The truth about each candidate. The machine is stopped, so reading it takes no virtual time.
+    /// The truth about each candidate. The machine is stopped, so reading the counters takes no
+    /// virtual time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
@@ -232,7 +236,7 @@ impl ProcessSet {
 }
 
 impl Parts {
-    /// The parts of the work of all CPUs since the machine started.
+    /// The time that all CPUs have spent on each part since the machine started.
     fn so_far(sim: &Sim) -> Self {
         let of = |work: Work| sim.stats().work_ns[work as usize];
         Self {
@@ -261,8 +265,9 @@ impl Process {
 }
 
 impl People {
-    /// Starts each process of `born` on this CPU. It gets a copy of its parent's pages, and soon
-    /// runs its own program instead. Therefore this CPU has the cache lines of its counters.
+    /// Starts each process of `born` on the calling CPU. A new process first has a copy of its
+    /// parent's pages, and soon replaces them by those of its own program. So the calling CPU
+    /// writes to the counters of the process, and afterwards has their cache lines.
     fn start(&self, sim: &Sim, born: &[u32]) {
         for &process in born {
             let process = self.member(process);
@@ -355,7 +360,8 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// Makes one selection by `design` from `population`, on a fresh machine.
+/// Makes one selection by `design` from `population`, on a fresh machine. `seed` decides, among
+/// other things, on which CPU the selector runs.
 pub(super) fn select(
     profile: &Profile,
     design: &Design,

@@ -1,4 +1,4 @@
-//! `reproduce oom-storm`: how long is it from a failed allocation to one that succeeds?
+//! `reproduce oom-storm`: how long does it take from a failed allocation to one that succeeds?
 //!
 //! Other experiments measure parts of an OOM kill: how long a selection takes, whether the
 //! selection is right, and how soon a dead process's memory is free. This experiment runs the whole
@@ -6,7 +6,8 @@
 //! The allocators drain lists, select a victim and kill it. The victim then exits or the reaper
 //! empties its memory, and ticks pass between these steps.
 //!
-//! `scene`: the storms and the metrics. `tables`: the parts of each stall.
+//! The submodule `scene` has the storms and their metrics. `tables` makes the tables, such as those
+//! of the parts of each stall.
 
 mod scene;
 mod tables;
@@ -55,12 +56,14 @@ static DECLARATION: Declaration<Scenes> = Declaration {
     conclude,
 };
 
-// Linux, the patches together, and ours: each selector with the reaping of the same origin.
+// The three designs that are wholly from Linux, wholly from the patches, or wholly ours. Each
+// consists of a selector, counters and a way of reaping.
 const LINUX: &str = "select-precise+flat+ascending";
 const PATCH: &str = "select-two-pass+tree+descending-by-vma";
 const OURS: &str = "select-bounded+one-sided+meet-in-the-middle";
 
-/// The selectors of Linux, the patch and ours, each with the counters of the same origin.
+/// Linux's selector with Linux's counters, the patch's selector with the patch's counters, and our
+/// selector with our counters.
 const SELECTORS: [&str; 3] = [
     "select-precise+flat",
     "select-two-pass+tree",
@@ -70,8 +73,8 @@ const SELECTORS: [&str; 3] = [
 /// The ways of reaping: Linux before 6.18, Linux since 6.18, and ours.
 const REAPINGS: [&str; 3] = ["ascending", "descending-by-vma", "meet-in-the-middle"];
 
-/// Selectors over counters of another origin. They separate the effect of selectors from that of
-/// counters.
+/// Selectors with counters that are not from the same design. They separate the effect of a
+/// selector from the effect of its counters.
 const SWAPPED: [&str; 4] = [
     "select-precise+tree",
     "select-precise+one-sided",
@@ -95,7 +98,8 @@ fn shown(scenes: &Scenes) -> Vec<Metric> {
 }
 
 fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
-    // Selectors over counters of the same origin, then over others; all of them reap as Linux did.
+    // First the selectors with the counters of their own designs, then the selectors with other
+    // counters. All of these designs reap as Linux did before 6.18.
     let selectors = SELECTORS.into_iter().chain(SWAPPED);
     let reaping = selectors.map(|selector| with_reaping(selector, REAPINGS[0]));
     let swapped = variants_of("unpatched", reaping)?;
@@ -114,7 +118,7 @@ fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results, &run.scene)))
 }
 
-/// Builds every statement from the medians and intervals of the runs.
+/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
 fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let waited = scenes.scene(EXITS).metric(&WAITED);
     let kills = scenes.scene(CROWD).metric(&KILLS);

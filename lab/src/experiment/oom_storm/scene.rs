@@ -15,21 +15,22 @@ use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult}
 /// The total time of an allocator's stalls, as the mean over all allocators. Stalls in which the
 /// allocator is killed are left out.
 pub(super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
-/// The median length of a stall.
+/// The median length of the stalls of all allocators.
 pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
 pub(super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
 pub(super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
 pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
 /// The number of kills whose victim was not the process with the most memory.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-/// How much more memory the largest process had than the victim, on average.
+/// The memory by which the largest process exceeded the victim, in bytes: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
-/// The memory of all victims of a storm together.
+/// The sum of the memory of all victims of a storm, in bytes.
 pub(super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
 /// The time from a kill until all of the victim's memory is free, on average.
 pub(super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 
-/// The metrics of each storm. [`Scene::part`] names the parts of the first one.
+/// The metrics of each storm. Further metrics are the parts of [`WAITED`], which [`Scene::part`]
+/// names.
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
     WAITED => seen.per_allocator(seen.result.stalls.iter().map(|stall| stall.ns()).sum()),
     MEDIAN => stats::median(&seen.stalls()).unwrap_or(0.0),
@@ -48,8 +49,8 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
     },
 });
 
-/// A choice is not wrong if the largest process has less than 1 MiB more, because processes grow
-/// during the selection.
+/// The number of pages by which the largest process must exceed the victim for a choice to count as
+/// wrong: 1 MiB. Smaller differences do not count, because processes grow during the selection.
 const AS_LARGE: u64 = 256;
 
 /// The observations of one storm.
@@ -101,11 +102,11 @@ const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 /// The victim exits without helpers.
 pub(super) const EXITS: &str = "exits";
-/// A daemon calls `process_mrelease`.
+/// A daemon calls `process_mrelease` for each victim.
 pub(super) const HELPED: &str = "helped";
-/// Only the reaper can empty the victim.
+/// A thread of the victim waits for a device, so only the reaper can empty the victim.
 pub(super) const STUCK: &str = "stuck";
-/// No hog stands out.
+/// No process is much larger than all others.
 pub(super) const CROWD: &str = "crowd";
 
 /// A machine and the storms that run on it.
@@ -123,7 +124,7 @@ impl Scenes {
         })
     }
 
-    /// This machine with only the scenes that have these names.
+    /// This machine with only those scenes whose names are in `names`.
     pub(super) fn only(mut self, names: &[&str]) -> Self {
         self.all.retain(|scene| names.contains(&scene.name));
         self
@@ -147,7 +148,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// `metrics` under the names that they have in each scene.
+    /// `metrics` once for each scene, under the names that they have in that scene.
     pub(super) fn of_each(&self, metrics: &[Metric]) -> Vec<Metric> {
         let of = |scene: &Scene| -> Vec<Metric> {
             metrics.iter().map(|metric| scene.metric(metric)).collect()
@@ -155,7 +156,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// Runs every scene with one design on one seed, and collects the metrics of all.
+    /// Runs every scene with one design on one seed, and collects the metrics of all scenes.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
@@ -227,7 +228,7 @@ impl Scene {
         metric.clone().named(name)
     }
 
-    /// A part of [`WAITED`] in this scene.
+    /// The metric for one part of [`WAITED`] in this scene.
     pub(super) fn part(&self, part: Part) -> Metric {
         let name = format!("{}_waited_{}_ns", self.name, part.name());
         WAITED.named(name)

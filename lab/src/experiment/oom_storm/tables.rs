@@ -17,8 +17,8 @@ use crate::report::{Table, tabulate};
 use crate::run::options::Effort;
 use crate::workload::storm::Part;
 
-/// The name of a design's selector, for tables in which each selector has counters of its own
-/// origin.
+/// The name of a design's selector, for tables in which every selector has the counters of its own
+/// design.
 fn short(design: &Named) -> &'static str {
     let name = design.design.selecting.name();
     name.strip_prefix("select-").unwrap_or(name)
@@ -118,7 +118,7 @@ fn until_reaping(results: &Results, scene: &Scene) -> String {
     )
 }
 
-/// The share of one part in the total wait of allocators, in percent.
+/// The percentage that one part takes of the time that allocators waited.
 fn share(results: &Results, design: &str, scene: &Scene, part: Part) -> f64 {
     let whole = results.median(design, &scene.metric(&WAITED)).max(1.0);
     100.0 * results.median(design, &scene.part(part)) / whole
@@ -177,7 +177,7 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     let mut rows = Vec::new();
     for scene in &run.scene.all {
-        // The designs are grouped by selector, each with every way of reaping.
+        // The designs are grouped by selector. A group has one design for each way of reaping.
         for of_selector in run.designs.chunks(REAPINGS.len()) {
             let (first, others) = of_selector.split_first().expect("a way of reaping");
             rows.extend(others.iter().map(|other| (scene, first, other)));
@@ -217,7 +217,7 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors over counters of another origin.
+/// A table of selectors with the counters of their own designs, and with other counters.
 pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
@@ -241,7 +241,7 @@ pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> 
     })
 }
 
-/// A table of Linux, the patches and ours, at each cost card.
+/// A table that compares Linux, the patches and ours with each other at each cost card.
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

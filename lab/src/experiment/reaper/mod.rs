@@ -7,7 +7,7 @@
 //! and our design. The report also shows what reviewers asked for: the time until all memory is
 //! free, other machines, one large mapping, and the locks that tasks wait for instead.
 //!
-//! `scene`: the races. `targets`: the targets for ours.
+//! The submodule `scene` has the races, `targets` the targets for our design.
 
 mod scene;
 mod targets;
@@ -121,8 +121,8 @@ const THREAD: [(&str, &str); 10] = [
     ("from the kill until all is free", "wall_ns"),
 ];
 
-/// A table in the shape of the mailing-list thread's. It shows shares of the running time, because
-/// the thread does not give the victim's size.
+/// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
+/// because the thread does not give the size of its victim.
 fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let metrics = run.scene.metrics();
     let find = |(what, name): (&'static str, &str)| {
@@ -130,8 +130,8 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The totals of parts are compared between victims of different sizes, so they also get a
-    // share.
+    // The victim of the thread does not have the size of ours. So the times for page-table locks
+    // and reverse mappings are also shown as shares of the running time, which can be compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);
@@ -207,7 +207,8 @@ fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
     raced.tree.table(title, &note)
 }
 
-/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
+/// The table of the most important metrics at the low and at the high card. At these cards all
+/// prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scenes, Raced> = Cards {
     title: "At each cost card, with a fifth of the mappings",
     note: "Cards change the share of a page's work that is done under the page table's lock. A \
@@ -241,7 +242,7 @@ fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
         .collect()
 }
 
-/// Builds every statement from the medians and intervals of the runs.
+/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
 fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);

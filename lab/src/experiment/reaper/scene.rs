@@ -18,8 +18,8 @@ pub(super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
 /// The time to remove reverse mappings.
 pub(super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
 
-/// The metrics of the first scene beyond those of every race. They are the columns of the
-/// mailing-list thread's table: each part, for the last user and for the reaper.
+/// The metrics that only the first scene has. They are rows of the mailing-list thread's table:
+/// times of exit, times of the reaper, and times of the two together.
 const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("exit_ran_ns", Unit::Nanos) => raced.ran(Party::Exit).0 as f64,
     Metric::lower("reaper_ran_ns", Unit::Nanos) => raced.ran(Party::Helpers).0 as f64,
@@ -31,8 +31,8 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// The number of leading [`METRICS`] that every scene measures. The first scene measures all of
-/// them.
+/// Every scene measures this many metrics, the first ones of [`METRICS`]. The first scene measures
+/// all of [`METRICS`].
 const IN_EVERY_SCENE: usize = 6;
 
 /// A victim, and the CPUs on which it is emptied.
@@ -54,15 +54,15 @@ pub(super) struct Scenes {
     profile: Profile,
     /// All scenes. The first reproduces the published test.
     pub(super) all: Vec<Scene>,
-    /// The position in `all` of the scene on equal cores.
+    /// The index in `all` of the scene in which exit and reaper run on cores of one kind.
     equal: usize,
 }
 
 /// The number of small mappings of the app.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
-/// About how many pages the app has for each of its small mappings. The scene `one` has the same
-/// number of pages in total.
+/// About the number of all pages of the app, divided by the number of its small mappings. The scene
+/// `one` has as many pages in total as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// The names of the scenes that every machine has.
@@ -134,12 +134,13 @@ impl Scenes {
         })
     }
 
-    /// The scene in which exit and reaper run on cores of the same kind.
+    /// The scene in which exit and reaper run on cores of one kind, and memory is left.
     pub(super) fn equal(&self) -> &Scene {
         &self.all[self.equal]
     }
 
-    /// The scene on equal cores when the machine has no memory left.
+    /// The scene in which exit and reaper run on cores of one kind, and the machine has no memory
+    /// left.
     pub(super) fn short(&self) -> &Scene {
         let found = self.all.iter().find(|scene| scene.name == SHORT);
         found.expect("every machine has it")
@@ -200,7 +201,7 @@ impl Scene {
     }
 }
 
-/// The first CPU at this distance from CPU 0.
+/// The first CPU whose distance from CPU 0 is `distance`.
 fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
     topology
         .ids()

@@ -5,17 +5,18 @@ use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::declared::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The most work beyond that of exit alone, in percent of it.
+/// The largest allowed percentage by which the work of ours exceeds the work of exit alone.
 const WORK_PERCENT_MAX: f64 = 3.0;
-/// The least speed, as a multiple of the speed of exit alone.
+/// The smallest allowed speed of ours, as a multiple of the speed of exit alone.
 const FASTER_MIN: f64 = 1.8;
-/// The least speed-up with one large mapping, as a multiple of that with many small ones.
+/// The smallest allowed speed-up with one large mapping, as a multiple of the speed-up with many
+/// small mappings.
 const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged by the results of the runs.
 ///
 /// Work and speed have two targets each: one for a machine that has no memory left, as when the OOM
-/// killer acts, and one for a machine that has memory left. The difference is how many freed pages
+/// killer acts, and one for a machine that has memory left. On the latter, more of the freed pages
 /// remain on page lists. Exit without helpers runs on the CPU that touched all pages. If memory is
 /// left, this exit may therefore leave most pages on that CPU's lists, and its work does not
 /// include returning them to the zone.
@@ -56,7 +57,8 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The work beyond that of exit alone, including the later return of listed pages to their zones.
+/// The target for the work of ours in one scene, compared with exit alone. The work includes the
+/// later return of listed pages to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -68,8 +70,8 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The speed of ours. Also shows the pages on page lists at the end, with ours and after exit
-/// alone.
+/// The target for the speed of ours in one scene. It also shows how many pages are on page lists at
+/// the end, with ours and with exit alone.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
     let listed = |design| results.show(design, &scene.metric(LISTED));

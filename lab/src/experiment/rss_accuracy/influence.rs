@@ -1,5 +1,5 @@
-//! The effect of the choice of program on the errors, and which conditions make a counter wrong by
-//! a gigabyte.
+//! How the choice of the program affects the errors of the counters, and what makes the flat
+//! counter wrong by a gigabyte.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -13,18 +13,19 @@ use crate::run::cases::run_cases;
 use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 
-/// The error of the flat counter that the mailing-list thread reported, in bytes: "about 1 GB".
+/// The error, in bytes, that the mailing-list thread reported for the flat counter: "about 1 GB".
 pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
 
-/// The most pages that one CPU's part of the flat counter holds on 384 CPUs: one less than the
-/// batch.
+/// The largest number of pages that one CPU's part of the flat counter can hold on a machine of 384
+/// CPUs. It is one less than the counter's batch.
 const PART_MAX: u64 = 767;
 
-/// The sizes of a mapping, in pages: 64 KiB, 1 MiB, just below what a CPU's part of the flat
-/// counter holds, and 16 MiB.
+/// The sizes of mappings, in pages. They are 64 KiB, 1 MiB, 2.7 MiB (a little less than the pages
+/// of [`PART_MAX`]), and 16 MiB.
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
-/// Where a program maps and unmaps, and the number of mappings that it keeps.
+/// The paths of the programs. A path says on which CPUs a program maps and unmaps, and how many
+/// mappings the program keeps.
 const PATHS: [(Hops, usize); 6] = [
     (Hops::Random, 64),
     (Hops::Next, 64),
@@ -34,16 +35,17 @@ const PATHS: [(Hops, usize); 6] = [
     (Hops::Stay, 64),
 ];
 
-/// Returns programs that bring the flat counter's error to its bound, as recordings of a kernel on
-/// 64 and on 128 CPUs show. The mappings of these programs are one page smaller than the counter's
-/// batch, and each program keeps as many mappings as there are CPUs.
+/// Returns programs that bring the error of the flat counter to its bound, the largest error that
+/// is possible. Recordings of a kernel on 64 and on 128 CPUs show that they do. The mappings of
+/// these programs are one page smaller than the counter's batch, and each program keeps as many
+/// mappings as there are CPUs.
 fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
     [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), effort))
 }
 
-/// One program, and the observations of each counter while it ran.
+/// One program, and the observations of each kind of counter while the program ran.
 #[derive(Debug)]
 pub(super) struct Cell {
     program: Program,
@@ -52,7 +54,7 @@ pub(super) struct Cell {
     ours: Seen,
 }
 
-/// Runs every program on the first seed.
+/// Runs every program with each of three kinds of counter, on the first seed.
 pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress) -> Vec<Cell> {
     let seed = options.seeds.first().copied().unwrap_or(1);
     let programs: Vec<Program> = SIZES
@@ -122,7 +124,7 @@ fn path(program: &Program) -> String {
 
 /// The sentence that says what it takes for the flat counter to be about as wrong as published.
 fn what_it_takes(cells: &[Cell]) -> String {
-    // "About 1 GB" covers every error that rounds to it.
+    // The thread says "about 1 GB", so 95 % of it is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached = cells.iter().filter(|cell| cell.flat.worst >= enough);
     let shown = cells.iter().filter(|cell| cell.flat.worst_shown >= enough);

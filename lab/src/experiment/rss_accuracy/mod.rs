@@ -5,9 +5,9 @@
 //! of counter. Every run checks that precise sums are exact, and that no approximate sum is wrong
 //! by more than the counter's bound.
 //!
-//! `program`: the program that moves across CPUs. `scene`: one run and its metrics. `influence`:
-//! how the program's mapping sizes and moves affect the errors, and which programs reach the
-//! published error.
+//! The submodule `program` has the program that moves across CPUs, and `scene` one run and its
+//! metrics. `influence` shows how the program's mapping sizes and moves affect the errors, and
+//! which programs reach the published error.
 
 mod influence;
 mod program;
@@ -81,7 +81,7 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program that the rows of the report describe.
+/// The machine, and the program whose errors the rows of the report show.
 struct Scene {
     profile: Profile,
     program: Program,
@@ -96,7 +96,7 @@ impl Scene {
     }
 }
 
-/// The program that the rows of the report describe.
+/// The program whose errors the rows of the report show.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),
@@ -173,8 +173,8 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// A table of the first seed at every cost card. Costs should not change what is counted on which
-/// CPU.
+/// A table of the worst errors at every cost card, on the first seed. Prices should not change
+/// which pages are counted on which CPU.
 fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -211,7 +211,7 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     ))
 }
 
-/// Builds every statement from the numbers of the runs.
+/// Makes the finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let worst = |design| {
         let pages = results.estimate(design, &WORST);
@@ -247,7 +247,7 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// Formats pages as MiB.
+/// Formats a number of pages as MiB.
 fn mib(pages: f64) -> String {
     let tenths = (pages * PAGE / MIB * 10.0).round();
     // Adding zero removes the sign of a negative zero.

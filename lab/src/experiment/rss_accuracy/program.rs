@@ -19,11 +19,12 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::workload::spend_unmapping;
 
-/// The number of pages of one page table. Pages unmapped in one table are counted in one addition.
+/// The number of pages that a page table maps. Pages that are unmapped together from one table are
+/// counted in one addition.
 const TABLE: u64 = 512;
 
 /// A program that repeatedly maps and touches memory. It unmaps its oldest mapping whenever it has
-/// more than `kept`.
+/// more than `kept` mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) sizes: Sizes,
@@ -55,11 +56,12 @@ pub(super) enum Hops {
     Halves,
     /// The program maps on each CPU in order and unmaps on the first, as a main thread would.
     OneUnmaps,
-    /// Every CPU's part of the counter rises as far as it can, then falls as far as it can. In the
-    /// first round, the program maps on each CPU. In the second and third round, it maps only on
-    /// CPU 0. In the second round, it unmaps on each CPU as much as it mapped there in the first;
-    /// in the third, it unmaps on each CPU as much again: the pages that it mapped on CPU 0 in the
-    /// second. In the fourth round, it maps on each CPU again.
+    /// The program brings every CPU's part of the counter to its upper end and then to its lower
+    /// end, in a cycle of four rounds. A round makes as many mappings as there are CPUs. In the
+    /// first round, the program maps on each CPU. In the second and the third round, it maps only
+    /// on CPU 0. In the second round, it unmaps on each CPU the pages that it mapped there in the
+    /// first. In the third round, it unmaps on each CPU a part of the pages that it mapped on CPU 0
+    /// in the second. In the fourth round, it maps on each CPU again.
     Edge,
     /// The program stays on one CPU.
     Stay,
@@ -67,7 +69,7 @@ pub(super) enum Hops {
 
 /// An observer of the counter while the program runs.
 pub(super) trait Watch {
-    /// Reads the counter. No addition is under way.
+    /// Observes the counter of `rss` at the moment `now`. No addition is under way.
     fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
 }
 
@@ -177,8 +179,8 @@ impl Hops {
 }
 
 impl Hops {
-    /// Returns whether the parts fall in round `nth / cpus`: the second and third of every four
-    /// rounds.
+    /// Returns whether the CPUs' parts go down in the round of the mapping number `nth`. They do in
+    /// the second and third of every four rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }

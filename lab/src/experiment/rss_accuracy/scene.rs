@@ -15,11 +15,11 @@ use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
 
-/// The largest error at any observation.
+/// The largest error at any observation, in pages.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
-/// The error at the last sample.
+/// The size of the error at the last sample, in pages.
 pub(super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
-/// The largest error that the counter allows, in either direction.
+/// The largest error that the counter allows in either direction, in pages.
 pub(super) const BOUND: Metric = Metric::lower("bound_pages", Unit::Pages);
 
 /// The metrics of each run.
@@ -31,24 +31,25 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("bound_width_pages", Unit::Pages) => (seen.bound.under + seen.bound.over) as f64,
 });
 
-/// The number of precise sums in a run, evenly spaced. Each is a point of the run's sparkline.
+/// The number of samples in a run, evenly spaced by the pages that the program has touched. Each
+/// sample checks a precise sum and adds a point to the sparkline of the run's errors.
 pub(super) const SAMPLES: u64 = 40;
 
-/// The published batch of counters of resident pages.
+/// The batch that counters of resident pages have in the mailing-list thread.
 pub(super) const BATCH: Batch = Batch::RSS;
 
 /// The observations of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
-    /// The approximate sum minus the true one, at each of [`SAMPLES`] moments.
+    /// The approximate sum minus the true number of pages, at each of [`SAMPLES`] moments.
     pub(super) errors: Vec<i64>,
     /// The largest error at any observation, in pages.
     pub(super) worst: u64,
-    /// The largest error of the value that the kernel shows to users, which is never below 0
-    /// (Linux: `get_mm_counter`). In 6.12, field 24 of `/proc/PID/stat` shows that value, and the
-    /// OOM killer compares it; `statm` and `status` use precise sums.
+    /// The largest error, in pages, of the value that the kernel shows to users, which is never
+    /// below 0 (`get_mm_counter` in Linux). In Linux 6.12, field 24 of `/proc/PID/stat` shows this
+    /// value, and the OOM killer compares it, whereas `statm` and `status` use precise sums.
     pub(super) worst_shown: u64,
-    /// The bound on the error that the counter gave at the last observation.
+    /// The bound on its error that the counter stated at the last observation.
     pub(super) bound: Accuracy,
     /// The virtual time when the program ended.
     pub(super) length: Nanos,
@@ -59,7 +60,8 @@ pub(super) struct Seen {
 /// Runs `program` once, with counters of the kind `counting`.
 ///
 /// # Panics
-/// With the seed, when a precise sum is not exact, or an approximate sum exceeds its error bound.
+/// When a precise sum is not exact, or an approximate sum exceeds its error bound. The message
+/// names the seed.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let options = SimOptions {
         seed,

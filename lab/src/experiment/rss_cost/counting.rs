@@ -52,20 +52,21 @@ pub(super) enum Pace {
     Faults,
 }
 
-/// Both paces, in the order of the results.
+/// All paces. The results of a run are in this order.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
-/// The number of additions that each CPU makes before the measurement. It is several times a CPU's
-/// batch in every variant. By then, a tree that tracks which CPUs add has seen every CPU add.
+/// The number of additions that each CPU makes on average before the measurement. It is several
+/// times a CPU's batch in every variant. By then, a tree that tracks which CPUs add has seen every
+/// CPU add.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// The number of measured additions of each CPU. On a machine with 384 CPUs, each CPU folds its part
-/// of the flat counter ten times.
+/// The number of additions that each CPU makes on average during the measurement. A machine of 384
+/// CPUs folds each CPU's part of the flat counter about ten times in so many additions.
 const ADDS: u64 = 8 << 10;
 
-/// The exclusive upper end of a random range. Each CPU draws a number from this range, so that the
-/// CPUs' batches do not end together. Before its first addition, the CPU thinks for that many
-/// nanoseconds. It then makes that many additions without the work of a fault.
+/// Each CPU draws a random number below this one, so that the CPUs' batches do not all end at one
+/// time. A CPU that has drawn n thinks for n nanoseconds before its first addition. It then makes n
+/// additions without the work of a page fault.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.
@@ -74,9 +75,9 @@ pub(super) struct Counted {
     pub(super) pace: Pace,
     /// The number of additions that were measured.
     adds: u64,
-    /// The virtual time that these additions took.
+    /// The virtual time that the measured additions took.
     span: Nanos,
-    /// The number of cache lines moved in that time, indexed by `Distance as usize`.
+    /// The number of cache lines that moved in the time `span`, indexed by `Distance as usize`.
     lines: [u64; 5],
     /// The hash of everything that the run did.
     pub(super) hash: u64,
@@ -91,7 +92,7 @@ struct Mark {
 }
 
 impl Counted {
-    /// Runs once on all CPUs. Panics, with the seed, if an addition is lost.
+    /// Runs the scene once on all CPUs. Panics, and names the seed, if an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let options = SimOptions {
             seed,
@@ -145,7 +146,7 @@ impl Pace {
     }
 }
 
-/// The distances between two different CPUs, without that of a CPU to itself.
+/// All distances between two different CPUs.
 pub(super) const FAR: [Distance; 4] = [
     Distance::Core,
     Distance::Llc,
@@ -153,8 +154,8 @@ pub(super) const FAR: [Distance; 4] = [
     Distance::Remote,
 ];
 
-/// Adds on all CPUs until the total suffices for every CPU's share. Returns the counts at the
-/// beginning and at the end of the measurement.
+/// Adds on all CPUs until they have made as many additions as the warm-up and the measurement need
+/// together. Returns the counts at the beginning and at the end of the measurement.
 fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [Mark; 2] {
     let cpus = u64::from(sim.topology().cpus());
     let ends = [WARM_UP_ADDS, WARM_UP_ADDS + ADDS].map(|adds| adds * cpus);

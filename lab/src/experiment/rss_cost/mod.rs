@@ -5,7 +5,7 @@
 //! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
 //! each variant moves when no other work hides them.
 //!
-//! `scene`: the benchmark. `counting`: the second scene.
+//! The submodule `scene` has the benchmark, `counting` the second scene.
 
 mod counting;
 mod scene;
@@ -62,10 +62,11 @@ const FLAT: &str = "flat";
 const TREE: &str = "tree";
 const OURS: &str = "one-sided";
 
-/// The numbers of tasks for which a table shows where their time goes.
+/// The numbers of tasks for which a table shows what the tasks spend their time on.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
-/// Every kind of counter, that of Linux first; everything else is unpatched Linux.
+/// One design for each kind of counter. The first design has the kind that Linux uses. In all other
+/// mechanisms, every design is unpatched Linux.
 fn designs() -> Result<Vec<Named>, Error> {
     let names = Counting::ALL.map(Counting::name);
     let others = names.into_iter().filter(|name| *name != FLAT);
@@ -82,7 +83,7 @@ fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> 
     Ok((tables, finding(&run.results)))
 }
 
-/// A table of where the time of the tasks of `mode` goes.
+/// A table of what the tasks spend their time on if they run in `mode`.
 fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();
@@ -119,7 +120,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// The note on the largest difference of each variant from flat, with any number of tasks.
+/// The note that says how far each variant's rate of page faults is from that of flat counters, at
+/// the number of tasks where the two differ most.
 fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     let rates = run.scene.rates();
     let said = |design: &str| {
@@ -187,7 +189,8 @@ fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     })
 }
 
-/// The headline metrics with all costs at the low end, and at the high end, of their ranges.
+/// The table of the most important metrics at the low and at the high card. At these cards all
+/// prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scene, Kept> = Cards {
     title: "Trees (B) against flat, at each cost card",
     note: "A verdict that changes between cards is fragile.",
@@ -214,7 +217,7 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Builds every statement from the medians and intervals of the runs.
+/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);

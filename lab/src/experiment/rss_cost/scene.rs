@@ -39,9 +39,10 @@ pub(super) struct Scene {
     bytes: fn(tasks: u32) -> u64,
 }
 
-/// Returns the bytes per task: the benchmark's 128 MiB if there are few tasks. If there are many,
-/// each gets a quarter of 128 MiB, so that the rounds end within the run. Page lists then hold a
-/// larger part of a round's pages, so CPUs take zone locks even less often than with 128 MiB.
+/// Returns the number of bytes that a task touches in a round. If there are few tasks, it is the
+/// 128 MiB of the benchmark. If there are many, it is a quarter of this, so that rounds are
+/// shorter. The page lists then hold a larger part of a round's pages, so CPUs take zone locks even
+/// less often than with 128 MiB.
 const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
@@ -49,16 +50,16 @@ const fn bytes(tasks: u32) -> u64 {
 /// The data of one run that the tables need besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// The parts of the tasks' time, in percent, by mode and number of tasks.
+    /// For each mode and number of tasks, what the tasks spent their time on.
     times: Vec<(Mode, u32, Percents)>,
     /// The results of counting alone, at each pace.
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// The parts of the tasks' time, in percent, in the order of [`PARTS`].
+/// What tasks spent their time on: a percentage for each of [`PARTS`].
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// The names of the parts: work first, then waits for locks, then the rest.
+/// What a task can spend its time on: first kinds of work, then waits for locks, then the rest.
 pub(super) const PARTS: [&str; 10] = [
     "fault",
     "unmap",
@@ -75,7 +76,8 @@ pub(super) const PARTS: [&str; 10] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// The parts of the time of `tasks` tasks, if that number ran.
+    /// What `tasks` tasks in `mode` spent their time on; `None` if the benchmark did not run with
+    /// this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
@@ -102,7 +104,7 @@ impl Scene {
         self.rates().into_iter().chain(counting).collect()
     }
 
-    /// The faults per second for every number of tasks, in both modes.
+    /// The metrics of the faults per second, for every number of tasks in both modes.
     pub(super) fn rates(&self) -> Vec<Metric> {
         let of_mode = |mode| self.tasks.iter().map(move |tasks| rate(mode, *tasks));
         MODES.into_iter().flat_map(of_mode).collect()
@@ -112,7 +114,8 @@ impl Scene {
         self.tasks.iter().copied().max().unwrap_or(1)
     }
 
-    /// Runs every number of tasks in both modes, then counting alone.
+    /// Runs the benchmark with every number of tasks in both modes, and then the scene that only
+    /// counts.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
@@ -142,7 +145,7 @@ impl Scene {
     }
 }
 
-/// The faults per second of all tasks together.
+/// The metric of the faults per second of all tasks together.
 pub(super) fn rate(mode: Mode, tasks: u32) -> Metric {
     let name = format!("faults_per_s_{}_{tasks}", name(mode));
     Metric::higher("faults_per_s", Unit::PerSecond).named(name)
@@ -157,7 +160,7 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-/// The parts of the time of `tasks` tasks during the measurement, in percent.
+/// What `tasks` tasks spent their time on during the measurement, in percent.
 fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
     let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
     let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);
@@ -201,7 +204,8 @@ mod tests {
     fn parts_are_all_of_the_time() {
         for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
-            // Other CPUs have run ahead of a mark by up to 0.1 ms, in rounds of 3 ms.
+            // When a mark is set, other CPUs may have run ahead by up to 0.1 ms, which is 3 % of a
+            // round.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
             assert!(percents.iter().all(all), "{mode:?} {tasks}: {percents:?}");
         }

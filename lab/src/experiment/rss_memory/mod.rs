@@ -1,12 +1,13 @@
 //! `reproduce rss-memory`: what do a process's four counters cost before they are used?
 //!
-//! The experiment measures the bytes of one owner of counters, and the time to create and destroy
-//! an owner. Machines have 2 to 4096 CPUs, two sockets, and last-level caches that 16 CPUs share.
-//! Times are real times of this computer, and each seed is a repetition of the measurement. When
-//! *warm*, an owner reuses the memory of the previous owner, as a process reuses memory of a slab
-//! cache. When *cold*, 64 owners are created and none is destroyed before the last is created.
+//! An *owner* has four counters, as a process does. The experiment measures the bytes of one owner,
+//! and the time to create and destroy an owner. Machines have 2 to 4096 CPUs, two sockets, and
+//! last-level caches that 16 CPUs share. Times are real times of this computer, and each seed is a
+//! repetition of the measurement. A *warm* time is that of an owner that reuses the memory of the
+//! previous owner, as a process reuses memory of a slab cache. A *cold* time is the mean over 64
+//! owners that are all created before the first of them is destroyed.
 //!
-//! `owners`: creates owners and measures them.
+//! The submodule `owners` creates owners and measures them.
 
 mod owners;
 
@@ -26,7 +27,7 @@ use crate::run::options::{Determinism, Effort};
 /// The experiment's entry in the catalog.
 pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
-/// The workload of this declaration is only the effort: how long to measure.
+/// The declaration. Its workload is only the effort, which says how long to measure.
 static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     name: "rss-memory",
     question: "what do a process's counters cost in bytes, and to make and end?",
@@ -60,7 +61,8 @@ static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     conclude,
 };
 
-/// The CPUs of each machine, and the number of items per counter of the published tree on it.
+/// For each machine, the number of its CPUs, and the number of items that one counter of the
+/// published tree has on it.
 const MACHINES: [(u32, u32); 10] = [
     (2, 1),
     (8, 7),
@@ -77,12 +79,12 @@ const MACHINES: [(u32, u32); 10] = [
 /// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of counters; formats as the name of its design.
+/// An owner of counters. Its `Display` text is the name of its design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// An owner in its state after creation.
+    /// An owner of counters of this kind, in the state that the owner has after its creation.
     New(Counting),
-    /// An owner of our counters whose process has run on many CPUs.
+    /// An owner of our counters whose tree has grown, because its process has run on many CPUs.
     Grown,
 }
 
@@ -112,7 +114,8 @@ fn cold(cpus: u32) -> Metric {
     Metric::lower("", Unit::Nanos).named(format!("create_cold_at_{cpus}_cpus_ns"))
 }
 
-/// The bytes of four counters of the published tree on machine number `nth`.
+/// The number of bytes of four counters of the published tree, on the machine at index `nth` of
+/// [`MACHINES`].
 const fn tree_bytes(nth: usize) -> f64 {
     let (cpus, items) = MACHINES[nth];
     (4 * 64 * items + 4 * 8 * cpus) as f64
@@ -127,8 +130,8 @@ fn all_metrics() -> Vec<Metric> {
         .collect()
 }
 
-/// All metrics except most cold times, which a table shows instead. Thirty columns would hide what
-/// matters.
+/// All metrics, but of the cold times only that at [`HEADLINE`] CPUs. A table shows the other cold
+/// times. With thirty columns, the important ones would be hard to find.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
     let headline = cold(HEADLINE);
@@ -157,7 +160,8 @@ fn bytes_of(owner: Owner) -> Sample {
     }
 }
 
-/// The bytes and times of an owner on every machine. The hash covers only the bytes.
+/// The bytes and the times of an owner on every machine. The hash covers only the bytes, because
+/// times are never equal.
 fn costs_of(owner: Owner, effort: Effort) -> Sample {
     let mut sample = bytes_of(owner);
     for (cpus, _) in MACHINES {
@@ -212,7 +216,7 @@ fn cold_times(results: &Results) -> Table {
     )
 }
 
-/// Builds every statement from the numbers of the runs.
+/// Makes the finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let size = |owner| results.show(owner, &bytes(HEADLINE));
     let time = |owner| results.show_interval(owner, &warm(HEADLINE));

@@ -40,7 +40,7 @@ struct Nursery {
     shape: Arc<Shape>,
 }
 
-/// The bytes of one owner on a machine of `cpus` CPUs.
+/// Returns the number of bytes of one owner on a machine of `cpus` CPUs.
 ///
 /// # Errors
 /// When this computer does not have enough memory.
@@ -125,7 +125,7 @@ impl Nursery {
         })
     }
 
-    /// Destroys an owner, and returns its items, if any, for the next owner.
+    /// Destroys an owner. Returns the memory of its items, if it has items, for the next owner.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,
@@ -138,8 +138,8 @@ impl Nursery {
         }
     }
 
-    /// Creates [`COLD`] owners, then destroys them all. Returns the items of one, and the mean time
-    /// to create one, in nanoseconds.
+    /// Creates [`COLD`] owners, then destroys them all. Returns the items of one owner, and the
+    /// mean time to create an owner, in nanoseconds.
     fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
         let mut made = Vec::with_capacity(COLD);
         let start = Instant::now();
@@ -186,7 +186,8 @@ impl Made {
     }
 }
 
-/// A machine of two sockets with half of the CPUs each. No core has two threads.
+/// The topology of a machine of two sockets. Each socket has half of the CPUs, and no core has two
+/// threads.
 fn two_sockets(cpus: u32) -> Topology {
     let per_socket = cpus.div_ceil(2);
     let place = |cpu: u32| {

@@ -8,8 +8,7 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
 
-/// The changes, each with the design that has it. A change affects one mechanism, or several if the
-/// patch changes several.
+/// The changes, each with the name of the design that is Linux with only this change.
 const CHANGES: [(&str, &str); 7] = [
     ("the patch: phase and interval", PATCH),
     ("interval alone", SLOWED),
@@ -36,7 +35,7 @@ pub(super) fn table(results: &Results) -> Table {
     )
 }
 
-/// Builds every statement from the intervals of the runs.
+/// Makes the finding. Every statement in it follows from the intervals of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
     let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
@@ -67,9 +66,9 @@ pub(super) fn finding(results: &Results) -> Finding {
 }
 
 /// Returns the words that say which single cause explains the patch's gain. A cause explains it if
-/// that cause lowers the contentions per decayed page, with an interval that excludes 1. The
-/// measure is per page because a design that fires less often and returns fewer pages gains
-/// nothing.
+/// that cause alone lowers the contentions per decayed page, with an interval that excludes 1.
+/// Contentions are counted per page, because a design that only fires less often has fewer
+/// contentions but also returns fewer pages.
 fn due_to(results: &Results, patch: Verdict) -> &'static str {
     let gains = |design| {
         let compared = results.compare((BASELINE, design), &PER_DECAYED);

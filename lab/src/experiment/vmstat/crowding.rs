@@ -32,7 +32,8 @@ pub(super) struct Crowding {
 struct Crowd {
     schedule: &'static str,
     hz: u32,
-    /// The most CPUs that start within one tick, 1 ms, 4 ms and 32 ms, in this order.
+    /// The largest number of CPUs whose vmstat work starts within one tick, within 1 ms, within 4
+    /// ms, and within 32 ms, in this order.
     most: [usize; 4],
 }
 
@@ -73,8 +74,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
-    // No CPU is ever idle: each repeatedly maps a few pages and works on them. The number of pages
-    // varies, so that every refresh finds differentials to fold.
+    // No CPU is ever idle: each CPU repeatedly maps a few pages and works on them. The number of
+    // pages varies, so that each run of the vmstat work finds counts to fold.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 500_000,

@@ -6,9 +6,9 @@
 //! causes: phase, interval, timer wheel and shepherd. For each cause, it compares Linux with a
 //! design that differs from Linux only in this cause.
 //!
-//! `scene`: the workload and its metrics. `causes`: one cause at a time, and the finding.
-//! `crowding`: how many CPUs fire together, by tick rate. `regime`: how long a drain must be to
-//! matter.
+//! The submodule `scene` has the workload and its metrics. `causes` has the table of one cause at a
+//! time, and the finding. `crowding` counts the CPUs that fire together, by tick rate. `regime`
+//! shows how long a drain must be to matter.
 
 mod causes;
 mod crowding;
@@ -63,12 +63,14 @@ const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The patch as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
 const OURS: &str = "phased+shepherd-phased";
-/// The designs with only one of the patch's two changes.
+/// The designs with only one of the patch's two changes: the longer interval (`SLOWED`), or the
+/// phases (`PHASED_WHEEL`).
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machine of the tables by tick rate and by drain length. The table by drain length scales the
-/// price of a page, so a second machine that differs only in prices would repeat it.
+/// The machine for which the report also has tables by tick rate and by drain length. The table by
+/// drain length scales the price of a page. So a second machine that differs from this one only in
+/// its prices would give the same table.
 const MAPPED: &str = "grace-72+kasan";
 
 const SCHEDULES: [&str; 6] = [
@@ -99,7 +101,8 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, causes::finding(&run.results)))
 }
 
-/// A table of the variation between single runs, because a published count is one such run.
+/// A table of how much the contentions vary between single runs. It matters because a published
+/// count comes from a single run.
 fn spread(run: &Run<'_, Scene>) -> Table {
     let row = |design: &Named| {
         let values = run.results.values(&design.name, &CONTENTIONS);
@@ -123,7 +126,8 @@ fn spread(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// Whether the verdicts hold with every cost at either end of its range.
+/// The table that shows whether the verdicts hold at every card. At the low and the high card all
+/// prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scene> = Cards {
     title: "Contentions against round-jiffies+shepherd-at-once, at each cost card",
     note: "A verdict that changes between cards is fragile.",

@@ -34,20 +34,21 @@ const SCHEDULES: [&str; 5] = [
     "phased-wheel",
     "phased",
 ];
-/// The prices of a page that is freed under the zone lock, in percent of the profile's price.
+/// The prices of freeing one page under the zone lock, in percent of the price in the profile.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
-/// The time within which all CPUs burst. It is long enough that bursts rarely overlap.
+/// The length of the interval in which each CPU begins its burst, at a random time. It is so long
+/// that bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
-/// The time by which the first scheduled firings are over.
+/// The time at which the measurement begins. By then the first scheduled firings are over.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
 /// The contentions of decays, by drain length and schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// The time from one CPU's phase to the next CPU's phase.
+    /// The time from the phase of one CPU to that of the next, in nanoseconds, if phases are exact.
     phase_gap_ns: f64,
 }
 
@@ -55,7 +56,8 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// The mean length of the drain of one firing, as the median over the seeds.
+    /// The mean time, in nanoseconds, that a firing holds the zone lock to drain lists. It is the
+    /// median over the seeds of these means.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -103,8 +105,9 @@ pub(super) fn measure(
     })
 }
 
-/// Runs once. Returns the mean drain of a firing, the number of contentions of decays, and the sum
-/// of their waits.
+/// Runs the workload once. Returns the mean time that a firing holds the zone lock to drain lists,
+/// the number of contentions of decays, and the sum of the waits of decays; times are in
+/// nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
@@ -116,8 +119,8 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             let mut mapping = Mapping::new(&mm);
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
-            // From now on, the CPU is busy with a few pages. Their number changes, which leaves
-            // differentials, so that no CPU goes dormant.
+            // From now on, the CPU is busy with a few pages. Their number changes, so each run of
+            // the vmstat work finds counts to fold and no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);
@@ -126,7 +129,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             }
         });
     }
-    // Bursts and first kicks are over by then, so only scheduled firings are counted.
+    // Bursts and the first kicks are over at `SETTLED`, so only scheduled firings are counted.
     testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&testbed.sim.stats());

@@ -25,7 +25,7 @@ use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The number of waits for the zone lock in `free_pcppages_bulk`.
 pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
-/// The number of these waits in which a decay waited.
+/// The number of waits of decays for the zone lock.
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
 /// The number of pages that decays returned to their zones.
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
@@ -74,8 +74,8 @@ fn per(count: u64, of: u64) -> f64 {
 
 /// The observations of one run.
 pub(super) struct Seen {
-    /// The statistics of the zone lock: in `free_pcppages_bulk`, in decays alone, and at all call
-    /// sites.
+    /// The statistics of the zone lock: `bulk` those in `free_pcppages_bulk`, `decay` those in
+    /// decays alone, and `zone` those at all call sites.
     bulk: LockStats,
     decay: LockStats,
     zone: LockStats,
@@ -89,23 +89,24 @@ impl Seen {
         self.log.starts(self.settled, None)
     }
 
-    /// The most CPUs whose work starts between the same two ticks.
+    /// The largest number of CPUs whose vmstat work starts between two successive ticks.
     fn starting_on_one_tick(&self) -> f64 {
         crowd_on_one_tick(self.starts(), self.hz) as f64
     }
 
-    /// The most CPUs whose work starts within `ms` milliseconds.
+    /// The largest number of CPUs whose vmstat work starts within any `ms` milliseconds.
     fn starting_within(&self, ms: u64) -> f64 {
         crowd(self.starts(), Nanos::from_ms(ms)) as f64
     }
 }
 
-/// The machine, the length of a run, and the length of its first part.
+/// The machine, the length of a run, and the time that a run takes to settle.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
     length: Nanos,
-    /// The time in which page lists fill and schedules settle. Crowding is counted only after it.
+    /// The time after which page lists are full and schedules have settled. CPUs that start
+    /// together are counted only after this time.
     settled: Nanos,
 }
 

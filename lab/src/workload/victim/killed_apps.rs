@@ -1,4 +1,4 @@
-//! Apps that are repeatedly killed and reaped, to compare any designs.
+//! A workload for `plimsoll compare`: apps that are repeatedly killed and reaped.
 
 use std::rc::Rc;
 
@@ -11,8 +11,9 @@ use super::layout::{Contents, Victim};
 use super::stage::Stage;
 use crate::run::testbed::Testbed;
 
-/// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and exits. Meanwhile
-/// the second CPU reaps it.
+/// Pairs of CPUs on which apps are killed. On the first CPU of a pair, an app fills memory, is
+/// killed and exits. Meanwhile, on the second CPU, the reaper empties the address space of this
+/// app.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KilledApps {
     /// The number of pairs.
@@ -48,7 +49,8 @@ impl KilledApps {
     }
 }
 
-/// Makes the app exit on this CPU while `reaper` reaps it. Returns when all of it is freed.
+/// Makes the app exit on the calling CPU while the reaper empties the app's address space on the
+/// CPU `reaper`. Returns when all memory of the app is freed.
 fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
     let reaped = Rc::clone(&stage);
     sim.spawn(reaper, move |sim| reaped.reap(sim));

@@ -31,7 +31,7 @@ pub(crate) enum Victim {
     },
     /// One mapping of anonymous memory, all of it resident.
     One {
-        /// The number of its pages.
+        /// The number of pages of the mapping.
         pages: u64,
     },
     /// A process similar to a database: 8 mappings of anonymous memory, of somewhat different
@@ -48,20 +48,20 @@ pub(crate) enum Victim {
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Its first page.
+    /// The first page of the mapping.
     pub(crate) start: Vpn,
-    /// Its length in pages.
+    /// The length of the mapping, in pages.
     pub(crate) pages: u64,
     /// The kind of memory.
     pub(crate) kind: Kind,
-    /// The number of pages, from its start on, that are touched.
+    /// The number of pages that are touched, from the first page on.
     pub(crate) touched: u64,
-    /// The number of pages, from its start on, that are written to.
+    /// The number of pages that are written to, from the first page on.
     pub(crate) written: u64,
-    /// The number of pages, from its start on, that are moved to swap.
+    /// The number of pages that are moved to swap, from the first page on.
     pub(crate) swapped: u64,
-    /// The node of the threads that touch it, modulo the machine's number of nodes. Node 0 is that
-    /// of the last user.
+    /// The node of the threads that touch the mapping. Nodes are numbered from the last user's
+    /// node, which is 0. A number that is too large counts modulo the number of nodes.
     pub(crate) node: u32,
 }
 
@@ -94,8 +94,8 @@ pub(crate) struct Contents {
     pub(crate) swapped: u64,
 }
 
-/// The lowest page at which the first mapping may begin. The mapping begins less than one page
-/// table above it, so it may use only a part of the first table.
+/// The lowest page at which the first mapping may begin. The mapping begins at a random page, fewer
+/// than [`TABLE`] pages above this one. So it may begin in the middle of a page table.
 const FIRST: u64 = 1 << 16;
 /// The number of pages that a page table maps.
 const TABLE: u64 = 512;
@@ -105,12 +105,13 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One of this many anonymous mappings of an app is in swap, and the same share of its heap.
+/// On average, one of this number of small anonymous mappings of an app is in swap. Of the app's
+/// heap, one of this number of pages is in swap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 
 impl Victim {
-    /// The victim's mappings under `seed`, the lowest first.
+    /// Draws the victim's mappings from `seed`. The mapping with the lowest address comes first.
     #[must_use]
     pub(crate) fn layout(self, seed: u64) -> Vec<Part> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);

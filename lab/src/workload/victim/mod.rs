@@ -1,9 +1,9 @@
 //! A process that is killed while helpers empty its address space.
 //!
-//! `layout`: the victim's mappings, drawn from a seed. `race`: the last user exits on one CPU and
-//! helpers start on others, until the last page, page table and mapping is freed. `killed_apps`:
-//! repeats such kills. `others`: the processes that use the rest of memory. `stage`: the address
-//! space and its objects.
+//! The submodule `layout` draws the victim's mappings from a seed. In `race`, the last user exits
+//! on one CPU and helpers start on others, until the last page, page table and mapping is freed.
+//! `killed_apps` repeats such kills. `others` has the processes that use the rest of memory, and
+//! `stage` the address space with its objects.
 
 mod killed_apps;
 mod layout;

@@ -1,4 +1,4 @@
-//! The processes beside the victim, which use all other memory.
+//! The processes other than the victim. They use all memory that the victim does not use.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use crate::run::testbed::Testbed;
 
-/// The blocks that the other processes use.
+/// The blocks of memory that the processes other than the victim use.
 #[derive(Default)]
 pub(super) struct Others {
     blocks: Vec<(Pfn, Order)>,

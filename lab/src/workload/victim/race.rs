@@ -26,7 +26,7 @@ use super::stage::Stage;
 use crate::measure::phases::{PhaseRecorder, PhaseTree};
 use crate::run::testbed::Testbed;
 
-/// The time from the kill by which all tasks have started.
+/// The length of the interval after the kill in which all tasks start.
 pub(crate) const START_WITHIN: Nanos = Nanos(50_000);
 
 /// The time between the touch of the last page and the kill.
@@ -50,17 +50,20 @@ pub(crate) struct Race {
 /// How much memory a machine has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryLeft {
-    /// All memory that the victim does not use. Page lists are as long as the victim's faults have
-    /// made them, so the CPU that the victim ran on may free most of its pages without a zone lock.
+    /// The machine has all memory that the victim does not use. The page lists are as long as the
+    /// victim's faults have made them. So the CPU on which the victim ran may free most of the
+    /// victim's pages without a zone lock.
     Plenty,
-    /// None, as when the OOM killer acts: every zone is at its low watermark, and lists are short.
+    /// The machine has no memory left, as when the OOM killer acts: every zone is at its low
+    /// watermark, and page lists are short.
     None,
 }
 
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// The OOM reaper, which starts at once, as in the thread's test (Linux waits for two seconds).
+    /// The OOM reaper. It starts at once, as in the test of the mailing-list thread, whereas the
+    /// reaper of Linux waits for two seconds.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
@@ -78,11 +81,11 @@ pub(crate) enum Party {
 /// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockUse {
-    /// The total wait of all tasks.
+    /// The sum of the times that all tasks waited for these locks.
     pub(crate) wait: Nanos,
     /// The number of acquisitions that had to wait.
     pub(crate) contentions: u64,
-    /// The total hold of all tasks.
+    /// The sum of the times for which all tasks held these locks.
     pub(crate) hold: Nanos,
 }
 
@@ -95,16 +98,18 @@ pub(crate) struct Raced {
     pub(crate) tree: PhaseTree,
     /// The number of pages on page lists at the end of the race: free, but not in their zones yet.
     pub(crate) listed: u64,
-    /// The work to return these pages to their zones, which some CPU must do later.
+    /// The time that it takes to return the pages of `listed` to their zones. Some CPU must do this
+    /// work later.
     pub(crate) owed: Nanos,
     /// The hash of everything that the run did, including the creation of the victim.
     pub(crate) hash: u64,
-    /// The work of all CPUs that has its own price: everything except waiting, taking free locks,
-    /// and moving cache lines.
+    /// The time that all CPUs spent on work that has a price of its own: everything except waiting,
+    /// taking free locks, and moving cache lines.
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// For the last user and for helpers: the wait for page-table locks, and the time asleep.
+    /// The time that tasks waited for page-table locks, and the time that they slept: first of the
+    /// last user, then of all helpers together.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -119,7 +124,7 @@ impl Race {
     /// Creates the victim, kills it, and waits until all its memory is freed.
     ///
     /// # Panics
-    /// When a part of the victim remains, with the seed. This is a bug of ours, never the user's.
+    /// When a part of the victim remains. This is a bug of ours, never the user's.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
         let testbed = Testbed::new(profile, *design, seed);
@@ -173,7 +178,8 @@ impl Race {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
-        // Uses a different random stream from that of the layout.
+        // The times at which tasks start are drawn from another random stream than the layout,
+        // which is drawn from `seed`.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
             let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
@@ -230,7 +236,8 @@ impl Help {
 }
 
 impl Raced {
-    /// The time on CPUs, without sleep but with the waits for spinlocks.
+    /// The time that the tasks of `who` ran on CPUs. It includes their waits for spinlocks, but not
+    /// the time that they slept.
     #[must_use]
     pub(crate) fn ran(&self, who: Party) -> Nanos {
         let root = self.root(who);
@@ -238,14 +245,14 @@ impl Raced {
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
     }
 
-    /// The time from the call for a page-table lock until the caller has it, contended or not. A
+    /// The time that the tasks of `who` took to get page-table locks, with or without a wait. A
     /// profile shows this time (Linux: `__pte_offset_map_lock`).
     #[must_use]
     pub(crate) fn table_lock(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
-    /// The part of [`Raced::table_lock`] in which another task held the lock.
+    /// The part of [`Raced::table_lock`] during which another task held the lock.
     #[must_use]
     pub(crate) fn table_wait(&self, who: Party) -> Nanos {
         self.waits[who as usize].0
@@ -263,7 +270,7 @@ impl Raced {
         self.tree.time(self.root(who), Phase::ForgetMappings)
     }
 
-    /// The time asleep while waiting for the mmap_lock.
+    /// The time that the tasks of `who` slept to wait for the mmap_lock.
     #[must_use]
     pub(crate) fn asleep(&self, who: Party) -> Nanos {
         self.waits[who as usize].1
@@ -297,7 +304,8 @@ fn listed_pages(testbed: &Testbed) -> u64 {
     zones.map(|zone| u64::from(zone.listed.0)).sum()
 }
 
-/// Drains all page lists on `cpu`, and returns the time of that work.
+/// Makes `cpu` return the pages on all CPUs' page lists to their zones. Returns the time of this
+/// work.
 fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     let before = testbed.sim.stats();
     let mm = Rc::clone(&testbed.mm);
@@ -308,8 +316,8 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
     worked(&before, &testbed.sim.stats())
 }
 
-/// Returns the time that all CPUs spent between two moments on work that has a price of its own:
-/// everything except waiting, taking free locks, and moving cache lines.
+/// The time that all CPUs spent between two moments on work that has a price of its own: everything
+/// except waiting, taking free locks, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))
@@ -328,7 +336,8 @@ fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     LockClass::ALL.iter().map(used).collect()
 }
 
-/// The waits at `site` between two moments: for page-table locks, and for the mmap_lock.
+/// The times that tasks waited at `site` between two moments: first for page-table locks, then for
+/// the mmap_lock.
 fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
     let wait = |class| {
         let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);
@@ -397,7 +406,8 @@ mod tests {
         let victim = Victim::One { pages: 9000 };
         let of = |left| raced_with(left, victim, Reaping::Ascending, 0);
         let (plenty, none) = (of(MemoryLeft::Plenty), of(MemoryLeft::None));
-        // Lists would otherwise keep thousands of pages, and returning them is work that remains.
+        // If memory is left, page lists keep thousands of pages, which must still be returned to
+        // zones.
         assert!(
             none.listed < plenty.listed / 4,
             "{} {}",

@@ -46,8 +46,8 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`, each on a CPU of its node. On the node of `home`, that CPU is
-    /// `home`.
+    /// Maps and touches `parts`. A CPU of each node touches the parts of this node. On the node of
+    /// `home`, the CPU that does so is `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();
@@ -68,7 +68,7 @@ impl Stage {
         sim.run();
     }
 
-    /// Maps and touches one part.
+    /// Maps one part, touches its pages, and moves those that belong in swap to swap.
     pub(super) fn make(&self, sim: &Sim, part: &Part) {
         let memory = self.memory(sim);
         let (object, backing) = self.back(sim, part.kind);
@@ -123,7 +123,7 @@ impl Stage {
         }
     }
 
-    /// Kills the last user, which then exits.
+    /// Kills the victim, and lets its last user exit on the calling CPU.
     pub(super) fn exit(&self, sim: &Sim) {
         self.space.raise(sim, Flag::Killed);
         let exited = self.space.exit(self.memory(sim));

@@ -1,4 +1,5 @@
-//! Files: allocations of other migrate types, and page cache under pressure.
+//! Files: every CPU writes, reads and deletes files and fills pipes, which allocates pages of
+//! several migrate types. Then page cache is read while little memory is left.
 
 use std::fs;
 use std::io;

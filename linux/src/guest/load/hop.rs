@@ -121,8 +121,8 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Drives every CPU's differential to one page less than the batch, first positive and then
-/// negative. This maximizes the error of a cheap reading.
+/// Drives the differential of every CPU except CPU 0 to one page less than the batch, first
+/// positive and then negative. This maximizes the error of a cheap reading.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;
@@ -133,8 +133,9 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // CPU 0 maps pages and the other CPUs unmap them, so each of their differentials falls to
-        // `-part`. It returns to zero when its CPU maps as many pages again.
+        // CPU 0 maps pages and the other CPUs unmap them, so the differential of each of the other
+        // CPUs falls to `-part`. The differential returns to zero when the CPU maps as many pages
+        // again.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;
@@ -284,8 +285,8 @@ impl Hopper {
     }
 }
 
-/// Returns the batch, in pages: a CPU folds its differential when it reaches this number (Linux:
-/// `percpu_counter_batch`).
+/// Returns the batch, in pages (Linux: `percpu_counter_batch`). A CPU folds its differential when
+/// the differential reaches this number.
 fn batch(cpus: u32) -> usize {
     (2 * cpus).max(32) as usize
 }

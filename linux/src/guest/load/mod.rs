@@ -133,7 +133,7 @@ impl Guest {
         u32::from(self.cpus > 1)..self.cpus
     }
 
-    /// Returns the working CPU after `cpu`; after the last one follows the first.
+    /// Returns the working CPU after `cpu`. After the last working CPU comes the first.
     fn neighbour(self, cpu: u32) -> u32 {
         let first = u32::from(self.cpus > 1);
         if cpu + 1 < self.cpus { cpu + 1 } else { first }
@@ -155,13 +155,13 @@ fn leave(name: &str, text: &str) -> io::Result<()> {
     fs::write(format!("{TEXTS}/{name}"), text)
 }
 
-/// Writes a note among the events: into the ring buffers of the recorder that runs this load.
+/// Writes a note among the events, into the ring buffers of the recorder that runs this load.
 fn mark(text: &str) -> io::Result<()> {
     let marker = env::var_os("PLIMSOLL_MARKER");
     let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
     match fs::write(marker, format!("plimsoll: {text}\n")) {
-        // The kernel returns this error if this CPU's buffer is full. The note is lost, and so are
-        // events, which the recorder counts and reports.
+        // The kernel returns this error if the ring buffer of the current CPU is full. The note is
+        // lost, and so are events, which the recorder counts and reports.
         Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),
         written => written,
     }

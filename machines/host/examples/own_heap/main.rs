@@ -26,7 +26,8 @@ use tenants::{Machinery, PAGES, Tenant};
 #[global_allocator]
 static HEAP: OwnHeap = OwnHeap::new();
 
-/// The run continues until at least `KILLS` tenants have been killed, and `REAPED` of them reaped.
+/// The run ends only when at least this many tenants have been killed, and at least [`REAPED`] of
+/// them have been reaped.
 const KILLS: u64 = 2;
 const REAPED: u64 = 1;
 /// The number of CPUs that threads play.
@@ -46,8 +47,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
         pages: all.manager.pages(),
     });
     let (stop, until) = (AtomicBool::new(false), Instant::now() + time);
-    // This condition becomes false: tenants take pages until memory is short, and about every
-    // second tenant that is killed waits to be reaped.
+    // After `until`, this condition becomes false sooner or later: tenants take pages until memory
+    // is short, and about every second tenant that is killed waits to be reaped.
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
@@ -96,7 +97,7 @@ fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
         );
         let largest = if rounds % 64 == 0 { 60_000 } else { 600 };
         let (words, mut list) = (random.below(largest), Vec::new());
-        // If memory is short, the heap may refuse, as any allocator may.
+        // If memory is short, the heap may refuse the request, as any allocator may.
         if list.try_reserve_exact(words).is_ok() {
             list.resize(words, random.next());
         }
@@ -126,8 +127,8 @@ fn report(all: &Machinery, rounds: u64) {
     println!("{kills} tenants were killed, {reaped} of them reaped");
     pages.drain_all_sync(host);
     let free = pages.view(host)[0].free;
-    // The list of views was itself in a page of the heap, which may or may not have been freed to
-    // the zone.
+    // The list that `view` returned was itself in a page of the heap. That page may or may not have
+    // been freed to the zone since.
     let (used, all_pages) = (HEAP.used(), u64::from(PAGES.0));
     assert!(
         u64::from(free.0).abs_diff(all_pages - used) <= 4,

@@ -1,10 +1,10 @@
 //! The heap of the process. Small blocks are in pages that hold blocks of one size; large blocks
 //! are whole blocks of pages. All pages come from a Plimsoll arena.
 //!
-//! A page of small blocks begins with a header. Its free blocks are linked through their own
-//! memory. The pages with free blocks form a list for each size. The lock of that list is never
-//! held while pages are allocated or freed, because allocating a page may wait until a tenant has
-//! died.
+//! A page of small blocks begins with a header. Each free block of the page holds a link to the
+//! next one. For each size of blocks, the pages that have free blocks form a list with a lock. The
+//! lock is never held while pages are allocated or freed, because allocating a page may wait until
+//! a tenant has died.
 #![expect(
     unsafe_code,
     reason = "a global allocator hands out memory by raw pointers"
@@ -30,10 +30,10 @@ const PAGE: usize = 4096;
 /// The largest block of pages for which the heap waits until there is memory: 8 pages, as in Linux.
 /// Most programs cannot continue without such a block.
 const TOO_SMALL_TO_FAIL: Order = Order::new(3).expect("8 pages are an order");
-/// The number of attempts to allocate such a block. The pauses between them add up to at least ten
-/// seconds.
+/// The number of attempts to allocate a block of at most [`TOO_SMALL_TO_FAIL`]. The pauses between
+/// the attempts add up to at least ten seconds.
 const TRIES: u32 = 10_000;
-/// The number of sizes of small blocks: 16 bytes to 1 KiB, in powers of two.
+/// The number of sizes of small blocks. The sizes are the powers of two from 16 bytes to 1 KiB.
 const SIZES: usize = 7;
 const SMALLEST: usize = 16;
 
@@ -112,7 +112,7 @@ impl OwnHeap {
 }
 
 thread_local! {
-    /// True while the thread reaps or exits.
+    /// True while this thread reaps or ends an address space.
     static FREES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -164,15 +164,15 @@ impl Source {
     }
 }
 
-/// Returns the order of a block of pages that holds `bytes`; `None` if that is larger than any
-/// block.
+/// Returns the order of the smallest block of pages that holds `bytes` bytes; `None` if no block is
+/// large enough.
 fn order_of(bytes: usize) -> Option<Order> {
     let pages = bytes.div_ceil(PAGE).next_power_of_two();
     Order::new(u8::try_from(pages.ilog2()).ok()?)
 }
 
-/// Returns the index of the size of small blocks that fits `layout`; `None` if none fits. Blocks
-/// are aligned to their size.
+/// Returns the index of the smallest size of small blocks that is enough for `layout`; `None` if no
+/// size is enough. Each block is aligned to its size.
 fn size_of_block(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(SMALLEST);
     let size = (bytes.next_power_of_two() / SMALLEST).ilog2() as usize;
@@ -218,7 +218,8 @@ impl Size {
         self.with(|first| link(first, page));
     }
 
-    /// Frees a block. Returns its page if the page is now empty and other pages have free blocks.
+    /// Frees a block. Returns the page of the block if the page is now empty and other pages of
+    /// this size have free blocks.
     fn give(&self, page: *mut Header, block: *mut Free) -> Option<*mut Header> {
         self.with(|first| {
             // SAFETY: the page is live while one of its blocks is, and the holder of the lock owns
@@ -230,8 +231,8 @@ impl Size {
             header.free = block;
             header.used -= 1;
             let is_empty = header.used == 0;
-            // A page that was full is not on the list. It counts as the only page, so it is kept
-            // even if it is now empty.
+            // A page that was full is not on the list, so its links do not tell whether other pages
+            // have free blocks. Such a page is kept, even if it is now empty.
             let alone = was_full || header.next.is_null() && header.prev.is_null();
             if was_full {
                 link(first, page);

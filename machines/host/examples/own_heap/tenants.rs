@@ -1,5 +1,5 @@
-//! The users of the memory that the heap leaves: tenants with address spaces, the OOM killer, and
-//! the reaper.
+//! The users of the memory that the heap does not use: tenants with address spaces, the OOM killer,
+//! and the reaper.
 //!
 //! Code that runs while memory is exhausted must not allocate. Its lists are allocated in advance,
 //! and it prints nothing.
@@ -28,7 +28,8 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 use crate::slab::freeing;
 use crate::{CPUS, Random};
 
-/// 256 MiB, most of which is never touched, because no tenant writes to its pages.
+/// The number of pages of the machine: 256 MiB. Most of this memory is never touched, because no
+/// tenant writes to its pages.
 pub(crate) const PAGES: Pages = Pages(1 << 16);
 /// The largest number of tenants at any time.
 const TENANTS: usize = 8;
@@ -53,8 +54,8 @@ pub(crate) struct House {
 }
 
 thread_local! {
-    /// The number of the tenant that this thread plays. Its type must not need a destructor,
-    /// because registering one allocates memory.
+    /// The number of the tenant that this thread plays. The type of this variable must not need a
+    /// destructor, because registering a destructor allocates memory.
     static TENANT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
-/// How long a waiter that may be killed sleeps between two checks: one tick.
+/// The time for which a waiter that may be killed sleeps between two checks: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The most waiters that are served in the order of arrival.
+/// The largest number of waiters in the queue. Further threads wait until there is room, and then
+/// join in arbitrary order.
 const WAITERS_MAX: usize = 16;
 
 /// The access that a thread waits for.
@@ -60,7 +61,7 @@ impl Fifo {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed is enough: the answer does not make the caller read other memory. The lock that
-        // it acquires next provides the ordering.
+        // the caller acquires next provides the ordering.
         self.waiting.load(Relaxed) == 0
     }
 
@@ -103,8 +104,8 @@ impl Fifo {
         waiters.remove(number);
         self.publish(&waiters);
         if let Some(first) = waiters.first() {
-            // If this thread was already first, the wakeup is spurious: the thread checks and
-            // sleeps again.
+            // If the woken thread was already first, the wakeup is spurious. Every loop in which
+            // that thread sleeps then checks its condition again.
             first.thread.unpark();
         }
     }

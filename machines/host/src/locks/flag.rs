@@ -52,7 +52,8 @@ impl RawLock for Flag {
 impl Drop for Set<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `try_acquire`: the next holder sees our writes.
+        // Release pairs with the Acquire in `try_acquire`: the next holder sees the writes of this
+        // holder.
         self.0.0.store(false, Release);
     }
 }

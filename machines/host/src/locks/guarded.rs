@@ -18,7 +18,8 @@ use super::ticket::Ticket;
 /// acquisition.
 ///
 /// # Safety
-/// An implementation must have both properties, because [`Guarded`] relies on them.
+/// An implementation must guarantee that there is at most one holder at a time, and that each
+/// release happens before the next acquisition. [`Guarded`] relies on both guarantees.
 pub(crate) unsafe trait Excludes: RawLock {}
 
 // SAFETY: tickets are unique until 2³² waiters exist, and only the thread whose ticket is being

@@ -10,7 +10,8 @@ use super::guarded::Guarded;
 use super::spin_then_yield;
 use crate::Host;
 
-/// A lock around a value. Acquiring it is cheap for the owner; other threads wait for it.
+/// A lock around a value that one CPU, the owner, acquires often and cheaply. Other CPUs acquire
+/// the lock seldom, and wait while it is held.
 pub struct OwnerLock<T>(Guarded<Flag, T>);
 
 impl<T> OwnerLock<T> {

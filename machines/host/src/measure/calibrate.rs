@@ -25,10 +25,12 @@ const TIMINGS: u64 = 2000;
 /// The number of steps in each timing, if one step is too short to be timed.
 const STEPS: u32 = 64;
 
-/// How long a CPU waits before a timing, without using the line of the lock, in nanoseconds.
+/// The time for which a CPU waits before a timing, without using the line of the lock, in
+/// nanoseconds.
 const SETTLE_NS: f64 = 400.0;
 
-/// How long a holder keeps the lock: long enough for the other CPU to start waiting.
+/// The time for which a holder keeps the lock, in nanoseconds. It is long enough for the other CPU
+/// to start to wait.
 const HOLD_NS: f64 = 500.0;
 
 /// The longest wait for the other CPU, in nanoseconds.
@@ -97,7 +99,8 @@ impl Line {
     }
 }
 
-/// Times a cache line that alternates between the CPUs. Each timing is half a round trip.
+/// Times a cache line that alternates between the CPUs. Each timing is half a round trip, in
+/// nanoseconds.
 fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let line = Line::default();
     let trips = TIMINGS * u64::from(STEPS);
@@ -127,8 +130,8 @@ fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     timings
 }
 
-/// Times the span from one CPU's release to the other CPU's first read of the value. Both CPUs want
-/// the lock all the time.
+/// Times hand-overs: from one CPU's release of the lock to the other CPU's first read of the value,
+/// in nanoseconds. Both CPUs request the lock all the time.
 ///
 /// The waiter reads the clock between attempts, as in `lock_waits`. Otherwise a hand-over takes up
 /// to a fifth longer.
@@ -163,7 +166,8 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok([one, other].concat())
 }
 
-/// Times one CPU that repeatedly acquires and releases a lock.
+/// Times one CPU that repeatedly acquires and releases a lock. Each timing is the mean of one
+/// acquisition and release, in nanoseconds.
 fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -179,7 +183,9 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// Times one CPU that acquires its free lock from time to time, as [`remote`] does.
+/// Times one CPU that acquires a lock which no other CPU uses. Before each acquisition the CPU
+/// pauses, as in [`remote`]. Each timing lasts from the request to the first read of the value, in
+/// nanoseconds.
 fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -193,7 +199,9 @@ fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// Times both CPUs in turn. The lock is free whenever a CPU requests it.
+/// Times two CPUs that acquire one lock in turn. Whenever a CPU requests the lock, the lock is
+/// free, and the other CPU held it last. Each timing lasts from the request to the first read of
+/// the value, in nanoseconds.
 fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let (lock, turn) = (TicketLock::new(0_u64), Line::default());
     let side = |me: u64| {
@@ -218,7 +226,7 @@ fn settle(rate: Rate) {
 }
 
 /// The time from the request for a free lock to the first read of its value, plus one reading of
-/// the clock.
+/// the clock, in nanoseconds.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();
     let got = lock.with_relax(

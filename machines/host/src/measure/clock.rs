@@ -11,7 +11,8 @@ pub(super) use imp::{ticks, ticks_after_loads};
 /// The time over which the two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(20);
 
-/// The number of readings of both clocks. The pair that is closest together is used.
+/// The number of times that both clocks are read. Only the pair of readings that took the least
+/// time is used.
 const READINGS: u32 = 32;
 
 /// The rate of [`ticks`], in nanoseconds per tick.
@@ -47,7 +48,8 @@ impl Rate {
     }
 }
 
-/// A simultaneous reading of both clocks: of several, the one that took the least time.
+/// Reads both clocks at nearly the same moment. Of [`READINGS`] such pairs, returns the pair whose
+/// readings took the least time.
 fn both_clocks() -> (u64, Instant) {
     let reading = || {
         let before = ticks();
@@ -100,7 +102,7 @@ mod imp {
 
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// The time now, in ticks. A tick is one nanosecond, counted from the first reading.
+    /// The time since the first reading, in ticks of one nanosecond.
     pub(in crate::measure) fn ticks() -> u64 {
         Nanos::from(START.elapsed()).0
     }

@@ -1,7 +1,7 @@
 //! Two threads that repeatedly think, acquire one lock, hold it and release it.
 //!
-//! The lock is that of the host, but its waiters behave differently: they read the clock between
-//! attempts and never yield.
+//! The lock is the host's [`TicketLock`], but waiters behave differently here: they read the clock
+//! between attempts and never yield.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::locks::TicketLock;
 /// The smallest acceptable share of kept samples. If fewer are kept, they are not representative.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// The margin around a clock jump, in nanoseconds, in addition to the hold time. Samples within it
-/// are dropped, because caches are cold after a jump.
+/// A sample is dropped if a clock jump is nearer than this plus the length of a hold, in
+/// nanoseconds, because caches are cold after a jump.
 const MARGIN_NS: f64 = 2000.0;
 
 /// The maximum number of samples that one thread takes.
@@ -114,8 +114,8 @@ fn contend(lock: &TicketLock<u64>, load: Load, side: Side) -> (Vec<Sample>, Vec<
     (samples, watch.into_jumps())
 }
 
-/// The mean time between two consecutive readings of the clock. If the clock advances in steps,
-/// only the mean shows the true time.
+/// The mean time between two consecutive readings of the clock, in nanoseconds. If the clock
+/// advances in steps, only the mean shows the true time.
 pub(super) fn reading_ns(rate: Rate) -> f64 {
     const READINGS: u32 = 1024;
     let reading = |_| {

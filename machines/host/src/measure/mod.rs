@@ -88,8 +88,8 @@ fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, 
 /// How two threads use one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// The mean time between a release and the next request, in nanoseconds. It is exponentially
-    /// distributed.
+    /// The mean of the times between a release and the next request, in nanoseconds. These times
+    /// are exponentially distributed.
     pub think_ns: u32,
     /// The constant time between an acquisition and its release, in nanoseconds.
     pub hold_ns: u32,
@@ -110,11 +110,12 @@ pub struct Waits {
     pub p99_ns: f64,
     /// The 99.9th percentile of the waits, in nanoseconds.
     pub p999_ns: f64,
-    /// The actual mean length of a hold, in nanoseconds. A hold is a little longer than requested,
-    /// because the holder notices its end only at the next reading of the clock.
+    /// The actual mean length of a hold, in nanoseconds. A hold is a little longer than
+    /// [`Load::hold_ns`], because the holder notices the end of this time only at the next reading
+    /// of the clock.
     pub hold_ns: f64,
-    /// The mean time by which a think exceeded its planned length, for the same reason, in
-    /// nanoseconds.
+    /// The mean time by which a request came later than planned, in nanoseconds. A thread notices
+    /// the planned time, too, only at the next reading of the clock.
     pub late_ns: f64,
     /// The number of acquisitions that were kept.
     pub kept: usize,
@@ -135,8 +136,8 @@ pub struct Price {
     pub timings: usize,
 }
 
-/// The least time that it takes to move two lines between cores, in nanoseconds, on any machine so
-/// far. In published tables the nearest cores are 20 ns apart.
+/// A time in which no known machine moves two cache lines from one core to another, in nanoseconds.
+/// In published tables, one line takes at least 20 ns.
 const TWO_LINES_NS: f64 = 30.0;
 
 /// The prices that two CPUs pay for a lock.
@@ -146,11 +147,11 @@ pub struct Prices {
     pub transfer: Price,
     /// The hand-over: from a release to the waiter's first read of the value.
     pub handover: Price,
-    /// Acquiring and releasing a free lock that this CPU held last.
+    /// Acquiring and releasing a free lock that the same CPU held last.
     pub own: Price,
-    /// Acquiring a free lock that this CPU held last, up to the first read of the value. This takes
-    /// longer than the corresponding part of `own`, because the read waits until everything before
-    /// it is complete.
+    /// Acquiring a free lock that the same CPU held last, up to the first read of the value. This
+    /// takes longer than the corresponding part of `own`, because each timing ends only when all
+    /// earlier loads are complete.
     pub entry: Price,
     /// Acquiring a free lock that the other CPU held last, up to the first read of the value.
     pub remote: Price,
@@ -158,14 +159,15 @@ pub struct Prices {
 
 impl Prices {
     /// Returns whether the two CPUs were probably threads of one core most of the time, whatever
-    /// the kernel reports. Then no line was transferred for a remote lock.
+    /// the kernel reports. In that case no line was transferred for a remote lock.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// Returns how much two sets of prices differ: the largest ratio between the two values of any
-    /// price. It is 1 if all prices are equal.
+    /// Returns how much two sets of prices differ: the largest ratio between the two values of a
+    /// price. The prices `transfer`, `handover` and `remote` are compared. The result is 1 if all
+    /// of them are equal.
     ///
     /// A hypervisor may move its virtual CPUs between cores at any time. If the prices before and
     /// after a measurement differ, the measurement fits neither set.
@@ -177,8 +179,8 @@ impl Prices {
             (self.remote, other.remote),
         ];
         let ratio = |(a, b): (Price, Price)| {
-            // Raise both values to at least two ticks of the clock, because shorter times may
-            // differ just by the length of a tick.
+            // Raise both values to at least 20 ns, two ticks of a slow clock, because shorter times
+            // may differ just by the length of a tick.
             let (a, b) = (a.middle_ns.max(20.0), b.middle_ns.max(20.0));
             a.max(b) / a.min(b)
         };

@@ -18,7 +18,7 @@ pub(super) struct Span {
     pub(super) end: u64,
 }
 
-/// The clock of one thread, and the jumps that it has seen.
+/// The clock of one thread, and the jumps of this clock so far.
 #[derive(Debug)]
 pub(super) struct Watch {
     jump_ticks: u64,

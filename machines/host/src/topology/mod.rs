@@ -99,19 +99,20 @@ struct Described {
     package: i64,
     die: i64,
     core: i64,
-    /// The first CPU that shares the last-level cache; `None` if caches are not described.
+    /// The first of the CPUs that share this CPU's last-level cache; `None` if caches are not
+    /// described.
     llc_first: Option<u32>,
     node: u32,
 }
 
-/// Numbers the cores, caches and sockets of the machine, each in the order of its first CPU. No
-/// number is used twice.
+/// Numbers the cores of the machine in the order of their first CPUs. Does the same for the
+/// last-level caches and for the sockets. No two cores, caches or sockets get the same number.
 fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // Ids are at most `CPUS_MAX`, so a negative key can stand for a CPU whose core is not
-        // described.
+        // The key of the core and of the cache of a CPU that is not described. No other CPU has
+        // this key.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {

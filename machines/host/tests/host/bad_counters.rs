@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32};
 
-/// A machine whose CPUs share some cores, caches and sockets, and whose ids are arbitrary.
+/// Topologies in which CPUs share some cores, caches and sockets, and the ids are arbitrary.
 fn topology() -> impl Strategy<Value = Topology> {
     let number = || prop_oneof![3 => 0..4u32, 1 => any_u32()];
     let place = (number(), number(), 0..4u32, number());
@@ -48,7 +48,8 @@ fn additions() -> impl Strategy<Value = Additions> {
 fn add(host: &Host, counters: &AnyCounters<Host>, additions: &Additions, cpus: u32) {
     let width = counters.width();
     let mut sums = vec![0_i64; width];
-    // Below 2^60 no sum has wrapped, so the ranges must contain the sums.
+    // If the amounts add up to less than 2^60, no sum has wrapped, so the ranges must contain the
+    // sums.
     let mut travelled = 0_u128;
     for &(cpu, counter, delta) in additions {
         let _entered = host.enter(CpuId(cpu % cpus));

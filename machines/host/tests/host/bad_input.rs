@@ -43,7 +43,8 @@ fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     })
 }
 
-/// Returns whether `zones` can be managed. The computation uses numbers that cannot overflow.
+/// Returns whether an allocator can manage `zones`. The computation uses numbers that cannot
+/// overflow.
 fn is_possible(zones: &[ZoneLayout]) -> bool {
     let span = |zone: &ZoneLayout| {
         let start = u64::from(zone.start.0);

@@ -37,7 +37,8 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates with arbitrary readings, whose ends may be in the wrong order.
+/// Candidates with arbitrary readings. A reading is a range, whose two ends may even be in the
+/// wrong order.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 

@@ -1,5 +1,5 @@
-//! Every request to an address space, and every size of one, either works or is refused with an
-//! error. A refused request changes nothing, and all memory has been freed at the end.
+//! Every request to an address space, and every choice of its sizes, either works or is refused
+//! with an error. A refused request changes nothing, and all memory has been freed at the end.
 
 use crate::support;
 
@@ -59,7 +59,8 @@ fn what() -> impl Strategy<Value = What> {
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
-    /// As `Map`, but the length is a multiple of the pages of a page table.
+    /// As `Map`, but the length is a multiple of 512 pages, the number of pages that one page table
+    /// maps.
     MapHuge(Place, u64, What),
     Unmap(u64, u64),
     Fault(u64, Access),
@@ -84,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns whether the file, or the frames, have at least `pages` pages.
+/// Returns whether a mapping of `pages` pages may have the backing `what`.
 fn is_possible(pages: u64, what: What) -> bool {
     match what {
         What::Anonymous { .. } => true,

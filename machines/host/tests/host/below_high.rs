@@ -1,8 +1,8 @@
 //! Checks when a zone counts as below its high watermark, and which zones keep short lists because
 //! kswapd reclaims. Both must be as in Linux.
 //!
-//! The tests observe refills: while a zone is below its high watermark, no refill raises the number
-//! of pages that a CPU may keep.
+//! The tests observe refills: while a zone is below its high watermark, no refill raises `high`,
+//! the number of pages that a CPU may keep.
 
 use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
@@ -61,7 +61,8 @@ fn free(host: &Host, pages: &PageAllocator<Host>, zone: u32) -> u32 {
     pages.view(host)[zone as usize].free.0
 }
 
-/// Returns a request for the lower zone only. Only such a request may use the zone's reserve.
+/// Returns a request for the lower zone only. A request that the upper zone could serve may not use
+/// the lower zone's reserve; this request may.
 fn lower() -> Request {
     let request = Request::new(Order::ZERO).from_zone(LOWER);
     request.of_class(ZoneKind::Dma32)
@@ -94,12 +95,12 @@ fn give(host: &Host, pages: &PageAllocator<Host>, taken: &mut Vec<Pfn>, zone: u3
     }
 }
 
-/// Returns whether the next refill raises the number of pages that the CPU may keep.
+/// Allocates pages until the next refill. Returns whether that refill raised `high`.
 fn refill_raises(host: &Host, pages: &PageAllocator<Host>, request: Request, zone: u32) -> bool {
     let state = || pages.list_state(host, zone, CpuId(0)).expect("such a zone");
     let before = state().high;
     let listed = state().count().0;
-    // Allocates one page more than the lists hold.
+    // Allocate one page more than the lists hold.
     for _ in 0..=listed {
         pages.alloc(host, request).expect("above the min watermark");
     }
@@ -114,7 +115,7 @@ fn a_zone_is_below_high_until_it_is_above_what_it_keeps_for_itself_too() {
     let mut taken = take(&host, &pages, lower(), LOWER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
     // The zone is above its high watermark, but not above the sum of the watermark and the reserve.
-    // So it still counts as below.
+    // So the zone still counts as below its high watermark.
     give(&host, &pages, &mut taken, LOWER, MARKS.high.0 + RESERVE / 2);
     assert!(free(&host, &pages, LOWER) <= MARKS.high.0 + RESERVE);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
@@ -175,7 +176,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks that bypass the lists reduce the zone to just above its high watermark.
+    // Blocks of the largest order bypass the lists. After their allocation, more pages are still
+    // free in the zone than its high watermark.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -285,8 +287,9 @@ fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> P
     pages
 }
 
-/// When pages are freed, Linux compares the zone with its high watermark plus its reserve against
-/// requests for movable pages. A zone below the movable zone has such a reserve.
+/// When pages are freed, Linux compares the number of free pages of the zone with a sum: the zone's
+/// high watermark plus the pages that the zone reserves from requests for movable pages. A zone
+/// below the movable zone has such a reserve.
 #[test]
 fn a_zone_is_below_high_until_it_is_above_what_it_keeps_from_movable_pages() {
     const KEPT: u32 = PAGES / 32;
@@ -389,8 +392,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             low: Pages(1000 + distance),
             high,
         };
-        // The zone is tested against the sum of the high watermark and the reserve, which is above
-        // the drift mark.
+        // The free pages of the zone are compared with the sum of the high watermark and the
+        // reserve. This sum is above the drift mark.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

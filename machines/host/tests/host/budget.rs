@@ -76,7 +76,8 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Charge(usize, u64),
-    /// Uncharges one of the charges that are still held: this index is taken modulo their number.
+    /// Undoes one of the charges that have not been undone yet. The index is taken modulo the
+    /// number of these charges.
     Uncharge(usize),
     Limit(usize, u64),
 }
@@ -177,9 +178,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// Creates a root budget and three budgets in a line below it, each under the previous one. A fifth
-/// budget is also under the root. The fifth kills its processes together, and so does each budget
-/// of the line for which `together` is true.
+/// Creates a line of four budgets, each under the previous one, and a fifth budget under the first.
+/// The fifth budget kills its processes together, and so does each budget of the line for which
+/// `together` is true.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {

@@ -131,7 +131,7 @@ impl Step {
     }
 }
 
-/// The CPUs that add to the two counters: the first CPU, or a random one.
+/// For each of the two counters, the CPU that adds to it: the first CPU or a random CPU.
 #[derive(Clone, Copy, Debug)]
 enum Where {
     FirstFirst,

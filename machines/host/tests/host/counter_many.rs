@@ -8,11 +8,11 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The most groups in a test: more than two chunks of the per-CPU memory hold.
+/// The largest number of groups in a test. Two chunks of the per-CPU memory do not hold so many.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: the group, the counter in the group, the CPU, and the amount. All except the amount
-/// are taken modulo the number that exists.
+/// An addition: the group, the counter in the group, the CPU, and the amount. The first three
+/// numbers are taken modulo the number of groups, counters and CPUs.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {

@@ -113,7 +113,8 @@ proptest! {
     }
 }
 
-/// The arity exponents of the published tree, for each order.
+/// The shape of the published tree for each order, which is log₂ of the number of cells: for each
+/// level from the cells upwards, log₂ of the number of children that an item has.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -122,8 +123,8 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// Returns `Σ items × (batch − batch of the level below)`, summed over all levels from the cells
-/// upwards.
+/// Returns the largest error of the published tree: `items × (batch − batch of the level below)`,
+/// summed over all levels from the cells upwards.
 fn published_error_max(order: usize, batch: u32) -> u64 {
     let (mut items, mut below, mut batch) = (1_u64 << order, 1, u64::from(batch));
     let mut sum = 0;

@@ -12,7 +12,8 @@ use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The most records of a gather: those in the gather itself, plus those of 19 batches.
+/// The largest number of records in a gather: 8 in the gather itself, and 510 in each of 19
+/// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
 /// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages is
@@ -31,8 +32,8 @@ fn times(pages: u64) -> u32 {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The neighbouring mappings keep the page tables that they share with the mapping between them.
-    // Otherwise those tables would be counted, too.
+    // The first and the last mapping keep the page tables that they share with the middle mapping.
+    // Otherwise these page tables would be counted, too.
     for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
         let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         space.map(memory, request).expect("nothing is mapped there");

@@ -89,8 +89,8 @@ fn each_mobility_has_lists_of_its_own_and_a_free_goes_where_its_block_belongs() 
         (listed(UNMOVABLE), listed(MOVABLE)),
         (unmovable, movable + 1)
     );
-    // `free_as` puts the page onto the page list of the given type. A drain then puts it onto the
-    // free list for its block's type.
+    // `free_as` puts the page onto the page list of the given type. A drain then puts the page onto
+    // the free list for the type of its page block.
     let again = pages.alloc(&host, single(MOVABLE)).expect("free");
     assert_eq!(again, user, "the hottest");
     pages
@@ -202,7 +202,8 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let (host, _) = watched();
     let _entered = host.enter(CpuId(0));
     let pages = PageAllocator::new(&host, two_zones()).expect("a layout");
-    // Much normal memory is free, but only as parts of movable blocks that are too small to claim.
+    // Much normal memory is free, but only in free blocks inside movable page blocks. These free
+    // blocks are so small that the request may not claim the page blocks.
     let mut free = [[0; Order::COUNT]; Mobility::COUNT];
     free[MOVABLE.index()][3] = 4000;
     pages.seed_free(&host, 1, &free).expect("it is fresh");
@@ -245,7 +246,7 @@ fn a_block_that_served_an_atomic_request_is_kept_for_the_next() {
         free.sum::<u32>()
     };
     let kept = of_kept(&pages);
-    // The next atomic request is served from the kept block if that has enough free pages.
+    // The next atomic request is served from the kept block if this block has enough free pages.
     let next = pages.alloc(&host, atomic).expect("below the mark");
     if kept >= order.pages().0 {
         assert_eq!(pages.block_type(next), Some(Mobility::HighAtomic));
@@ -259,7 +260,8 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let (host, _) = watched();
     let _entered = host.enter(CpuId(0));
     let pages = allocator(&host, Grouping::Huge);
-    // Nearly all of the zone is below the low mark, where atomic requests keep blocks.
+    // The low mark is nearly the size of the zone. Below this mark, a page block that serves an
+    // atomic request is kept.
     let marks = Watermarks {
         min: Pages(1000),
         low: Pages(PAGES - 1000),
@@ -281,7 +283,7 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let kept = (0..PAGES)
         .step_by(block.0 as usize)
         .filter(|page| pages.block_type(Pfn(*page)) == Some(Mobility::HighAtomic));
-    // A hundredth is 655 pages, and whole blocks are kept.
+    // The limit is a hundredth of the zone, 655 pages, rounded up to whole page blocks.
     assert_eq!(kept.count(), 2);
 }
 

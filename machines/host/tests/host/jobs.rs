@@ -1,4 +1,5 @@
-//! Deferred work runs once, on its own CPU, and not early, unless it is cancelled or replaced.
+//! A deferred job runs once, on its own CPU, and not before its time. If the job is cancelled, it
+//! does not run; if it is deferred again, only the new time counts.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +16,7 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 const CPU: CpuId = CpuId(1);
 const JOB: Job = Job::VmstatUpdate;
-/// The longest wait for a job: longer than any job takes to start.
+/// The longest time for which a test waits for a job to start. It is much longer than a job needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn host() -> Host {

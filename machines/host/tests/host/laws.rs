@@ -33,7 +33,7 @@ fn setup(host: &Host) -> Folded {
     }
 }
 
-/// Counts on this CPU, and folds its differential whenever that reaches eight.
+/// Counts on the calling CPU. Folds the CPU's differential whenever the differential reaches eight.
 fn count(host: &Host, state: &Folded) {
     let part = &state.parts[host.this_cpu().index()];
     for _ in 0..STEPS {
@@ -52,7 +52,8 @@ fn fold(host: &Host, state: &Folded) {
     }
 }
 
-/// As [`fold`], but loses any additions between its read and its write.
+/// As [`fold`], but reads each differential first and then sets it to 0. Additions between these
+/// two steps are lost.
 fn fold_in_two_steps(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {

@@ -16,7 +16,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// Processes that are represented by the counters of their resident pages.
+/// Processes, each represented only by the counters of its resident pages.
 struct Processes<'a> {
     host: &'a Host,
     rss: &'a [Rss<Host>],

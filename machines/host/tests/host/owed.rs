@@ -61,7 +61,7 @@ impl Owing {
             seen.lock().expect("no test panicked").push((cpu, pages.0));
             if armed.swap(false, Relaxed) {
                 let host = machine.get().expect("it was made before anything is freed");
-                // The thread stays on that CPU until the test enters another one.
+                // The thread stays on CPU `ELSEWHERE` until the test enters another CPU.
                 mem::forget(host.enter(ELSEWHERE));
             }
         });
@@ -89,7 +89,7 @@ impl Owing {
     }
 
     /// Frees single pages onto the owner's lists, alternately from the middle and the end of
-    /// `held`, until some have spilled. Returns the number of pages then on the lists.
+    /// `held`, until the lists spill. Returns the number of pages on the lists after the spill.
     fn spill(&mut self) -> u32 {
         mem::forget(self.host.enter(OWNER));
         self.spills.lock().expect("no test panicked").clear();
@@ -165,8 +165,8 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // The spill returns its own excess and the owed pages, unless the lists have fewer pages than
-    // that.
+    // The second spill returns the pages above its own target, and also the owed pages, unless the
+    // lists have fewer pages than that.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");
@@ -185,7 +185,7 @@ fn a_drain_settles_what_an_interrupted_spill_owes() {
 
 #[test]
 fn a_drain_settles_more_than_it_finds() {
-    // Since the spill, the owner has allocated all of the listed pages except `kept`.
+    // After the spill, the owner allocates all pages on its lists except `kept` pages.
     for kept in [0, 10] {
         let mut owing = Owing::new(&Bounded);
         let left = owing.spill_interrupted();

@@ -158,8 +158,8 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
     let mut config = arena();
     config.reclaimers.push(Box::new(Asked(Arc::clone(&asked))));
     let pages = allocator(&host, config);
-    // Single pages come from a page list, without a check of the watermarks. There is no list for
-    // order 4.
+    // There is no page list for order 4, so every request of this order checks the watermarks. A
+    // request for a single page is served from a page list without this check.
     let order = Order::new(4).expect("small");
     let request = |urgency| Request::new(order).urgent(urgency);
     let take = |urgency| std::iter::from_fn(|| pages.alloc(&host, request(urgency)).ok()).count();

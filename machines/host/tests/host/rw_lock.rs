@@ -56,8 +56,8 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
             scope.spawn(|| {
                 // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // Longer than a slice of waiting, so that another reader has already entered
-                    // when one leaves.
+                    // The hold is longer than a slice of waiting, so another reader has already
+                    // entered when this one leaves.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });

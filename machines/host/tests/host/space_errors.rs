@@ -1,4 +1,5 @@
-//! Every error of an address space: the call has changed nothing, and the message says what to do.
+//! Every error of an address space: the refused call has changed nothing, and the message says what
+//! the caller can do.
 
 use crate::support;
 
@@ -91,7 +92,7 @@ fn a_range_has_pages_and_ends_below_the_end() {
         let why = map_refused(&world, Place::Lowest, pages, ANONYMOUS);
         assert_eq!(why, MapError::TooHigh { start, pages });
     }
-    // The address space has that many pages, but `Lowest` and `Highest` do not use all of them.
+    // The address space has `END.0` pages, but `Lowest` and `Highest` do not use all of them.
     let why = map_refused(&world, Place::Highest, END.0, ANONYMOUS);
     assert_eq!(why, MapError::NoRoom(END.0));
     advises(&why, "unmap something");

@@ -1,8 +1,8 @@
-//! An address space on a machine that runs out of memory at every possible allocation. The
-//! operation returns an error, no page is lost, and all pages are freed at the end.
+//! Operations on an address space while memory runs out, at each allocation that an operation
+//! makes. The operation returns an error, no page is lost, and all pages are freed at the end.
 //!
-//! Each attempt of an operation has a different number of free pages. So each allocation that the
-//! operation makes is the one that fails in some attempt.
+//! Each operation is tried with every small number of free pages. So each allocation of the
+//! operation fails in one of these attempts.
 
 use crate::support;
 
@@ -52,13 +52,13 @@ fn is_out_of_memory(why: &FaultError) {
     assert!(text.starts_with("out of memory: asked 1 zones"), "{text}");
 }
 
-/// Touches a page of `what` with an increasing number of free pages, until that succeeds. Returns
-/// the number of pages that it needed.
+/// Touches a page of a mapping of `what`: first while no page is free, then with one more free page
+/// at each attempt, until an attempt succeeds. Returns the number of free pages at that attempt.
 fn touch_with_ever_more(what: What, access: Access) -> usize {
     let world = world(Reaping::MeetInTheMiddle);
     let _entered = world.host.enter(CpuId(0));
     world.map_at(1024, 512, what);
-    // A victim may use even the last page, so all `left` pages can be allocated.
+    // A victim's thread may allocate even the last free page, so all `left` pages can be allocated.
     assert!(world.space.raise(&world.host, Flag::Victim));
     for left in 0.. {
         let taken = take_all_but(&world, left);
@@ -84,7 +84,7 @@ fn touch_with_ever_more(what: What, access: Access) -> usize {
 
 #[test]
 fn whichever_page_of_a_fault_is_missing_nothing_is_lost() {
-    // The fault needs the page, its page table, and the upper table.
+    // The fault needs three pages: the touched page, its page table, and the upper table.
     assert_eq!(touch_with_ever_more(ANONYMOUS, Access::Write), 3);
     assert_eq!(touch_with_ever_more(HUGE, Access::Write), 3);
     let file = What::File { offset: 7 };
@@ -148,7 +148,8 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
             taken.len() as u64 + state.rss[1] + state.tables[0]
         );
         assert_eq!(state.used, [state.rss[1]; 3]);
-        // The first 24 pages need two tables; further pages need a third.
+        // The first 24 pages need a page table and an upper table. The other pages also need a
+        // second page table.
         let mapped = |pages: usize| match pages {
             0..=2 => 0,
             _ => (pages - 2).min(24).max(pages - 3).min(100) as u64,
@@ -173,7 +174,8 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
     }
 }
 
-/// Maps and populates everything that the address space may have, then allocates all free pages.
+/// Maps and populates memory with every kind of backing, then allocates all free pages. Returns
+/// these pages.
 fn crowded(world: &World) -> Vec<Pfn> {
     let memory = world.memory();
     world.map_at(1000, 1500, ANONYMOUS);

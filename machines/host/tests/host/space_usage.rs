@@ -20,7 +20,7 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
-/// The process that has exited.
+/// The index of the process that has exited.
 const GONE: u32 = 30;
 
 /// Touches adjacent pages on several CPUs and swaps out a few of them. Then touches pages that are

@@ -19,7 +19,8 @@ const ANONYMOUS: What = What::Anonymous { huge: false };
 const FILE: What = What::File { offset: 0 };
 const SHARED: What = What::Shared { offset: 0 };
 
-/// A listener at which every thread that announces a range, and may wait, waits at two barriers.
+/// A listener. A thread that announces a range to the listener, and may wait, waits first at
+/// `entered` and then at `opened`.
 struct Gate {
     entered: Arc<Barrier>,
     opened: Arc<Barrier>,

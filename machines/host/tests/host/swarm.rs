@@ -31,7 +31,7 @@ struct Stage {
     host: Host,
     mm: Manager<Host>,
     owners: Vec<AtomicU32>,
-    /// Blocks that one thread has passed on for another to free.
+    /// Blocks that a thread has allocated and passed on. Any thread may free them.
     passed_on: Mutex<Vec<Block>>,
 }
 

@@ -1,4 +1,4 @@
-//! Errors say what is wrong, and the `Debug` form of a part names it and its settings.
+//! Errors say what is wrong, and the `Debug` form of a part names the part and its settings.
 
 use std::error::Error;
 use std::fmt::Debug;

@@ -58,7 +58,7 @@ fn number_of(met: Vma) -> u64 {
     number
 }
 
-/// The counts of a reader: all its lookups, and those that found the tree busy.
+/// The number of lookups of one reader, and the number of those lookups that found the tree busy.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -66,14 +66,14 @@ struct Seen {
 }
 
 impl Seen {
-    /// Counts a lookup. Returns its result, or `None` if the tree was busy.
+    /// Counts a lookup. Returns the result of the lookup; `None` if the tree was busy.
     fn got(&mut self, found: Result<Option<Vma>, Busy>) -> Option<Option<Vma>> {
         self.looks += 1;
         self.busy += u64::from(found.is_err());
         found.ok()
     }
 
-    /// Looks up an even mapping in every possible way.
+    /// Looks up the mapping with the even number `even` in every possible way.
     fn look(&mut self, tree: &VmaTree<Host>, finder: &mut Finder<'_, Host>, even: u64) {
         let there = vma(even);
         let page = Vpn(there.start.0 + even % 2);
@@ -98,7 +98,8 @@ impl Seen {
         }
     }
 
-    /// Walks forward over a few mappings from an even one, and then back to it.
+    /// Walks forward over a few mappings, starting at the mapping with the even number `even`, and
+    /// then back to that mapping.
     fn walk(&mut self, tree: &VmaTree<Host>, even: u64) {
         const FAR: u64 = 100;
         let mut cursor = Cursor::at(tree, vma(even).start);
@@ -112,7 +113,8 @@ impl Seen {
                 assert_eq!(next, NUMBERS, "all up to the last were met");
                 break;
             };
-            // An odd mapping that has grown in the meantime is returned a second time.
+            // A mapping with an odd number that has grown in the meantime is returned a second
+            // time.
             let again = number + 1 == next && !number.is_multiple_of(2);
             assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;
@@ -137,7 +139,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Changes consecutive odd mappings, so that leaves fill up and become empty.
+    /// Changes consecutive mappings with odd numbers, so that leaves of the tree fill up and become
+    /// empty.
     fn change(&mut self, tree: &VmaTree<Host>) {
         let Self { host, editor, .. } = self;
         let first = self.random.random_range(0..NUMBERS / 2) * 2 + 1;

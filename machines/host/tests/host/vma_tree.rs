@@ -86,7 +86,8 @@ enum Step {
     Gaps(u64, Range<u64>),
 }
 
-/// The end of the addresses in use. It is low, so that the mappings of different steps overlap.
+/// The tests use only page numbers below this one. It is low, so that the mappings of different
+/// steps overlap.
 const TOP: u64 = 4_000;
 
 fn pages() -> impl Strategy<Value = Range<u64>> {

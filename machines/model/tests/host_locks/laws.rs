@@ -63,14 +63,15 @@ impl Bell {
         *rings
     }
 
-    /// Returns the function that a waiter of a lock calls after each attempt. It waits for the
-    /// bell.
+    /// Returns the function that a waiter of a lock calls after each attempt. From the third
+    /// attempt on, the function waits until the bell rings.
     fn relax(&self) -> impl FnMut(u32) {
         let mut heard = 0;
         move |looks| {
             heard = match looks {
                 0 => 0,
-                // A release that comes after this reading of the bell also rings after it.
+                // If the lock is released after this reading of the bell, the bell also rings after
+                // the reading.
                 1 => self.heard(),
                 _ => self.wait_for_more_than(heard),
             };
@@ -164,7 +165,8 @@ pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(ot
     assert!(won > 0, "the first one got in");
 }
 
-/// Asserts that each holder is alone if one thread waits for the lock and two others only try it.
+/// Asserts that each holder is alone if one thread waits for the lock and two other threads only
+/// try to acquire it.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
@@ -313,8 +315,8 @@ pub(crate) fn waiters_pass_in_order() {
     behind.is_whole();
 }
 
-/// Asserts that a killed waiter leaves the queue intact. One waiter is killed, or passes before
-/// that. Another waiter passes, and the main thread, which was first, leaves.
+/// Asserts that a killed waiter leaves the queue intact. One waiter is killed, or passes before it
+/// is killed. Another waiter passes, and the main thread, which was first, leaves.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.fifo.join(Purpose::Write);

@@ -19,7 +19,7 @@ struct Folded {
     parts: Vec<ModelWord>,
 }
 
-/// Counts on this CPU, and folds its differential whenever that reaches two.
+/// Counts on the calling CPU. Folds the CPU's differential whenever the differential reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -36,7 +36,8 @@ fn fold(machine: &M, state: &Folded) {
     }
 }
 
-/// As [`fold`], but loses any additions between its read and its write.
+/// As [`fold`], but reads each differential first and then sets it to 0. Additions between these
+/// two steps are lost.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
@@ -136,7 +137,7 @@ pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     })
 }
 
-/// Both kinds of lock, each around a count, and a count of failed attempts.
+/// A lock of each kind around a count, and the number of failed attempts to acquire a lock.
 struct Locked {
     zone: ModelLock<i64>,
     pcp: ModelLock<i64>,

@@ -4,7 +4,8 @@ use plimsoll_mm::laws::{frontier, reaping, touching};
 use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules for each law. They take several seconds in a debug build.
+/// The number of schedules that shuttle tries for each law. All of them together take several
+/// seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]
@@ -64,8 +65,8 @@ fn loom_touched_while_unmapped() {
 }
 
 /// Runs without preemptions. Even so, a read of the mappings while they change sees every
-/// intermediate state, because loom tries every value that a load may see. Another law covers such
-/// reads, too.
+/// intermediate state, because loom tries every value that a load may see. Another law also covers
+/// reads of mappings while they change.
 #[test]
 fn loom_touched_while_replaced() {
     in_own_process(|| {

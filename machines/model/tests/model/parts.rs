@@ -4,7 +4,8 @@
 use plimsoll_mm::laws;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules for each law. They take several seconds in a debug build.
+/// The number of schedules that shuttle tries for each law. All of them together take several
+/// seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,8 +1,9 @@
 //! One virtual CPU: its clock, the task that runs on it, and its pending work.
 //!
 //! At any moment a CPU runs one task (`current`), waits for a lock on which its task spins, or is
-//! idle. Only the CPU that currently runs changes its own state. The exceptions are entries that
-//! other CPUs queue on it: jobs, sleepers, and an earlier deadline.
+//! idle. The state of a CPU changes only while the engine runs this CPU, with one exception: other
+//! CPUs may change its jobs and sleepers, make its deadline earlier, and take it offline or bring
+//! it online.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -15,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::engine::random::{Purpose, stream};
 
-/// The `current` task of an idle CPU.
+/// The value of [`Cpu::current`] on an idle CPU.
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// The value that stands for "no CPU".
 pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
@@ -23,8 +24,8 @@ pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 /// One virtual CPU. Frequently used fields come first, in one pair of cache lines.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
-    /// The values of `clock`, `deadline` and `pins` are stale while the CPU runs. The current ones
-    /// are then in [`Inner`](crate::engine::state::Inner).
+    /// The CPU's clock, in nanoseconds. While the CPU runs, the fields `clock`, `deadline` and
+    /// `pins` are stale, because the current values are in [`Inner`](crate::engine::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
@@ -32,14 +33,15 @@ pub(crate) struct Cpu {
     /// True during a long spend, which an interrupt may end early.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
-    /// True if the idle hook has run and the CPU has done nothing else since.
+    /// True if the CPU has done nothing since its idle hook ran.
     pub(crate) quiet: Cell<bool>,
     pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) slice_end: Cell<u64>,
     pub(crate) jobs: [JobSlot; Job::ALL.len()],
     /// Tasks that are ready to run, in the order in which they became ready.
     pub(crate) ready: RefCell<VecDeque<u32>>,
-    /// Tasks that become ready at a certain time: `(time, sequence, task)`.
+    /// Tasks that become ready at a certain time: `(time, sequence, task)`, with the time in
+    /// nanoseconds.
     pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
     pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) stall_at: Cell<u64>,
@@ -100,7 +102,8 @@ impl Cpu {
         }
     }
 
-    /// The time of the first event that wakes this CPU if it is idle. Deferrable jobs do not count.
+    /// The time, in nanoseconds, of the first event that wakes this CPU if it is idle; `u64::MAX`
+    /// if there is none. Deferrable jobs do not count.
     pub(crate) fn wakes_at(&self) -> u64 {
         let timers = self
             .jobs
@@ -109,7 +112,8 @@ impl Cpu {
         self.next_event(timers)
     }
 
-    /// The time of the first event that interrupts this CPU if it is busy.
+    /// The time, in nanoseconds, of the first event that interrupts this CPU if it is busy;
+    /// `u64::MAX` if there is none.
     pub(crate) fn looks_up_at(&self) -> u64 {
         self.next_event(self.jobs.iter())
     }

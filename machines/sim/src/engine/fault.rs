@@ -15,7 +15,7 @@ use crate::engine::record::bump;
 use crate::engine::state::{Inner, Sim};
 
 impl Sim {
-    /// Takes `cpu` offline or online.
+    /// Takes `cpu` offline, or brings it online.
     ///
     /// A CPU that goes offline drops its deferred jobs; a job that is already running finishes. Its
     /// tasks move to other CPUs as soon as they are not pinned and hold no sleeping lock.
@@ -101,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Advances the clock by a random number of nanoseconds, and returns the running CPU's key.
+    /// Advances the clock by a random number of nanoseconds, and returns the running CPU's new key.
+    /// Outside a run, changes nothing and returns 0.
     #[cold]
     pub(crate) fn jitter(&self) -> u64 {
         let cpu = self.cpu();
@@ -114,8 +115,9 @@ impl Inner {
         crate::engine::tree::key(self.clock.get(), self.cur.get())
     }
 
-    /// Draws the time of the next fault on `cpu`, which is running. Faults are `mean_ns` apart on
-    /// average.
+    /// Sets `at` to the time of the next fault of one kind on `cpu`, a random time after the clock.
+    /// Faults of this kind are `mean_ns` nanoseconds apart on average. If `mean_ns` is 0, `at` does
+    /// not change.
     fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
         if mean_ns > 0 {
             at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));

@@ -1,8 +1,8 @@
 //! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
 //! Handles are reference-counted, and each coroutine holds one. Once only the coroutines hold
-//! handles, no caller can resume the coroutines any more. So when the last other handle is dropped,
-//! it unwinds every coroutine that has not finished.
+//! handles, no caller can resume the coroutines any more. So the drop of the last other handle
+//! unwinds every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;

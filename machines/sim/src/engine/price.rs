@@ -12,14 +12,17 @@ use plimsoll_mm::units::CpuId;
 
 use crate::profile::Costs;
 
-/// The number of low bits of a place that hold the core; the LLC is above them.
+/// A place of a CPU is packed into one number: its core is in so many low bits, and its LLC
+/// (last-level cache) is in the bits above them.
 const CORE_BITS: u32 = 16;
-/// The number of low bits of a place that hold core and LLC; the socket is above them.
+/// The number of low bits of a place that hold the core and the LLC. The socket is in the bits
+/// above them.
 const LLC_BITS: u32 = 32;
 
 /// The prices of steps, and the places of CPUs.
 pub(crate) struct Prices {
-    /// The prices of local work on the running CPU. The next two fields are the running CPU's, too.
+    /// The price of each kind of work on the running CPU, indexed by `Work as usize`, in
+    /// nanoseconds. The prices in the next two fields also apply to the running CPU.
     work_ns: [Cell<u32>; Work::ALL.len()],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
@@ -29,7 +32,7 @@ pub(crate) struct Prices {
     /// The socket, LLC and core of each CPU, packed into one number. The highest bit in which two
     /// numbers differ determines the distance between the CPUs.
     places: Box<[u64]>,
-    /// The costs at each distinct speed.
+    /// The prices of a CPU, once for each speed that occurs on the machine.
     at_speeds: Box<[Costs]>,
     /// The index into `at_speeds` for each CPU; empty if all CPUs have the same speed.
     speeds: Box<[usize]>,
@@ -113,12 +116,13 @@ impl Prices {
         self.speed.set(speed);
     }
 
-    /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The memory of
-    /// the line is near CPU `home`.
+    /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The line
+    /// belongs to memory near CPU `home`.
     ///
-    /// Suppose that both CPUs are in one socket but in different last-level caches, and the home is
-    /// another socket. The request then goes through the home socket, so the price is that of a
-    /// transfer between sockets. Within one last-level cache there is no such request.
+    /// Suppose that `from` and `to` are in one socket but in different last-level caches, and
+    /// `home` is in another socket. The request for the line then goes through the socket of
+    /// `home`, so the price is that of a transfer between sockets. Within one last-level cache no
+    /// request leaves the cache.
     #[inline]
     pub(crate) fn transfer_home(&self, from: usize, to: usize, home: usize) -> u64 {
         let mut distance = self.distance(from, to);
@@ -146,7 +150,8 @@ impl Prices {
     }
 }
 
-/// Returns the costs at each distinct speed in `speed_percent`, and the index of each CPU's costs.
+/// Returns the prices at each speed that occurs in `speed_percent`, and for each CPU the index of
+/// its prices.
 fn by_speed(
     costs: &Costs,
     topology: &Topology,

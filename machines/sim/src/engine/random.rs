@@ -15,8 +15,8 @@ pub(crate) enum Purpose {
 
 /// The stream of `cpu` for `purpose` in runs with `seed`.
 pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusPlus {
-    // The factor, SplitMix64's increment, separates neighbouring lanes. Seeding mixes the result
-    // thoroughly.
+    // The factor is the increment of SplitMix64, which makes the products of neighbouring lanes
+    // very different. `seed_from_u64` then mixes the bits thoroughly.
     let lane = (cpu as u64) << 1 | purpose as u64;
     let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))

@@ -2,8 +2,8 @@
 //!
 //! The counters are plain cells: counting never waits, and never affects the simulation. The run's
 //! hash is a sum over hashed events. So the hash depends on what happened at which time on which
-//! CPU, but not on the order in which the host simulated the events. Both variants of
-//! [`LockModel`](crate::LockModel) therefore give the same hash.
+//! CPU, but not on the order in which the host simulated the events. So both variants of
+//! [`LockModel`](crate::LockModel) give the same hash, unless there are causality slips.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use plimsoll_mm::units::Nanos;
 
 use crate::stats::{HIST_BINS, LockStats, LongestWait};
 
-/// The kinds of hashed events. The low bits of each hold details.
+/// The kinds of hashed events. The low bits of a kind hold details of the event.
 pub(crate) const LOCK: u64 = 0x100;
 pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
@@ -35,8 +35,9 @@ pub(crate) struct Record {
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
     pub(crate) lines: [Cell<u64>; 5],
-    /// The number of holds that took no virtual time, as nearly all holds of a per-CPU lock do.
-    /// They are stored separately, so that they share few cache lines.
+    /// For each lock class and site, the number of holds that took no virtual time. Nearly all
+    /// holds of a per-CPU lock are such holds. The numbers are separate from `locks`, so that
+    /// counting such a hold touches few cache lines.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }

@@ -4,9 +4,9 @@
 //! follow an order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the
 //! smallest key of the other CPUs, so passing an order point takes one comparison.
 //!
-//! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. Nothing that such
-//! code does takes virtual time, and it never waits. There is one exception: if it needs a lock
-//! that a suspended task holds, the machine runs until that task releases the lock.
+//! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. It takes no virtual
+//! time and never waits, with one exception: if the code needs a lock that a suspended task holds,
+//! the machine runs until that task releases the lock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -111,7 +111,8 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task. Its CPU continues at key `when`.
+    /// Suspends the current task. The running CPU continues when its new key, `when`, is the
+    /// smallest of all keys.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
@@ -119,7 +120,7 @@ impl Inner {
         self.tasks.get(self.cpus[cpu].current.get()).suspend();
     }
 
-    /// Lowers the key of another CPU to `when`, if that is earlier.
+    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than `when`.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);
@@ -168,7 +169,8 @@ impl Inner {
         true
     }
 
-    /// Sets, before `cpu` runs, the state that differs between CPUs on a machine that is not plain.
+    /// Prepares the engine for running `cpu`, on a machine that is not `plain`: loads the prices of
+    /// `cpu` and sets `local`.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);
@@ -213,8 +215,8 @@ impl Inner {
         self.sequence.get()
     }
 
-    /// The time of the earliest key, but no later than the clock of the CPU that ran last. If no
-    /// CPU has anything left to do, the latest clock of all CPUs.
+    /// The time of the earliest key, but no later than the clock of the CPU that ran last, in
+    /// nanoseconds. If no CPU has anything left to do, the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self

@@ -26,7 +26,7 @@ impl Inner {
         total.set(total.get() + cost);
     }
 
-    /// As [`Inner::spend`], but handles no events: for work that cannot be preempted.
+    /// As [`Inner::spend`], but handles no events. This is for work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -85,7 +85,8 @@ impl Inner {
         self.clock.get() - now
     }
 
-    /// The time of the next event that the running, unpinned CPU has to handle.
+    /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if there
+    /// already is one. The CPU is not pinned.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
@@ -103,7 +104,7 @@ impl Inner {
         reason.min(cpu.stall_at.get())
     }
 
-    /// Handles all events that are due on the running, unpinned CPU.
+    /// Handles all events that are due on the running CPU, which is not pinned.
     fn look_up(&self) {
         let cpu = self.cpu();
         self.fire_timers(cpu);
@@ -123,7 +124,8 @@ impl Inner {
         }
         let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
         if cpu.next_job().is_some() {
-            // The task stays first in the queue: kernel work does not cost it its turn.
+            // The task goes to the front of the queue, because it must not lose its turn to kernel
+            // work.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
             cpu.ready.borrow_mut().push_back(id);

@@ -44,8 +44,8 @@ pub(crate) struct Inner {
     /// The running CPU's clock, in nanoseconds. While a CPU runs, its clock, deadline and pins are
     /// here; otherwise they are in its [`Cpu`].
     pub(crate) clock: Cell<u64>,
-    /// The time from which on an unpinned `spend` takes the slow path. It is 0 outside a run, so
-    /// that every `spend` takes that path.
+    /// A `spend` that ends at this time or later takes the slow path. In nanoseconds; 0 outside a
+    /// run, so that every `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
     /// The number of nested sections, on the running CPU, that must not be preempted.
     pub(crate) pins: Cell<u32>,
@@ -54,13 +54,15 @@ pub(crate) struct Inner {
     pub(crate) local: Cell<CpuId>,
     /// The smallest key of all CPUs except the running one.
     pub(crate) limit: Cell<u64>,
-    /// The number of resumptions so far: while it is unchanged, no other CPU has run.
+    /// The number of times that the engine has resumed a CPU. As long as this number stays the
+    /// same, no other CPU has run.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
-    /// True if random delays are added before ordered steps.
+    /// True if there is a random delay before each ordered step.
     pub(crate) shaken: bool,
-    /// True if per-CPU locks are treated like all other locks: their owner waits for its turn to
-    /// enter them, or releases them by an event.
+    /// True if the owner of a per-CPU lock has no fast path: in strict mode the owner waits for its
+    /// turn before it enters, and with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent)
+    /// each release is an ordered step.
     pub(crate) ceremonial: bool,
     /// True if all CPUs have the same speed and `ceremonial` is false.
     pub(crate) plain: bool,
@@ -72,10 +74,11 @@ pub(crate) struct Inner {
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,
-    /// Tasks that have ended, whose coroutines can be used for the next task or kernel work.
+    /// The indexes of tasks that have ended. The coroutines of these tasks can run the next task or
+    /// kernel work.
     pub(crate) free: RefCell<Vec<u32>>,
-    /// The last sequence number given to a waiting task or job. Numbers follow the order of
-    /// queueing.
+    /// The sequence number that was last given to a waiting task or job. A task or job that is
+    /// queued later gets a higher number.
     pub(crate) sequence: Cell<u64>,
     pub(crate) hooks: Hooks,
     pub(crate) run: RunControl,

@@ -2,8 +2,8 @@
 //!
 //! The owner's access is not an order point; it only records its time. Another CPU may access the
 //! lock at an earlier virtual time than an access that the owner has already made. This is a slip:
-//! the other CPU sees what the owner did in that CPU's future. The simulator counts slips. In
-//! strict mode the owner waits for its turn too, so there are no slips.
+//! the other CPU then sees the effect of an access that is still in its future. The simulator
+//! counts slips. In strict mode the owner waits for its turn too, so there are no slips.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,9 +21,9 @@ use crate::locks::lock_queue::{Queue, Section};
 /// section needs into one pair of cache lines, together with the first bytes of the value.
 #[repr(C)]
 pub struct SimCpuLock<T> {
-    /// The clock of the owner when its last section started.
+    /// The owner's clock when the owner's last section started, in nanoseconds.
     owner_start: Cell<u64>,
-    /// The CPUs that wait. The queue's home is the owner.
+    /// The queue of the CPUs that wait for the lock. The queue's home is the owner.
     queue: Queue,
     value: RefCell<T>,
 }
@@ -41,7 +41,8 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Lets the owner enter. This is not an order point. It costs time only if another CPU held the
+    /// Lets the owner enter; `None` if the lock is held. This is an order point only in strict
+    /// mode, or if the task has left the owner's CPU. It takes time only if another CPU held the
     /// lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
@@ -53,8 +54,9 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// The slow path of [`SimCpuLock::enter_local`]: outside a run, after another CPU held the
-    /// lock, if the machine is `ceremonial`, or if the task has left the owner's CPU.
+    /// The slow path of [`SimCpuLock::enter_local`]. It is needed outside a run, if another CPU
+    /// holds the lock or held it last, if the machine is `ceremonial`, and if the task has left the
+    /// owner's CPU.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

@@ -31,23 +31,24 @@ use crate::options::LockModel;
 use crate::stats::LongestWait;
 use crate::tasks::wait::Access;
 
-/// Stands for the start of a parked waiter, which is not known yet.
+/// The start of a waiter that is parked: its real start is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The epoch of a section that other CPUs may have seen. It differs from every epoch of the engine.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value. Few locks have waiters, so they are boxed, and the other fields fit
-/// into one cache line.
+/// A lock without its value. Few locks have waiters, so the waiters are boxed, and the other fields
+/// fit into one cache line.
 pub(crate) struct Queue {
     /// The key at which the last section ended.
     free_key: Cell<u64>,
-    /// The CPU that held the lock last. [`NO_CPU`] if a CPU is inside, or if the next turn is
-    /// promised to one.
+    /// The CPU that held the lock last. [`NO_CPU`] if a CPU holds the lock, or if the next turn is
+    /// promised to a CPU.
     free_at: Cell<CpuId>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// The CPU and site that hold the lock, or held it last.
+    /// The CPU that holds the lock or held it last, and the site at which this CPU requested the
+    /// lock.
     holder: Cell<(CpuId, Site)>,
     pub(crate) home: CpuId,
     pub(crate) class: LockClass,
@@ -127,7 +128,8 @@ impl Queue {
         }
     }
 
-    /// The time in nanoseconds to bring the lock's line to this CPU; 0 if this CPU has it.
+    /// The time in nanoseconds to bring the lock's line to the running CPU; 0 if the running CPU
+    /// has the line.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -138,7 +140,7 @@ impl Queue {
             .transfer_home(line.index(), this.index(), self.home.index())
     }
 
-    /// Returns whether a CPU is inside, or the next turn is promised to one.
+    /// Returns whether a CPU holds the lock, or the next turn is promised to a CPU.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.free_at.get() == NO_CPU
@@ -219,7 +221,8 @@ impl Queue {
         }
     }
 
-    /// Queues for the held lock, which the CPU requested at time `asked`.
+    /// Queues for the held lock, which the running CPU requested at time `asked`. Returns when the
+    /// CPU's section has begun.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -277,7 +280,8 @@ impl Queue {
         };
         sim.waited(self.class, site, access, wait, traced);
         let section = self.begin(sim);
-        // Other CPUs may have parked before this section began, so its release must check for them.
+        // Other CPUs may have parked before this section began, so the release of this section must
+        // check for parked CPUs.
         let seen = parked || self.class.sleeps();
         Section {
             epoch: if seen { SEEN } else { section.epoch },
@@ -285,8 +289,8 @@ impl Queue {
         }
     }
 
-    /// The start of the next section, if the last one was on CPU `from` and the next is on CPU
-    /// `to`.
+    /// The time in nanoseconds at which the next section starts, if the last section was on CPU
+    /// `from` and the next one is on CPU `to`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);
         let home = self.home.index();
@@ -295,7 +299,8 @@ impl Queue {
             + u64::from(sim.prices.lock_handover_extra_ns)
     }
 
-    /// Removes waiters that have started by `now`. Returns whether other CPUs still wait.
+    /// Removes the waiters whose sections have started by `now`. Returns whether any waiters are
+    /// left.
     fn retire(&self, now: u64) -> bool {
         let mut waiters = self.waiters.borrow_mut();
         while let Some(first) = waiters.front() {

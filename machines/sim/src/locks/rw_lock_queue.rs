@@ -46,11 +46,13 @@ pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 pub(crate) struct RwQueue {
     /// The number of readers that hold the lock, including admitted ones.
     readers: Cell<u32>,
-    /// The task that holds the lock to write, or is admitted to; otherwise [`NOBODY`].
+    /// The task that holds the lock as a writer, or has been admitted as a writer; otherwise
+    /// [`NOBODY`].
     writer: Cell<u32>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// The CPU and site that were admitted last.
+    /// The CPU of the task that was admitted last, and the site at which this task requested the
+    /// lock.
     holder: Cell<(CpuId, Site)>,
     home: CpuId,
     pub(crate) class: LockClass,
@@ -71,7 +73,7 @@ struct Waiter {
 /// A request that has reached the lock's line.
 struct Request {
     asked: u64,
-    /// True if this CPU already had the line.
+    /// True if the requesting CPU already had the line.
     own: bool,
     /// The time until the line arrives, in nanoseconds.
     rest_ns: u64,
@@ -135,7 +137,7 @@ impl RwQueue {
         None
     }
 
-    /// Releases the lock. Its value must no longer be borrowed.
+    /// Releases the lock. The value of the lock must no longer be borrowed.
     pub(crate) fn release(&self, sim: &Inner, role: Role, stay: &Stay) {
         let hold_ns = sim.clock.get() - stay.start;
         sim.record.held(self.class, stay.site, hold_ns);
@@ -242,7 +244,8 @@ impl RwQueue {
         }
     }
 
-    /// As [`RwQueue::begin`], after a wait, which this records.
+    /// Begins the hold of the running task after a wait for the lock, and records the wait, which
+    /// began at time `asked`.
     fn begin_late(
         &self,
         sim: &Inner,
@@ -267,8 +270,8 @@ impl RwQueue {
         stay
     }
 
-    /// Queues until admitted. Returns the CPU and site that had been admitted last when the task
-    /// arrived, or `None` if the task was killed.
+    /// Queues until the task is admitted. Returns the CPU and the site that had been admitted last
+    /// when the task arrived; `None` if the task was killed.
     #[inline(never)]
     fn wait(
         &self,
@@ -306,7 +309,7 @@ impl RwQueue {
         }
         let start = self.start_of(task);
         if sim.clock.get() < start {
-            // The task was awake, testing whether it had been killed, when it was admitted.
+            // The task was admitted while it was awake and tested whether it had been killed.
             sim.sleep_until(start);
         }
         self.remove(task);
@@ -328,7 +331,7 @@ impl RwQueue {
         sim.order();
     }
 
-    /// Stops waiting, unless the task is admitted first. Returns whether it stopped.
+    /// Stops waiting, unless the task is admitted first. Returns whether the task stopped waiting.
     fn withdraw(&self, sim: &Inner, task: u32) -> bool {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -336,7 +339,7 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // This task may have been a writer that made readers wait.
+        // If this task was a writer, readers may have waited only because of it.
         self.admit(sim);
         true
     }
@@ -382,7 +385,8 @@ impl RwQueue {
                 + u64::from(sim.prices.lock_handover_extra_ns);
             self.line.set(next.cpu);
             self.holder.set((next.cpu, next.site));
-            // A waiter that is awake to test whether it was killed will see that it was admitted.
+            // A waiter that is awake, because it tests whether it was killed, need not be woken: it
+            // will see that it was admitted.
             if !next.looks || sim.forget_sleeper(next.task) {
                 sim.wake_at(next.task, next.start);
             }

@@ -20,11 +20,12 @@ use crate::engine::tree::time_of;
 pub(crate) struct LineState {
     /// The CPU that wrote the line last.
     owner: Cell<usize>,
-    /// The time at which the last transfer of the line for a write ends.
+    /// The time, in nanoseconds, at which the last transfer of the line for a write ends.
     busy_until: Cell<u64>,
-    /// The last CPU other than the owner that has read the line since that write.
+    /// The last CPU, other than the owner, that has read the line since the owner's last write.
     reader: Cell<Option<usize>>,
-    /// One bit for each CPU, besides the owner, that has a copy; allocated at the first read.
+    /// One bit for each CPU. The bit is set if the CPU, other than the owner, has a copy of the
+    /// line. Allocated at the first read.
     sharers: OnceCell<Box<[Cell<u64>]>>,
 }
 
@@ -47,8 +48,9 @@ impl LineState {
         }
         let index = sim.cur.get();
         sim.record.fold(time_of(mine), index, WORD);
-        // Copies on other CPUs are invalidated. If this CPU owns the line, that costs a transfer
-        // from the last reader; otherwise it costs a transfer from the owner.
+        // The write invalidates copies on other CPUs. If the running CPU owns the line and other
+        // CPUs have copies, this costs a transfer from the last reader. If another CPU owns the
+        // line, it costs a transfer from the owner.
         let from = match (self.owner.get(), self.reader.take()) {
             (owner, Some(reader)) if owner == index => reader,
             (owner, _) => owner,
@@ -106,7 +108,7 @@ impl Inner {
         u64::from(self.prices.transfer_ns[distance as usize])
     }
 
-    /// Counts the transfer of a lock's line, unless the line stays on its CPU.
+    /// Counts the transfer of a lock's line, unless both CPUs are the same.
     pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
         if from == to {
             return; // The lock passes between two tasks of one CPU.

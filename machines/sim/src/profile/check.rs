@@ -17,10 +17,12 @@ const NODE_BYTES_MIN: u64 = 16 << 20;
 const NODE_BYTES_MAX: u64 = 8 << 40;
 /// The most pages of a machine: a page frame number has 32 bits.
 const PAGES_MAX: u64 = u32::MAX as u64;
-/// A cost above one second is assumed to be a typing error.
+/// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
+/// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
 
-/// Reads `node_memory`: one size for all nodes, or a list with one size for each node.
+/// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.
+/// Returns the size of each node, in bytes.
 pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, ProfileError> {
     let value = root.need(
         "node_memory",
@@ -44,7 +46,7 @@ pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, Pro
     Ok(bytes)
 }
 
-/// Reads the size of one node, rounded down to whole pages.
+/// Reads the size of one node's memory, in bytes, rounded down to whole pages.
 fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
     let written = value.text("write a size such as \"480 GB\" or \"8 GiB\"")?;
     let bytes = size::parse(written).ok_or_else(|| {
@@ -111,8 +113,8 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
         ids.dedup();
         ids.len()
     };
-    // Each core is in one cache and each cache in one socket, so the counts show which of them are
-    // shared.
+    // Each core is in one cache, and each cache is in one socket. So if there are fewer caches than
+    // cores, some cores share a cache, and likewise for sockets and caches.
     let sockets = count(places().map(|place| place.socket).collect());
     let llcs = count(places().map(|place| place.llc).collect());
     let cores = count(places().map(|place| place.core).collect());

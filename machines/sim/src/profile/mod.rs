@@ -48,12 +48,12 @@ pub struct Profile {
     pub node_bytes: Vec<u64>,
     /// The price of each step, in nanoseconds.
     pub costs: Costs,
-    /// The speed of each CPU, in percent of the core that the costs describe; never 0. Empty if
-    /// every CPU has that speed.
+    /// The speed of each CPU, in percent of the speed of the core that the costs describe; never 0.
+    /// Empty if every CPU is as fast as that core.
     pub speed_percent: Vec<u32>,
 }
 
-/// The value of every cost's range that a run uses: low, middle or high.
+/// The choice of the low end, the middle or the high end of every cost's range, for a whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Card {
     /// The cheapest plausible value of every cost.
@@ -74,12 +74,14 @@ pub struct Costs {
     pub transfer_ns: [u32; 5],
     /// The price of acquiring and releasing a free lock that the same CPU held last.
     pub lock_own_ns: u32,
-    /// The price of acquiring a free lock that another CPU held last, in addition to one line
-    /// transfer. The lock's data is in a second cache line.
+    /// The price of acquiring a free lock that another CPU held last, in addition to the transfer
+    /// of the lock's cache line. There is such a price because the data that the lock guards is in
+    /// a second cache line.
     pub lock_remote_extra_ns: u32,
-    /// The price of handing a lock to a waiter, in addition to one line transfer.
+    /// The price of handing a lock to a waiter, in addition to the transfer of the lock's cache
+    /// line.
     pub lock_handover_extra_ns: u32,
-    /// The price of a read-modify-write of a word whose cache line this CPU owns.
+    /// The price of a read-modify-write of a word whose cache line the same CPU already owns.
     pub word_own_ns: u32,
 }
 
@@ -126,8 +128,8 @@ impl Profile {
     /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
     /// 50 halves the price, 200 doubles it.
     ///
-    /// The result may violate the order of the distances. The order is not checked, because a
-    /// sensitivity run may test what happens if a near line costs as much as a distant line.
+    /// In the result, moving a line over a short distance may cost more than over a long one. A
+    /// profile file with such prices would be refused, but a sensitivity run may test them.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();

@@ -182,8 +182,8 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // If there are more nodes than cores, some node below this bound has no core, so the loop may
-    // stop there.
+    // The loop below checks at most one node more than there are cores. If there are more nodes
+    // than cores, one of the checked nodes has no core.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)

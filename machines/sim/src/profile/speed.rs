@@ -25,7 +25,7 @@ pub struct Cluster {
     pub speed: Option<Speed>,
 }
 
-/// The speed of a core, in percent of the core that the prices are for.
+/// The speed of a core, in percent of the speed of the core that the prices are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// The speed in percent at each card, from 5 to 400. The low card has the lowest costs, so it

@@ -184,7 +184,8 @@ impl ProfileText {
 
 impl Cost {
     /// Returns whether the middle value is an estimate, that is, neither published nor measured.
-    /// Its source then starts with `estimate:`.
+    /// The source of an estimate starts with `estimate:`, after the factor of a variant if there is
+    /// one.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let own = self

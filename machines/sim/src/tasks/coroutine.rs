@@ -3,7 +3,7 @@
 //! Only the scheduler loop resumes a [`Fiber`], and only code that runs on the fiber suspends it.
 //! This is the only file of the crate with unsafe code. corosensei passes the handle that suspends
 //! a coroutine only to its entry function, but here every machine operation that waits needs it.
-//! Locks: none, one host thread.
+//! There are no locks, because a machine runs on one host thread.
 
 #![expect(
     unsafe_code,
@@ -18,15 +18,16 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::tasks::stacks::{NoStack, Room};
 
-/// The number of different offsets at which stacks start, so that their most used ends do not share
-/// cache sets.
+/// The number of different offsets at which stacks start. Because of the offsets, the most used
+/// ends of stacks do not all share the same cache sets.
 const COLOURS: usize = 32;
 const COLOUR_BYTES: usize = 64;
 
 /// A coroutine, and the handle that suspends it.
 pub(crate) struct Fiber {
     coroutine: RefCell<Coroutine<(), (), (), Coloured>>,
-    /// Set by the coroutine when it is first resumed; valid until the coroutine ends.
+    /// The handle that suspends the coroutine. The coroutine stores the handle when it is first
+    /// resumed. Null before that, and after the coroutine has ended.
     exit: Cell<*const Yielder<(), ()>>,
 }
 
@@ -46,7 +47,7 @@ impl Fiber {
         }
     }
 
-    /// Stores the handle that suspends the coroutine. Called from inside the coroutine.
+    /// Stores the handle that suspends the coroutine. Must be called from inside the coroutine.
     pub(crate) fn enter(&self, exit: &Yielder<(), ()>) {
         self.exit.set(exit);
     }
@@ -66,7 +67,7 @@ impl Fiber {
         let exit = self.exit.get();
         assert!(!exit.is_null(), "only an entered fiber suspends");
         // The scheduler loop borrows the coroutine only while the coroutine runs, and never runs
-        // two at once.
+        // two coroutines at once.
         assert!(
             self.coroutine.try_borrow().is_err(),
             "a fiber suspends itself only"
@@ -105,8 +106,8 @@ impl Coloured {
     }
 }
 
-// SAFETY: memory and guard page are those of `DefaultStack`; the base moves down by at most
-// 1984 bytes of the at least 16 KiB there are, in steps that keep its alignment.
+// SAFETY: the memory and the guard page are those of `DefaultStack`, which has at least 16 KiB. The
+// base moves down by at most 1984 bytes, in steps that keep its alignment.
 unsafe impl Stack for Coloured {
     #[inline]
     fn base(&self) -> StackPointer {

@@ -48,8 +48,8 @@ impl Inner {
         } else {
             idle
         });
-        // Even a job that is due now waits until a time: a CPU whose clock is behind must not start
-        // the job before it was sent.
+        // Even a job that is due now waits until the time at which it was sent. Otherwise a CPU
+        // whose clock is earlier could start the job before that time.
         slot.waits.set(Waits::Until(at));
         if !cpu.is_idle() || slot.idle.get() == WhenIdle::Wake {
             self.alert(target, at);
@@ -122,7 +122,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs `job` as kernel work of this CPU.
+    /// Runs `job` as kernel work of the running CPU.
     pub(crate) fn run_job(&self, job: Job) {
         let cpu = self.0.cur.get();
         bump(&self.0.record.jobs_run[job as usize]);

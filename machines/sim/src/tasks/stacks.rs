@@ -5,8 +5,8 @@
 //! that unwinding needs. So this module counts stacks, and refuses a new stack before the limit is
 //! reached.
 //!
-//! The refusal is a panic with the payload [`NoStack`], which tells the user what to do. It
-//! bypasses the panic hook: the embedder that catches it prints it.
+//! The refusal is a panic with the payload [`NoStack`], whose text tells the user what to do. The
+//! panic bypasses the panic hook, so the embedder that catches the panic has to print the text.
 
 use std::fmt;
 use std::panic;
@@ -25,7 +25,8 @@ static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// The payload of the panic with which [`Sim::spawn`](crate::Sim::spawn) refuses a task a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoStack {
-    /// The number of stacks that exist or that may exist, whichever is lower.
+    /// The number of stacks that existed: the largest number allowed, or fewer if the kernel
+    /// refused a stack before that number was reached.
     pub stacks: usize,
     /// The number of mappings that the kernel allows a process; `None` if it is not known.
     pub maps_max: Option<usize>,

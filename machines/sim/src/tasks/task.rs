@@ -169,7 +169,8 @@ impl Inner {
         self.tree.set(index, key(self.clock.get(), index));
     }
 
-    /// A task that runs the kernel work pending on this CPU, or `None` if there is none.
+    /// Returns a task that runs the next kernel work of the running CPU, which is CPU `index`;
+    /// `None` if there is none.
     fn kernel_work(&self, cpu: &Cpu, index: usize) -> Option<u32> {
         if let Some(job) = cpu.next_job() {
             self.begin_job(cpu, job);
@@ -184,7 +185,8 @@ impl Inner {
         hooked.then(|| self.task(index, Kind::Kernel, Body::Idle))
     }
 
-    /// Queues `task` on its CPU from time `at` on. An idle CPU wakes at that time.
+    /// Adds `task` to its CPU's list of sleepers. The task becomes ready at time `at`, in
+    /// nanoseconds; if the CPU is idle then, it wakes.
     pub(crate) fn wake_at(&self, task: u32, at: u64) {
         let home = &self.tasks.get(task).cpu;
         if !self.cpus[home.get()].online.get() && self.tasks.get(task).may_move() {
@@ -197,7 +199,7 @@ impl Inner {
         self.alert(cpu, at);
     }
 
-    /// Makes `cpu` check its queues at time `at` or earlier.
+    /// Makes `cpu` check its queues at time `at`, in nanoseconds, or earlier.
     pub(crate) fn alert(&self, cpu: usize, at: u64) {
         if cpu == self.cur.get() && !self.outside.get() {
             return self.deadline.set(self.deadline.get().min(at));
@@ -322,7 +324,7 @@ impl Task {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good. A task that was refused a stack has none.
+    /// Ends the coroutine for good. A task that was refused a stack has no coroutine.
     pub(crate) fn end(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.end();

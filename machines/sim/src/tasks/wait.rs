@@ -28,13 +28,13 @@ pub struct Wait {
 /// The way in which a task requests a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Exclusive; the task spins while it waits.
+    /// The task requests a lock that one task holds alone, and spins while it waits.
     Spin,
-    /// Exclusive; the task sleeps while it waits.
+    /// The task requests a lock that one task holds alone, and sleeps while it waits.
     Sleep,
-    /// Shared, of a reader-writer lock.
+    /// The task requests a reader-writer lock as a reader.
     Read,
-    /// Exclusive, of a reader-writer lock.
+    /// The task requests a reader-writer lock as a writer.
     Write,
 }
 

@@ -21,8 +21,8 @@ fn state(sim: &Sim, pages: &PageAllocator<Sim>) -> (Vec<ZoneView>, u64, u64) {
     )
 }
 
-/// Tries to free a page that must not be freed, with `free` and, for a single page, also with
-/// `free_pages`.
+/// Tries to free a block that must not be freed: with `free` and, if the block is a single page,
+/// also with `free_pages`. Checks that each call returns `why` and changes nothing.
 fn refused(sim: &Sim, pages: &PageAllocator<Sim>, pfn: Pfn, order: Order, why: FreeError) {
     let before = state(sim, pages);
     assert_eq!(pages.free(sim, pfn, order), Err(why));
@@ -44,8 +44,8 @@ fn a_block_of_any_order_is_freed_once() {
         for of in Order::all() {
             let pfn = pages.alloc(sim, any(of)).expect("there is a block");
             pages.free(sim, pfn, of).expect("it was handed out");
-            // The block is on a page list, if there is one for its order. Otherwise it is merged
-            // with its buddies.
+            // The freed block is on a page list, if there is a list for its order. Otherwise the
+            // block is merged with its buddies.
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
             pages.drain_all_sync(sim);
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
@@ -147,8 +147,8 @@ fn memory_that_was_never_touched_is_not_freed() {
     });
 }
 
-/// `free_pages` is the documented exception: it frees the pages before the invalid one, but not the
-/// invalid page and the pages after it.
+/// `free_pages` is the documented exception to the rule that a refused call changes nothing. It
+/// frees the pages before the invalid page, but not the invalid page and the pages after it.
 #[test]
 fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
     for bad_at in [0, 1, 31, 40, 80] {

@@ -120,7 +120,7 @@ fn chaos(options: SimOptions) -> Stats {
         });
     }
     sim.run();
-    // Lets kernel work in progress finish. All other work is due later, or never runs on idle CPUs.
+    // Let kernel work in progress finish. All other work is due later, or never runs on idle CPUs.
     sim.run_until(Nanos(sim.now().0 + 100_000_000));
     let sum = shared.sum(&sim);
     assert_eq!(

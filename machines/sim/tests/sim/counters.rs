@@ -86,7 +86,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
         sim.set_online(CpuId(2), false);
         assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
-        // The task for the offline CPU runs on another CPU.
+        // The task that was started for the offline CPU runs on another CPU.
         assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
         sim.set_online(CpuId(2), true);
         assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");
@@ -164,8 +164,9 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// Returns how many lines are fetched for each of many groups that are summed together. `ran` of 96
-/// CPUs have added to each group, and the sum visits `looks` CPUs.
+/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Checks that the
+/// sum visits `looks` CPUs for each group. Returns the number of lines that the sum fetches for
+/// each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -201,6 +202,7 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     // The sum also visits the 32 CPUs that have added nothing, and fetches only each group's own
     // line.
     assert_eq!(lines(64, 96), 1);
-    // With 33 such CPUs, the sum also fetches the record of the used CPUs, and visits only those.
+    // If 33 CPUs have added nothing, the sum also fetches the record of the CPUs that have added,
+    // and visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
 }

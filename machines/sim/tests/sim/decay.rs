@@ -15,10 +15,11 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};
 
-/// The most pages that one decay drains: 32 batches of 63 pages.
+/// The largest number of pages that one decay returns to the zone: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Fills this CPU's lists nearly to their limit. Refills have to raise `high` first.
+/// Fills the calling CPU's lists nearly to their limit. For this, refills first have to raise
+/// `high`.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
@@ -53,8 +54,8 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
                 before > 8 * ONE_DRAIN && before <= most,
                 "{before} of {most}"
             );
-            // After a decay that returned pages, `count` equals `high`, so the result of the next
-            // decay is known.
+            // After a decay that returned pages, the number of pages on the lists equals `high`, so
+            // the result of the next decay is known.
             let mut exact = false;
             let mut capped = 0;
             for _ in 0..100 {
@@ -119,8 +120,8 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             all > 63 && all < pages.view(sim)[1].sizes.high_min.0,
             "{all}: decay has no say"
         );
-        // The lists count as used only if there is a differential (in Linux, too). They expire in
-        // the third refresh after that.
+        // A refresh regards the lists as used only if it finds a differential (in Linux, too). The
+        // lists expire in the third refresh after they were used.
         for rest in [all - 63, all - 126] {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);

@@ -48,7 +48,8 @@ fn kicks(small: &Small) -> usize {
     seen.iter().filter(|(_, _, event)| kick(event)).count()
 }
 
-/// Leaves more than `high_min` pages on the lists of CPU 1, and no differential.
+/// Leaves more than `high_min` pages on the lists of CPU 1, and no differential. Returns the number
+/// of these pages.
 fn hoard(small: &Small) -> Pages {
     small.on(0, |sim, mm| {
         let pages = mm.pages();
@@ -95,15 +96,15 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
                 "{shepherd:?} saw to it"
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
-            // In each round one run finds the differential. The next run finds nothing and goes
-            // dormant.
+            // In each round, one run of the vmstat work finds the differential. The next run finds
+            // nothing, so the work goes dormant.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
     }
 }
 
-/// Plimsoll's shepherd does not queue a CPU's work while it is running. Linux does queue it again,
-/// so there the work runs twice in a row.
+/// Plimsoll's shepherd does not queue the vmstat work of a CPU while this work is running. Linux
+/// queues the work again, so in Linux it runs twice in a row.
 #[test]
 fn work_that_is_running_is_not_queued_again() {
     for shepherd in SHEPHERDS {
@@ -198,7 +199,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // CPU 1 was kicked at 1.5 s and has decayed once. Its work is pending until 2.5 s.
+    // CPU 1 was kicked at 1.5 s and has decayed once. The vmstat work of CPU 1 is pending until 2.5
+    // s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);

@@ -48,8 +48,8 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
     })
 }
 
-/// A listener that holds translations to every other table. If it may not wait, it refuses to drop
-/// them, as many times as its count says.
+/// A listener that holds translations to every other table. If the listener may not wait, it
+/// refuses to drop them, as often as the number in this value says.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -148,8 +148,8 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// Runs a helper while another CPU waits to map a page. If `skip` is true, [`Flag::Skip`] is set
-/// first. Returns the helper's outcome, and the number of pages that the helper left.
+/// Runs a helper while another CPU waits to map a page. If `skip` is true, sets [`Flag::Skip`]
+/// before. Returns the result of the helper, and the number of pages that the helper left.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

@@ -1,5 +1,5 @@
-//! A CPU whose page lists are locked by a drain on another CPU: the CPU never waits for its lists,
-//! and no page is lost.
+//! A CPU whose page lists are locked by a drain on another CPU never waits for its lists, and no
+//! page is lost.
 
 use crate::support;
 
@@ -17,9 +17,9 @@ use support::small::{any, profile};
 use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
-/// The number of pages that the owner frees: a little above `high`, so that the last frees spill.
+/// The number of pages that the owner frees. It is a little above `high`, so the last frees spill.
 const FREED: usize = 700;
-/// The fraction that sets `high` to 655 pages.
+/// The value of [`Knob::HighFraction`]. It sets `high` to 655 pages.
 const FRACTION: u64 = 200;
 
 /// Creates a machine with 1 GiB and two CPUs.
@@ -109,16 +109,18 @@ struct Spill {
     /// True if the owner lost its lists to the drain between two holds.
     interrupted: bool,
     spilled: u32,
-    /// Pages that were freed directly to the zone while the drain held the lists.
+    /// The number of pages that the owner freed directly to the zone, because the drain held the
+    /// lists.
     direct: u32,
-    /// Pages on the owner's lists after the spill.
+    /// The number of pages on the owner's lists after the spill.
     left: u32,
-    /// Pages on the owner's lists after a refresh, which returns the pages that are owed.
+    /// The number of pages on the owner's lists after the next refresh, which returns the pages
+    /// that are owed.
     after_refresh: u32,
 }
 
-/// The owner frees [`FREED`] pages. If `drain_ns` is given, the other CPU drains the owner's lists
-/// that much later.
+/// Makes the owner free [`FREED`] pages. If `drain_ns` is given, the other CPU drains the owner's
+/// lists that many nanoseconds after the owner has begun.
 fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     let small = machine(holds, seed);
     let held = take(&small, FREED);
@@ -157,8 +159,8 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs many spills. Passes each interrupted one to `check`, together with one that was not
-/// interrupted.
+/// Runs many spills. Passes each spill that was interrupted to `check`, together with a spill that
+/// was not interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -207,8 +209,8 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
     });
 }
 
-/// A drain interrupts a spill. The pages that the drain took count as returned by the spill, so the
-/// owner does not return as many again.
+/// If a drain interrupts a spill, the pages that the drain took count as returned by the spill. So
+/// the owner does not return as many pages again.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";

@@ -1,5 +1,5 @@
-//! Profiles with random edits. Each is either refused with an error that names a place in the file,
-//! or gives a machine that has the properties of every profile and can be simulated.
+//! Profiles with random edits. Each profile is either refused with an error that names a place in
+//! the file, or it gives a machine that has the properties of every machine and can be simulated.
 
 use plimsoll_sim::profile::{Card, CostKey, Problem, ProfileError, ProfileText};
 use plimsoll_sim::{Sim, SimOptions};
@@ -19,7 +19,8 @@ const PROFILES: [&str; 4] = [
 /// The topology of the last of [`PROFILES`].
 const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
 
-/// The most CPUs of a machine that is simulated here, because creating a larger one takes too long.
+/// The largest number of CPUs of a machine that is simulated here. To create larger machines would
+/// take too long.
 const SIMULATED_CPUS_MAX: u32 = 512;
 
 /// The texts that replace a word of a profile: first numbers near a limit, then words.

@@ -1,6 +1,6 @@
 //! CPUs that go offline and come online again. When a CPU goes offline, its pages return to the
-//! zones and its differentials are folded into the shared counters. Its work does not run while it
-//! is offline.
+//! zones and its differentials are folded into the shared counters. The vmstat work of a CPU does
+//! not run while the CPU is offline.
 
 use crate::support;
 
@@ -17,7 +17,7 @@ use plimsoll_sim::{Sim, SimOptions};
 use support::small::{any, profile};
 use support::{Dice, Small, check_shepherd, seeds};
 
-/// Takes `cpu` offline in the same order of steps as Linux. Called on another CPU.
+/// Takes `cpu` offline in the same order of steps as Linux. Must be called on another CPU.
 fn take_away(sim: &Sim, mm: &Manager<Sim>, cpu: CpuId) {
     mm.cpu_going(sim, cpu);
     sim.set_online(cpu, false);
@@ -35,7 +35,7 @@ fn run_for(small: &Small, seconds: u64) {
     small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
 }
 
-/// Leaves pages on the lists of every CPU, and differentials that are not folded yet.
+/// Leaves pages on the lists of every CPU, and on every CPU differentials that are not folded yet.
 fn leave_something(small: &Small) {
     for cpu in small.sim.topology().ids() {
         small.on(cpu.0, |sim, mm| {

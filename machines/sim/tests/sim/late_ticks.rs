@@ -14,8 +14,8 @@ use plimsoll_sim::{Sim, SimOptions};
 const CPUS: u32 = 64;
 const SECONDS: u64 = 60;
 
-/// A firing of a timer: its CPU, by how many jiffies it was late, and the jiffy that the wheel gave
-/// it.
+/// A firing of a timer: the timer's CPU, the number of jiffies by which the firing was late, and
+/// the jiffy for which the wheel had planned it.
 type Firing = (CpuId, u64, Jiffies);
 
 /// Returns all firings on a machine on which the timer of each CPU fires about once a second.

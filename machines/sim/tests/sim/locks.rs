@@ -113,8 +113,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         assert_eq!(*order.borrow(), [7, 6, 5, 4, 3, 2, 1, 0]);
         let stats = sim.stats();
         let zone = stats.class(LockClass::Zone);
-        // Of the eight CPUs, the first finds the lock free. perf does not see the wait of the
-        // second, and sees those of the other six.
+        // Of the eight CPUs, the first finds the lock free. `perf` does not see the wait of the
+        // second CPU, but sees the waits of the other six.
         assert_eq!(
             (zone.acquisitions, zone.contentions, zone.perf_contentions),
             (8, 7, 6)
@@ -127,8 +127,9 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// Compares the waits with those of a queue that has one server and takes time to reach. The test
-/// computes the waits of that queue step by step with Lindley's recursion.
+/// Compares the waits with those of a queue that has one server, where a request takes time to
+/// reach the queue. The test computes the waits of that queue step by step with Lindley's
+/// recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {
     const CPUS: u32 = 16;

@@ -44,7 +44,7 @@ fn a_bounded_hold_ends_soon_after_its_time_is_over() {
         small.tune(Knob::HoldTimeMax, limit_ns);
         small.on(0, |sim, mm| {
             let all = take_all(sim, mm, any(Order::ZERO));
-            // Frees every other page, so that no two of them can merge.
+            // Free every other page, so that no two free pages can merge.
             let apart: Vec<Pfn> = all.into_iter().step_by(2).take(60_000).collect();
             free_all(sim, mm, &apart);
         });
@@ -163,7 +163,7 @@ fn what_differentials_hide_is_no_way_below_the_watermark() {
         for cpu in 0..CPUS {
             let left = Rc::clone(&left);
             small.on(cpu, move |sim, mm| {
-                // Allocates as many pages as one refill provides.
+                // Allocate as many pages as one refill provides.
                 for _ in 0..batch {
                     if mm.pages().alloc(sim, at_once()).is_err() {
                         break;

@@ -58,7 +58,7 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // The busy task of this CPU has migrated to another CPU and will not return.
+            // The busy task of `cpu` has migrated to another CPU and will not return.
             small.keep_busy(cpu);
         }
     }
@@ -66,8 +66,8 @@ fn plug(small: &Small, dice: &mut Dice) {
 
 /// Checks that the work of every online CPU fires once per interval, within a jiffy of its phase.
 fn fires_in_turn(small: &Small, hz: u32) {
-    // The shepherd finds returned CPUs within two of its rounds. After that, each phase needs one
-    // firing to settle.
+    // The shepherd finds CPUs that have come back online within two of its rounds. After that, the
+    // work of each CPU has to fire once before its phase is right.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);
@@ -111,7 +111,7 @@ fn fires_in_turn(small: &Small, hz: u32) {
 fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     seeds::each("phased_fires_every_cpu_once_per_interval", 100, |seed| {
         let dice = &mut Dice::new(seed, 0);
-        // The extremes are drawn more often than they would be by chance.
+        // The numbers 1, 2 and 64 are drawn more often than a uniform draw would draw them.
         let cpus = *dice.clone().pick(&[1, 2, 64, dice.between(1, 64)]);
         let hz = *dice.pick(&[100, 250, 300, 1000]);
         let design = Design {

@@ -103,8 +103,8 @@ fn cpus_are_numbered_cores_first_then_their_siblings() {
 /// The steps of unmapping a page, except those of the page allocator.
 const UNMAP: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
-/// Returns the total cost of a page from fault to unmap, in nanoseconds. It includes both ways
-/// through the page allocator.
+/// Returns the total cost of a page from fault to unmap, in nanoseconds. It includes the allocation
+/// and the free of the page.
 fn page_ns(name: &str, card: Card) -> u32 {
     use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree};
     let lists = [PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
@@ -137,8 +137,8 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("bergamo-176", Card::Low), 1627);
     assert_eq!(page_ns("bergamo-176", Card::Mid), 1785);
     assert_eq!(page_ns("turin-316", Card::Mid), 1627);
-    // Measured on that laptop, mid and low: 1460 and 990 ns per fault, 124 and 86 ns per page for
-    // munmap.
+    // Measured on the laptop that `laptop-2` describes: 1460 ns (middle) and 990 ns (low) per
+    // fault; 124 ns (middle) and 86 ns (low) per page for munmap.
     assert_eq!(page_ns("laptop-2", Card::Mid), 1460 + 124);
     assert_eq!(page_ns("laptop-2", Card::Low), 990 + 86);
     assert_eq!(page_ns("laptop-2", Card::High), 1947);

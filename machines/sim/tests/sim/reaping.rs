@@ -24,7 +24,8 @@ use support::{Lone, Small};
 const PAGES: u32 = 1 << 17;
 const MS: u64 = 1_000_000;
 
-/// The mappings of a victim: their number, the pages in each, and the gap between them.
+/// The mappings of a victim: the number of mappings, and in pages the size of each mapping and of
+/// the gap between two of them.
 #[derive(Clone, Copy)]
 struct Victim {
     mappings: u64,
@@ -47,7 +48,8 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener that delays the first caller that announces a range, by this many nanoseconds.
+/// A listener that delays the first caller that announces a range. The value is the delay in
+/// nanoseconds.
 struct Stall(AtomicU64);
 
 impl Notified<Sim> for Stall {
@@ -64,7 +66,7 @@ impl Notified<Sim> for Stall {
     fn release(&self, _: &Sim) {}
 }
 
-/// The duration of a run, and the time that its walkers waited for locks of page tables.
+/// The duration of a run, and the total time that the walkers waited for locks of page tables.
 struct Took {
     wall: Nanos,
     waited: Nanos,
@@ -170,8 +172,8 @@ fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
         assert_eq!(space.try_reap(memory), Reaped::All);
         assert!(space.has(memory.machine, Flag::Ended), "it was the last");
     });
-    // By this time the helper has claimed a tenth of all page tables, and is delayed before the
-    // first one.
+    // By this time the helper has claimed a tenth of all page tables, and is delayed before it
+    // empties the first of them.
     lone.after(0, 2 * MS, |memory, space| {
         let exited = space.exit(memory);
         assert_eq!(exited, Ok(Exited::LeftToHelpers));

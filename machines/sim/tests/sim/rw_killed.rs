@@ -84,7 +84,7 @@ fn a_waiter_that_looks_gets_in_when_others_would() {
 /// A writer on CPU 0 hands the lock to a waiter on CPU 1 while that waiter checks whether it was
 /// killed. The check lasts until `late` nanoseconds after the release by the writer, and its result
 /// is `killed`. Returns the time of the release, and the time at which the waiter acquired the
-/// lock, or `None` if it did not.
+/// lock; `None` if the waiter did not acquire it.
 fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
     let scene = Scene::new();
     let leaves = Rc::new(Cell::new(0));

@@ -54,7 +54,8 @@ const ROUNDS: u32 = 60;
 /// The state that all tasks share.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock and a sleeping lock, both occasionally taken while `lock` is held.
+    /// A spinlock. Like `sleeping`, a lock whose waiters sleep, it is sometimes taken while `lock`
+    /// is held.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,
@@ -64,7 +65,7 @@ struct Herd {
     changes: Cell<u64>,
     given_up: Cell<u64>,
     let_in: Cell<u64>,
-    /// For each task, whether it was killed and has not noticed that yet.
+    /// For each task, whether the task was killed and has not noticed that yet.
     killed: RefCell<[bool; TASKS as usize]>,
 }
 
@@ -148,7 +149,7 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // Both parts are one hold, which the first part has already counted.
+                    // The two closures are one hold, which the first closure has already counted.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);

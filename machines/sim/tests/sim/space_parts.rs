@@ -116,11 +116,12 @@ fn every_node_has_lists_of_its_own_but_memory_near_nobody() {
             lru.add(sim, mm.pages(), pfn);
         }
         // Two batches were moved: 31 pages of node 0, and 31 pages of nodes 1 and 2, which share
-        // the last lists.
+        // one set of lists.
         let seen = sim.stats().site(LockClass::Lru, Site::LruAdd).acquisitions;
         assert_eq!(seen, 2);
         assert_eq!(lru.total(sim), 71);
-        // The runs of pages on one node have lengths of 31 + 9, 20 and 11.
+        // The 40 pages of node 0 are removed in two batches, of 31 and 9 pages. The 20 pages of
+        // node 1 and the 11 pages of node 2 are removed in one batch each.
         let gone: Vec<Pfn> = of(0, 40).chain(of(1, 20)).chain(of(2, 11)).collect();
         lru.remove(sim, mm.pages(), &gone);
         assert_eq!(lru.total(sim), 0);

@@ -111,8 +111,8 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    /// Starts `count` actors with consecutive numbers from `first` on, placed from the last CPU
-    /// downwards.
+    /// Starts `count` actors, whose numbers are `first` and the next higher ones. The higher the
+    /// number of an actor, the lower the number of its CPU, modulo the number of CPUs.
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {

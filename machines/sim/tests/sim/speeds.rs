@@ -33,7 +33,7 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Runs `f` on all CPUs at once. Returns the time that it takes on each, in nanoseconds.
+/// Runs `f` on all CPUs at once. Returns the time that `f` takes on each CPU, in nanoseconds.
 fn times_ns(options: SimOptions, f: impl Fn(&Sim) + Copy + 'static) -> [u64; 3] {
     let sim = Sim::new(&uneven(), options);
     let times = Rc::new(RefCell::new([0; 3]));
@@ -129,7 +129,7 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
     sim.run();
 }
 
-/// A job interrupts a step of work. The step still takes its full time at the speed of its core.
+/// Even if a job interrupts a step of work, the step takes its full time at the speed of its core.
 #[test]
 fn a_preempted_step_takes_its_full_time_at_the_speed_of_its_core() {
     for (cpu, percent) in [(LITTLE, 25), (ALIKE, 100), (BIG, 200)] {

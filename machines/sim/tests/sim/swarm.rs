@@ -106,8 +106,8 @@ impl Play {
         self.owners.borrow().clone()
     }
 
-    /// Frees all pages. Then no page is missing from the zones, and every largest block can be
-    /// allocated.
+    /// Frees all pages. Checks that no page is then missing from the zones, and that every block of
+    /// the largest order can be allocated.
     fn everything_comes_back(&self) {
         let (sim, pages) = (&self.sim, self.stage.mm.pages());
         self.stage.cache.forget();

@@ -59,8 +59,8 @@ fn a_run_is_a_function_of_its_seed() {
     assert_ne!(hash(1), hash(2));
 }
 
-/// The hash is the same on every platform and in every build. Change it only if the model is meant
-/// to change.
+/// The hash is the same on every platform and in every build. Change the expected hash only if the
+/// model is meant to change.
 #[test]
 fn the_hash_of_a_run_is_the_same_everywhere() {
     assert_eq!(format!("{:#018x}", hash(1)), "0x08fc6a1e530a1e83");
@@ -182,7 +182,8 @@ fn a_job_interrupts_a_long_spend_where_it_arrives() {
         sim.defer(CpuId(1), Job::VmstatUpdate, Due::Now, WhenIdle::Wake);
     });
     sim.run();
-    // The start of the task, its work, the IPI, the interrupt and the context switch.
+    // In this order: the start of the task, the work of the task, the IPI, the interrupt, and the
+    // context switch.
     assert_eq!(at.get(), 1_500 + 300_000 + 200 + 500 + 1_000);
 }
 

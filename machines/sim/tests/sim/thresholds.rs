@@ -37,7 +37,7 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     found.get()
 }
 
-/// Returns the largest number of steps that CPU 0 keeps as a differential.
+/// Counts single steps. Returns the largest number of steps that CPU 0 keeps as a differential.
 fn unfolded_steps(small: &Small, step: Step) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -47,10 +47,11 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // Undoes all but one of the steps. If the steps were not folded, one step is left in
-            // the differential. If the steps were folded, half a threshold was folded in addition,
-            // and the differential restarted that far on the other side of zero. Then this addition
-            // passes the threshold too and is folded, and no differential is left.
+            // Undo all but one of the steps by one addition. If the steps are still in the
+            // differential, one step is left there. If the steps were folded, the fold took half a
+            // threshold more than the steps, so the differential is half a threshold on the other
+            // side of zero. The addition then passes the threshold and is folded as well, and no
+            // differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

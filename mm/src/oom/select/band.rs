@@ -65,7 +65,7 @@ impl<'a> Band<'a> {
         self.is_short
     }
 
-    /// Records that a candidate of the band with the largest key `high` has no slot.
+    /// Records that a candidate of the band has no slot. Its largest possible key is `high`.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }
@@ -120,8 +120,8 @@ impl<'a> Band<'a> {
         Some(high) > self.rest
     }
 
-    /// Returns the candidate that may have the most points, and the most that any other in the
-    /// slots may have.
+    /// Returns the candidate in the slots that may have the most points, and the largest key that
+    /// any other candidate in the slots may have.
     pub(super) fn top(&mut self) -> Option<(Slot, Option<Key>)> {
         if self.next == self.used {
             return None;

@@ -75,7 +75,7 @@ use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// The largest number of rounds. A second round is needed if a giant exits during the first.
+/// The largest number of rounds. A second round is needed if the largest candidate exits meanwhile.
 const ROUNDS_MAX: u32 = 3;
 
 /// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
@@ -491,7 +491,7 @@ fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     }
 }
 
-/// Returns the candidate's points by its sum, and the adjustment used; `None` if it has exited.
+/// Returns a candidate's points by its sum, and its adjustment; `None` if the candidate has exited.
 fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
     let (pages, adj) = slot.summed()?;
     Some((badness::points(pages, adj, scope.total), adj))

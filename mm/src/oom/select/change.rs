@@ -63,7 +63,7 @@ fn run(population: &Population, slots: usize) -> Outcome {
     selection.outcome
 }
 
-/// Checks the promise of the module's documentation, whatever has changed.
+/// Checks that the selection keeps the promise in the file's header, whatever has changed.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();

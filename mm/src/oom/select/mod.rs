@@ -41,13 +41,13 @@ use crate::counter::{Range, Reading};
 /// The variants of victim selection, as a design names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selecting {
-    /// [`Approximate`].
+    /// The largest estimate is chosen: [`Approximate`].
     Approximate,
-    /// [`Precise`].
+    /// Every candidate is summed precisely: [`Precise`].
     Precise,
-    /// [`TwoPass`].
+    /// The proposed patch, with at most 16 precise sums: [`TwoPass`].
     TwoPass16,
-    /// [`Bounded`], with no limit on precise sums.
+    /// Plimsoll's selector, with no limit on precise sums: [`Bounded`].
     Bounded,
 }
 
@@ -117,11 +117,11 @@ pub enum Outcome {
 pub struct Victim {
     /// The number of the candidate.
     pub candidate: u32,
-    /// The range of the candidate's points. It is a single number if they were summed or read
+    /// The range of the candidate's points. It is a single number if the points were summed or read
     /// exactly, and `i64::MAX` if the candidate is an origin.
     pub points: Range,
-    /// An upper bound on how many points more another candidate may have. 0: the victim is the
-    /// maximum.
+    /// An upper bound on the number of points that another candidate may have more than the victim.
+    /// If it is 0, the victim is the maximum.
     pub behind: u64,
 }
 
@@ -138,8 +138,8 @@ pub enum NoVictim {
         /// The number of the candidate.
         dying: u32,
     },
-    /// The candidate to be chosen exited, several times in a row. Its memory is being freed, so try
-    /// the allocation again before another selection.
+    /// A candidate that was about to be chosen exited, several times in a row. Its memory is being
+    /// freed, so the caller should try the allocation again before it selects again.
     Unsettled,
 }
 
@@ -218,7 +218,7 @@ struct Read {
     range: Range,
 }
 
-/// Takes a cheap look at a candidate; `None` if it is exempt or has exited.
+/// Takes a cheap look at a candidate. Returns `None` if the candidate is exempt or has exited.
 fn read<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -253,7 +253,7 @@ fn read<C: Candidates + ?Sized>(
     }))
 }
 
-/// Returns the exact points of a candidate; `None` if it has exited.
+/// Returns the exact points of a candidate; `None` if the candidate has exited.
 fn sum<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -264,7 +264,7 @@ fn sum<C: Candidates + ?Sized>(
     Some(badness::points(pages, adj, scope.total))
 }
 
-/// Returns the outcome if none of this number of candidates can be the victim.
+/// Returns the outcome if none of the candidates can be the victim. `candidates` is their number.
 fn nobody(candidates: u32) -> Outcome {
     Outcome::Nobody(if candidates == 0 {
         NoVictim::Empty

@@ -17,8 +17,8 @@ impl Precise {
     /// Selects the victim.
     ///
     /// # Errors
-    /// None: it takes no cheap look that could be impossible. The return type is that of the other
-    /// selectors.
+    /// None, because this selector takes no cheap look, whose reading could be impossible. The
+    /// return type is that of the other selectors.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

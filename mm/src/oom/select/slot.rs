@@ -12,7 +12,7 @@ pub struct Slot {
     standing: Standing,
     /// The range of the candidate's points, as last read.
     range: Range,
-    /// The candidate's pages so far, while it is being summed.
+    /// The number of the candidate's pages summed so far, while the candidate is being summed.
     sum: i64,
     note: i64,
 }

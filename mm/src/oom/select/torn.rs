@@ -7,7 +7,7 @@ use super::truth::{Member, Population, machine};
 use super::*;
 use crate::oom::facts::{Facts, GroupId};
 
-/// Candidates, one of which is summed wrongly by `by` pages the first `torn` times.
+/// Candidates. The sum of one of them, `candidate`, is wrong by `by` pages the first `torn` times.
 struct Torn {
     population: Population,
     candidate: u32,

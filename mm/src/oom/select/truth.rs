@@ -72,13 +72,13 @@ pub(super) enum Seen {
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
-    /// The points last read of each candidate, and its standing at that time.
+    /// For each candidate, the points as last read, and the candidate's standing at that time.
     seen: RefCell<Vec<(Seen, Standing)>>,
     scope: Scope,
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
-    /// How many batches were summed.
+    /// The number of batches that were summed.
     pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
     /// The largest number of candidates summed together.

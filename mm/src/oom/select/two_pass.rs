@@ -39,7 +39,8 @@ pub struct TwoPass {
 struct Chosen {
     key: Key,
     standing: Standing,
-    /// The number of points by which its estimate may be too small; 0 if it is summed.
+    /// The number of points by which the candidate's estimate may be too small; 0 if the candidate
+    /// was summed.
     under: u64,
     range: Range,
 }

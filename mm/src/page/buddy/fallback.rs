@@ -95,8 +95,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Claims the page block around a free block of another type and takes the wanted block from
-    /// it. The largest free blocks are tried first (Linux: `__rmqueue_claim`).
+    /// Claims the page block around a free block of another type, and takes the wanted block from
+    /// that page block. The largest free blocks are tried first (Linux: `__rmqueue_claim`).
     fn claim<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let block = frames.types.block();
         let least = if wanted.unmixed {
@@ -177,9 +177,9 @@ impl Buddy {
         mobility.fallbacks().into_iter().find(has)
     }
 
-    /// Gives the page block at `start` the type `to`. Moves its free blocks, in ascending order, to
-    /// the tails of that type's lists (Linux: `__move_freepages_block`). Returns the number of free
-    /// pages moved.
+    /// Gives the page block at `start` the type `to`. Moves the free blocks inside it, in ascending
+    /// order, from the lists of type `from` to the tails of the lists of type `to` (Linux:
+    /// `__move_freepages_block`). Returns the number of free pages moved.
     pub(super) fn move_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -187,7 +187,7 @@ impl Buddy {
         self.link(page, order, mobility, end);
     }
 
-    /// Puts a fresh block of the largest order on its list. Its tag already reads as free.
+    /// Puts a fresh block of the largest order on its list. The block's tag already reads as free.
     pub(super) fn give_fresh(&mut self, page: u32, mobility: Mobility) {
         self.free += Order::MAX.pages();
         self.link(page, Order::MAX, mobility, End::Tail);
@@ -241,7 +241,8 @@ impl Buddy {
         self.lists.iter().any(has)
     }
 
-    /// Subtracts a block that was taken from the lists of `mobility` from the counts of free pages.
+    /// Subtracts a block of `order` from the counts of free pages. The block was taken from the
+    /// lists of `mobility`.
     #[inline]
     fn account_taken(&mut self, order: Order, mobility: Mobility) {
         self.free -= order.pages();
@@ -255,9 +256,9 @@ impl Buddy {
         page + order.pages().0 <= self.spanned.0 && tags.get(page) == tag::free(order)
     }
 
-    /// Returns whether the larger block that this one and its buddy would form has a free buddy. If
-    /// so, this block is likely to become part of a still larger one soon, unless it is allocated
-    /// first. As in Linux, the result is false for blocks of order 9 and above.
+    /// Returns whether the block at `page` is likely to merge with other blocks soon, unless it is
+    /// allocated first. This is the case if the larger block that it would form with its buddy has
+    /// a free buddy. As in Linux, the result is false for blocks of order 9 and above.
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {

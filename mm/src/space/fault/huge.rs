@@ -107,7 +107,8 @@ impl<M: Machine> AddressSpace<M> {
                 spot.leaf.set_huge(entries, whole);
                 self.table.count(machine, made);
                 // A CPU that unmaps or reaps looks for huge pages without this lock. So this fault
-                // checks the mapping again only after that CPU can find the page.
+                // checks the mapping again only now, after it has put the page where that CPU can
+                // find it.
                 let refused = if private && self.has(machine, Flag::Unstable) {
                     Err(Unstable)
                 } else if self.tree.version() != version {
@@ -147,5 +148,5 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The error that the address space is being reaped.
+/// The error of a fault in an address space that is being reaped.
 struct Unstable;

@@ -101,8 +101,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fault_alone(memory, page, access)
     }
 
-    /// Does what [`AddressSpace::fault`] does, but as a reader of the mappings, so that no CPU
-    /// changes them meanwhile.
+    /// Does what [`AddressSpace::fault`] does, but holds the lock of the mappings as a reader, so
+    /// that no CPU changes the mappings meanwhile.
     #[cold]
     fn fault_alone(
         &self,
@@ -182,8 +182,8 @@ impl<M: Machine> AddressSpace<M> {
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
         // Reading a field is an acquire. `replacing` is set before the tree changes, so a fault
-        // that reads the new version sees it set. A fault that reads the old version finds later
-        // that the tree has changed.
+        // that reads the new version sees `replacing` set. A fault that reads the old version finds
+        // later that the tree has changed.
         if self.replacing.get() == 0 {
             return Ok(version);
         }
@@ -202,8 +202,8 @@ impl<M: Machine> AddressSpace<M> {
         vma.flatten().ok_or(FaultError::NotMapped(page))
     }
 
-    /// Maps a huge page if the mapping allows it, the page fits into the mapping and a huge page
-    /// can be allocated; else a small page.
+    /// Maps a huge page if the mapping allows huge pages, the huge page fits into the mapping and
+    /// one can be allocated. Otherwise maps a small page.
     fn fault_huge_or_small(
         &self,
         memory: Memory<'_, M>,

@@ -22,9 +22,9 @@ use crate::vmstat::counters::{NodeItem, ZoneItem};
 /// The largest number of pages that are allocated together and mapped under one hold of a lock.
 pub(super) const TOGETHER: usize = 32;
 
-/// At most `MAX` pages allocated for entries of one table, and a record of which were mapped. A
-/// fault of one page uses a batch of one, because filling the arrays of a larger batch with zeros
-/// would take a noticeable part of its time.
+/// At most `MAX` pages allocated for entries of one table, and a record of which of them were
+/// mapped. A fault of one page uses a batch of one, because filling the arrays of a larger batch
+/// with zeros would take a noticeable part of the fault's time.
 struct Batch<const MAX: usize> {
     pfns: [Pfn; MAX],
     len: usize,
@@ -41,16 +41,17 @@ struct Batch<const MAX: usize> {
     may_replace: bool,
 }
 
-/// The error that the address space is being reaped.
+/// The error of a fault in an address space that is being reaped.
 struct Unstable;
 
-/// Returns whether an entry is a writable page in memory. A page of a file is not writable here.
+/// Returns whether an entry maps a page in memory that may be written to. A page of a file may not.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills the entry of `page` with a fresh page, or brings its page back from swap.
+    /// Fills the entry of `page` with a fresh page, or with the page that was moved from there to
+    /// swap.
     pub(super) fn fill(
         &self,
         memory: Memory<'_, M>,
@@ -66,7 +67,8 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Does what [`Self::fill`] does for all entries of `pages`, which are in one table. If there
-    /// are more than [`TOGETHER`], or if memory runs out, fills as many as it has pages for.
+    /// are more than [`TOGETHER`] entries, or if memory runs out, fills only as many as it has
+    /// pages for.
     pub(super) fn fill_together(
         &self,
         memory: Memory<'_, M>,
@@ -244,7 +246,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Adds the mapped pages to the counters, and frees the unused ones.
+    /// Adds the mapped pages of `batch` to the counters, and frees the other pages of `batch`.
     fn settle_batch<const MAX: usize>(&self, memory: Memory<'_, M>, batch: &Batch<MAX>) {
         let Memory {
             machine,

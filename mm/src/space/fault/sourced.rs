@@ -15,7 +15,8 @@ use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn, narrow};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page of any kind as a reader of the mappings, so that no CPU changes them meanwhile.
+    /// Maps a page of any kind while holding the lock of the mappings as a reader, so that no CPU
+    /// changes the mappings meanwhile.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,

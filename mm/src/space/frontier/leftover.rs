@@ -37,8 +37,8 @@ impl<M: Machine> Leftover<M> {
         put.is_ok()
     }
 
-    /// Takes the first existing table at an `end`, with everything before it. Also returns whether
-    /// tables are left in the rest.
+    /// Takes the existing table that is nearest to an `end` out of the rest, with the missing
+    /// tables before it. Returns a claim of these tables, and whether tables are left in the rest.
     pub(super) fn take(
         &self,
         machine: &M,

@@ -39,8 +39,9 @@ mod left_over;
 mod leftover;
 mod state;
 
-/// The largest number of places for rests. A frontier has no more places than the machine has CPUs.
-/// A walker that finds no free place starts on all of its claimed tables immediately.
+/// The largest number of places for rests in a frontier. A frontier has no more places than the
+/// machine has CPUs. A walker that finds no free place starts on all of its claimed tables
+/// immediately.
 const RESTS: usize = 8;
 
 /// The frontier of one address space; the file's header describes it.
@@ -50,7 +51,8 @@ pub(crate) struct Frontier<M: Machine> {
     /// The number of elements of `rests` that are in use as places.
     places: usize,
     /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
-    /// writes them, and the finisher reads them; the frontier's word orders the two.
+    /// writes them, and the finisher reads them; the frontier's word orders the writes before the
+    /// reads.
     ends_at_exit: [M::Field; 2],
     left_over: M::Lock<LeftOver>,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Frontier<M: Machine> {
 /// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The claimed tables, few of which exist.
+    /// The numbers of the claimed tables. Few of these tables exist.
     pub(crate) tables: Range<u64>,
     /// True if the last user has joined, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
@@ -66,9 +68,9 @@ pub(crate) struct Claim {
     pub(crate) at_work: u64,
 }
 
-/// The outcome that no table is unclaimed.
+/// The outcome of a claim that found no unclaimed table.
 struct NoneLeft {
-    /// True if there may be rests; see [`State`].
+    /// True if other walkers may have rests; see [`State`].
     rested: bool,
 }
 
@@ -76,9 +78,11 @@ struct NoneLeft {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
-    /// The place of a rest that this walker, or another one on the same CPU, may have put there.
+    /// The index of the place for a rest that the walker tries first. This walker, or another
+    /// walker on the same CPU, may have put a rest there.
     rest: Option<usize>,
-    /// The number of tables that the walker wanted at its last claim; 1 if none was unclaimed.
+    /// The number of tables that the walker wanted at its last claim, or 1 if no table was
+    /// unclaimed.
     share: u64,
 }
 
@@ -96,7 +100,7 @@ impl Claimer {
         self.end
     }
 
-    /// Returns the number of tables that the walker wanted at its last claim; 1 if none was
+    /// Returns the number of tables that the walker wanted at its last claim, or 1 if no table was
     /// unclaimed.
     pub(crate) const fn share(&self) -> u64 {
         self.share
@@ -132,8 +136,9 @@ pub(crate) enum Left {
     Finish,
 }
 
-/// Returns the part of `tables` that remains after `share` existing tables at an `end`, and
-/// everything before them, are taken away. `beyond` finds the next existing table.
+/// Takes the `share` existing tables that are nearest to an `end` of `tables` away, with the
+/// missing tables before them. Returns the tables that remain. `beyond` finds the next existing
+/// table.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -160,8 +165,8 @@ fn without(
 }
 
 impl Claim {
-    /// Takes the first existing table at an `end` out of this claim, with everything before it. The
-    /// claim keeps the other tables.
+    /// Takes the existing table that is nearest to an `end` out of this claim, with the missing
+    /// tables before it. The claim keeps the other tables.
     fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
         let rest = without(&self.tables, end, 1, beyond);
         let tables = match end {
@@ -268,8 +273,8 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // The rest is empty when there are no more tables. Another walker may then use its
-            // place.
+            // The rest is empty when there are no more tables. Another walker may then use the
+            // place of that rest.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
@@ -310,8 +315,9 @@ impl<M: Machine> Frontier<M> {
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims some tables at an `end`, with everything between them. Also returns the number of
-    /// tables it wanted.
+    /// Claims as many existing tables at an `end` as `share` returns for the number of walkers at
+    /// work, with the missing tables between them. Returns the claim, and the number that `share`
+    /// returned.
     fn claim_some(
         &self,
         machine: &M,
@@ -346,8 +352,9 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Returns the claimed tables whose mappings no walker has forgotten, for the finisher. These
-    /// were claimed before the last user joined, or are in the rest of a walker that gave way.
+    /// Returns the claimed tables for which no walker has dropped the mappings that begin in them,
+    /// so that the finisher has to do so. These tables were claimed before the last user joined,
+    /// or are in the rest of a walker that gave way.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);

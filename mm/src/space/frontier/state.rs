@@ -5,9 +5,9 @@ use crate::space::page_table::TABLES;
 /// The state of a frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// All tables below this one are claimed.
+    /// The number of a table. All tables with lower numbers are claimed.
     pub(super) low: u64,
-    /// All tables from this one on are claimed.
+    /// The number of a table. This table and all tables with higher numbers are claimed.
     pub(super) high: u64,
     /// The number of walkers at work, including the last user.
     pub(super) at_work: u64,
@@ -16,7 +16,7 @@ pub(super) struct State {
     pub(super) rested: bool,
     /// True if the last user has joined.
     pub(super) exiting: bool,
-    /// True if a walker was chosen to finish.
+    /// True if a walker was chosen to finish the address space.
     pub(super) finishing: bool,
 }
 

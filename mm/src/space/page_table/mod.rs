@@ -58,10 +58,11 @@ pub(super) struct PageTable<M: Machine> {
 
 /// An upper table, with the places of 512 tables.
 pub(super) struct Upper<M: Machine> {
-    /// Guards the page of this table. A CPU holds the lock while it installs a table or a huge page
-    /// below, and while it removes a huge page, unless it has claimed that page's place.
+    /// Guards the page of this upper table. A CPU holds the lock while it installs a table or a
+    /// huge page below the upper table, and while it removes a huge page, unless it has claimed the
+    /// place of that huge page.
     pub(super) frame: M::Lock<Option<Pfn>>,
-    /// Not 0 if this table has its page.
+    /// 1 if this upper table has its page, otherwise 0. CPUs read it without the lock.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }
@@ -90,7 +91,7 @@ impl<M: Machine> Leaf<M> {
         self.what.get() == HUGE
     }
 
-    /// Allows the table to be filled from now on. The caller has provided its page.
+    /// Allows the table to be filled from now on. The caller has provided the table's page.
     pub(super) fn go_live(&self, entries: &mut Entries) {
         entries.set_what(What::Table);
         self.what.set(TABLE);
@@ -237,12 +238,12 @@ impl<M: Machine> Upper<M> {
         }
     }
 
-    /// Returns whether this table has its page. The answer may be outdated.
+    /// Returns whether this upper table has its page. The answer may be outdated.
     pub(super) fn has_frame(&self) -> bool {
         self.framed.get() != 0
     }
 
-    /// Takes the page out of this table. The caller has removed all tables below.
+    /// Takes the page out of this upper table. The caller has removed all tables below it.
     pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
         self.frame.with(machine, site, |frame| {
             self.framed.set(0);
@@ -250,7 +251,7 @@ impl<M: Machine> Upper<M> {
         })
     }
 
-    /// Provides this table with its page. If it has one already, returns `page`.
+    /// Gives this upper table its page. If the upper table has a page already, returns `page`.
     pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
         if frame.is_some() {
             return Some(page);

@@ -8,8 +8,8 @@ use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// A position between mappings, stored as an address. Other CPUs may unmap any mapping around it. A
-/// walk also visits mappings that are added ahead of it.
+/// A position between mappings, stored as a page number. Other CPUs may unmap any mapping around
+/// it. A walk also visits mappings that are added ahead of it.
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
@@ -20,7 +20,7 @@ pub struct Cursor<'t, M: Machine> {
     version: u64,
 }
 
-/// A version that no tree reaches: that would take centuries.
+/// A version that no tree reaches, because so many changes would take centuries.
 const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {
@@ -44,7 +44,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Self::at(tree, Vma::END_MAX)
     }
 
-    /// Returns the next mapping that ends above the position, and moves the position to its end.
+    /// Returns the next mapping that ends above the position, and moves the position to the end of
+    /// that mapping.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try; the position has not moved.
@@ -60,8 +61,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_on()
     }
 
-    /// Returns the last mapping that begins below the position, and moves the position to its
-    /// start.
+    /// Returns the last mapping that begins below the position, and moves the position to the start
+    /// of that mapping.
     ///
     /// # Errors
     /// [`Busy`] if the tree changed during every try; the position has not moved.
@@ -135,8 +136,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(found)
     }
 
-    /// Searches the tree from the cursor's address, and records the place of the mapping that
-    /// `look` finds.
+    /// Searches the tree from the cursor's page number on, and records the place of the mapping
+    /// that `look` finds.
     fn search(
         &mut self,
         look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,

@@ -15,7 +15,8 @@ use crate::units::Vpn;
 
 pub use super::split::Editor;
 
-/// A leaf with at most this many entries joins a neighbour if there is room.
+/// The largest number of entries with which a leaf that has lost an entry is joined with a
+/// neighbour. They are joined only if there is room.
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {
@@ -208,7 +209,7 @@ impl<M: Machine> VmaTree<M> {
         Ok(())
     }
 
-    /// Records the path to the mapping that begins at `start`. Returns its leaf and slot.
+    /// Records the path to the mapping that begins at `start`. Returns the mapping's leaf and slot.
     #[inline]
     fn go_to(&self, path: &mut Path, start: Vpn) -> Result<(&Node<M>, usize), VmaError> {
         let page = start.0.min(PAGE_MAX);
@@ -228,8 +229,9 @@ impl<M: Machine> VmaTree<M> {
         (there.start < new.end).then_some(there)
     }
 
-    /// Returns whether `old`, in the leaf of `path`, may become `new` in the same slot. That is so
-    /// if it keeps its neighbours and the leaf stays responsible for it.
+    /// Returns whether `old`, in the leaf of `path`, may become `new` in the same slot. This is so
+    /// if the mapping keeps its neighbours, and the leaf is also responsible for the start of
+    /// `new`.
     fn stays(&self, old: Vma, new: Vma, path: &Path) -> bool {
         let meet = new.start < old.end && old.start < new.end;
         meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)

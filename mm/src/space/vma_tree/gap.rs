@@ -85,7 +85,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Returns the end of the free space after the last entry of the leaf of `path`.
+    /// Returns the end of the free space after the last entry of the leaf of `path`, but at most
+    /// `free_to`.
     fn first_gap_end(&self, path: &Path, free_to: u64) -> u64 {
         match self.node(path.leaf).links().1 {
             NONE => free_to,

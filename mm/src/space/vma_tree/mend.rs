@@ -31,7 +31,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gaps after a gap of `gap` pages in the leaf of `path` has shrunk.
+    /// Updates the recorded gaps after a gap in the leaf of `path`, which had `gap` pages, has
+    /// shrunk.
     #[inline]
     pub(super) fn gap_went(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) == path.gap {
@@ -82,7 +83,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gap of the leaf after `leaf`, because its first gap begins in `leaf`.
+    /// Updates the recorded gap of the leaf after `leaf`, because the first gap of that next leaf
+    /// begins in `leaf`.
     pub(super) fn mend_after(&self, leaf: &Node<M>) {
         let after = leaf.links().1;
         if after != NONE {

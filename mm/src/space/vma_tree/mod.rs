@@ -4,9 +4,8 @@
 //! holder of the [`Editor`], which belongs under the lock of the mappings. The writer may change
 //! the tree (`edit`, and `split` for adding and removing nodes). The writer may also search for
 //! free space (`gap`), which the nodes record (`mend`). Readers need no lock: they read, check
-//! whether the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds an
-//! address rather than a place in the tree, so the cursor stays valid whatever mappings are
-//! removed.
+//! whether the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds a page
+//! number rather than a place in the tree, so the cursor stays valid whatever mappings are removed.
 //!
 //! `machines/host/examples/mappings.rs` shows all of this in use.
 //!

@@ -23,7 +23,7 @@ const GROUPS: usize = 4;
 const GROUP: usize = 8;
 /// The index of the value that links a leaf to its neighbours.
 const LINKS: usize = SLOTS;
-/// The value of an unused key; it is larger than any address.
+/// The value of an unused key; it is larger than any page number.
 pub(super) const NO_KEY: u64 = u64::MAX;
 /// The first key of every inner node: the first child is responsible for every key below the
 /// second.
@@ -123,7 +123,7 @@ impl<M: Machine> Node<M> {
         self.keys[slot].set(key);
     }
 
-    /// Returns the child in `slot` of an inner node, and the largest gap in it, at most
+    /// Returns the child in `slot` of an inner node, and the largest gap in that child, at most
     /// [`GAP_MAX`].
     #[inline]
     pub(super) fn child(&self, slot: usize) -> (u32, u64) {
@@ -180,7 +180,7 @@ impl<M: Machine> Node<M> {
         widest
     }
 
-    /// Returns the numbers of the leaves before and after a leaf.
+    /// Returns the numbers of the leaf before this leaf and the leaf after it.
     #[inline]
     pub(super) fn links(&self) -> (u32, u32) {
         let links = self.vals[LINKS].get();

@@ -7,11 +7,12 @@ use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
-/// The largest number of levels of inner nodes. Each further level takes at least sixteen times as
-/// many changes as the one before, so no tree becomes higher.
+/// The largest number of levels of inner nodes. A tree gets its next level only after at least
+/// sixteen times as many changes as it took to get the level before, so no tree becomes higher.
 const LEVELS_MAX: usize = 12;
 
-/// The path from the root to a leaf: each inner node on it, and the slot of the child that follows.
+/// The path from the root to a leaf: each inner node on it, and the slot of the child that the path
+/// goes on to.
 ///
 /// A path is filled in place, because it is too large to be moved.
 pub(super) struct Path {
@@ -47,8 +48,8 @@ impl Path {
         self.len
     }
 
-    /// Returns the inner node at `level`, counted from the root, and the slot of the child that
-    /// follows.
+    /// Returns the inner node at `level`, counted from the root, and the slot of the child that the
+    /// path goes on to.
     #[inline]
     pub(super) fn step(&self, level: usize) -> (u32, usize) {
         let Step { id, slot } = self.steps[level];

@@ -94,7 +94,8 @@ impl<M: Machine> VmaTree<M> {
             return self.mend_after(leaf);
         }
         let (before, after) = leaf.links();
-        // Mappings are often added in one direction. An uneven split then leaves full nodes behind.
+        // Mappings are often added in one direction. An uneven split then leaves full nodes behind,
+        // rather than half-full ones.
         let half = match at {
             0 if before == NONE => 0,
             SLOTS if after == NONE => SLOTS,
@@ -176,7 +177,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Makes two leaves neighbours.
+    /// Links two leaves to each other as neighbours. [`NONE`] stands for a leaf that does not
+    /// exist.
     fn link(&self, before: u32, after: u32) {
         if before != NONE {
             let node = self.node(before);

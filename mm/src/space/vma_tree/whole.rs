@@ -53,7 +53,7 @@ impl<M: Machine> VmaTree<M> {
 struct Walk {
     /// The leaf that the walk visited last.
     leaf: u32,
-    /// The address at which the last mapping ended.
+    /// The page number at which the mapping that the walk visited last ends.
     end: u64,
     nodes: u32,
     mappings: usize,

@@ -59,8 +59,8 @@ impl Moment {
         self.hz.span(self.interval).0.max(1)
     }
 
-    /// The offset of this CPU's turn within each interval. The interval is divided into as many
-    /// equal parts as the node has online CPUs.
+    /// Returns the offset within each interval at which the CPU has its turn. The interval is
+    /// divided into as many equal parts as the node has online CPUs.
     ///
     /// # Panics
     /// If the rank is so far beyond the number of online CPUs that the offset exceeds 64 bits.
@@ -71,7 +71,7 @@ impl Moment {
         Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
-    /// The first time after `after` at which this CPU's phase comes round.
+    /// Returns the first turn of the CPU after the time `after`.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);

@@ -23,7 +23,8 @@ impl Schedule for Phased {
     }
 }
 
-/// The phases of [`Phased`], rounded by the timer wheel.
+/// The schedule of [`Phased`], but with an ordinary timer, so that the timer wheel rounds the
+/// phases.
 #[derive(Clone, Copy, Debug)]
 pub struct PhasedWheel;
 
@@ -38,8 +39,8 @@ impl Schedule for PhasedWheel {
     }
 }
 
-/// The first turn that is more than half an interval away. So if a CPU's phase has moved a little,
-/// or its work fired a little late, no turn is repeated or skipped.
+/// Returns the first turn of the CPU that is more than half an interval away. So if the CPU's phase
+/// has moved a little, or its work fired a little late, no turn is repeated or skipped.
 fn turn(moment: &Moment) -> Nanos {
     moment.turn_after(Nanos(moment.now.0 + moment.interval.0 / 2))
 }

@@ -8,7 +8,8 @@ use super::round_jiffies::rounded;
 use super::{Moment, Schedule};
 use crate::machine::Due;
 
-/// `RoundJiffies` with an interval that is the average of the stretched ones.
+/// [`RoundJiffies`](super::RoundJiffies), with a longer interval, so that every CPU fires at the
+/// mean rate of the stretched schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Slowed;
 

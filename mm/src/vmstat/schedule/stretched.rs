@@ -1,5 +1,5 @@
-//! The stretched patch as posted: the interval grows with the CPU's number, to almost twice its
-//! length.
+//! The schedule of the patch `vmstat_spread_delay` as posted: a CPU's interval grows with the CPU's
+//! number, to almost twice the nominal length.
 //!
 //! The patch meant the extra time as an offset of the CPU's turn, but the extra time lengthens
 //! every interval. So CPUs drift past each other, the work runs about 30 % less often, and CPUs

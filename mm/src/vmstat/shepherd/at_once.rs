@@ -1,4 +1,4 @@
-//! Linux's shepherd. It kicks all dormant CPUs that have differentials at the same instant.
+//! Linux's shepherd. At one instant it kicks all dormant CPUs that have differentials.
 //!
 //! It ignores the pages on a dormant CPU's lists, so those pages stay on the lists.
 
@@ -6,7 +6,7 @@ use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kicks all dormant CPUs that have differentials immediately.
+/// Immediately kicks every dormant CPU that has differentials.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

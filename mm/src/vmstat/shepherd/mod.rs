@@ -1,7 +1,8 @@
 //! The shepherd variants, which decide which dormant CPUs to kick, and when.
 //!
 //! A CPU whose last refresh found nothing to do goes dormant. Once per interval the shepherd checks
-//! all dormant CPUs. It defers the refresh again on each dormant CPU that has something to do.
+//! all dormant CPUs. It kicks each dormant CPU that has something to do, so that the CPU's work
+//! runs again.
 
 mod at_once;
 mod at_phase;
@@ -21,18 +22,18 @@ pub trait Shepherd: fmt::Debug + Sync {
     /// Returns whether the shepherd kicks a dormant CPU with these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// Returns when the dormant CPU of `moment` must run its work, and whether that wakes the CPU
-    /// if it is idle.
+    /// Returns when the dormant CPU of `moment` must run its work, and whether the kick wakes the
+    /// CPU if it is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 
 /// The work that is pending on a dormant CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
-    /// No differentials, and at most `high_min` pages on its lists.
+    /// The CPU has no differentials, and at most `high_min` pages on its lists.
     Nothing,
-    /// More pages on its lists than `high_min`, but no differentials.
+    /// The CPU has no differentials, but more than `high_min` pages on its lists.
     Pages,
-    /// Differentials to fold (Linux: `need_update`).
+    /// The CPU has differentials to fold (Linux: `need_update`).
     Differentials,
 }

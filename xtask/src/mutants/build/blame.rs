@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::compile::{Error, Span};
 use crate::mutants::rewrite::{FnName, Region, RegionKind};
 
-/// The changes to make before the next attempt.
+/// The mutants and functions to treat differently in the next attempt to compile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blame {
-    /// Mutants whose own text is wrong: they do not compile.
+    /// The numbers of mutants that do not compile because their changed text is wrong.
     pub(super) unviable: BTreeSet<usize>,
-    /// Mutants that do not compile beside others, and may compile alone.
+    /// The numbers of mutants that do not compile together with the others, but may compile alone.
     pub(super) alone: BTreeSet<usize>,
-    /// Functions that the compiler evaluates, so that they must stay `const`.
+    /// The functions that must stay `const`, because the compiler evaluates calls of them.
     pub(super) constants: BTreeSet<FnName>,
 }
 
@@ -22,8 +22,9 @@ impl Blame {
     }
 }
 
-/// Finds the causes of `errors`. Errors inside the text of one mutant are the surest sign, so if there
-/// are any, other errors may follow from them and wait for the next attempt.
+/// Finds the causes of `errors`. The surest causes are functions that must stay `const`, and
+/// mutants whose changed text contains the main place of an error. If there are any, the other
+/// errors are left for the next attempt, because they may follow from these causes.
 pub(super) fn blame(
     errors: &[Error],
     regions: &BTreeMap<String, Vec<Region>>,
@@ -60,7 +61,8 @@ pub(super) fn blame(
     }
 }
 
-/// Returns the mutants of the smallest region of one kind around each of an error's spans.
+/// Returns the mutants of the regions around an error. Only spans of the error whose `is_primary`
+/// has the given value count, and for each of them only the smallest region of `kind` around it.
 fn within(
     error: &Error,
     regions: &BTreeMap<String, Vec<Region>>,
@@ -83,7 +85,7 @@ fn within(
         .collect()
 }
 
-/// Returns the function that an error names, as in "cannot call non-const method
+/// Returns the function that an error's message names, as in "cannot call non-const method
 /// `Zone::<M>::pages` in constants".
 fn called(message: &str) -> Option<FnName> {
     let path = message.split('`').nth(1)?;

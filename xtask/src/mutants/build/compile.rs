@@ -14,7 +14,7 @@ use crate::mutants::groups::PROGRAMS;
 pub(crate) struct Program {
     /// The name of the library or of the test program.
     pub(crate) name: String,
-    /// The folder of its crate, in which it has to run.
+    /// The folder of the program's crate, in which the program has to run.
     pub(crate) folder: PathBuf,
     pub(crate) path: PathBuf,
 }
@@ -24,12 +24,12 @@ pub(crate) struct Program {
 pub(super) struct Error {
     pub(super) code: String,
     pub(super) message: String,
-    /// The message for people, with the code that it is about.
+    /// The compiler's text for people, which quotes the wrong code.
     pub(super) rendered: String,
     pub(super) spans: Vec<Span>,
 }
 
-/// Code that an error is about.
+/// A piece of code that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The path of the file, from the root of the repository.
@@ -38,7 +38,7 @@ pub(super) struct Span {
     pub(super) is_primary: bool,
 }
 
-/// Cargo's report: errors, or else the programs that it built.
+/// The errors that cargo reports, and the programs that it has built.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<Error>,
@@ -95,9 +95,10 @@ pub(super) fn all(tree: &Tree) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Settings that build faster: code without debug information, and `host`, which is otherwise made
-/// to time steps of nanoseconds, as little optimised as the rest. Cargo keeps what is built with
-/// other settings apart, so an ordinary build meanwhile does not replace the test programs.
+/// Settings with which cargo builds faster. `host`, `mm` and `sim` get no debug information. `host`
+/// is optimised as little as the rest; usually it is optimised more, because it times steps of a
+/// few nanoseconds. Cargo keeps builds with different settings apart, so an ordinary build at the
+/// same time does not replace the test programs.
 const PROFILE: [&str; 4] = [
     "profile.dev.package.plimsoll-host.opt-level=1",
     "profile.dev.package.plimsoll-host.debug=0",
@@ -136,7 +137,7 @@ fn parse(text: &str) -> Result<Outcome, String> {
             serde_json::from_str(line).map_err(|error| format!("cargo's messages: {error}"))?;
         let message = &line["message"];
         match line["reason"].as_str() {
-            // The last message of a crate only counts the errors.
+            // The last message about a crate only states the number of errors.
             Some("compiler-message")
                 if message["level"] == "error" && message["spans"] != Value::Array(Vec::new()) =>
             {

@@ -22,12 +22,12 @@ const LIBRARY: &str = "mm/src/lib.rs";
 /// The way in which a mutant can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Behind a switch, with all others.
+    /// The mutant can be built together with others, behind a switch.
     Switched,
-    /// In a build of its own, because the compiler evaluates what it changes, or because it does
-    /// not compile beside the others.
+    /// The mutant needs a separate build, because the compiler evaluates the code that it changes,
+    /// or because it does not compile together with the others.
     Alone,
-    /// Not at all.
+    /// The mutant does not compile.
     Unviable,
 }
 
@@ -35,11 +35,11 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Build {
     tree: Tree,
-    /// The sources of `mm` without a change, by path.
+    /// The sources of `mm` without a change, by their paths.
     sources: BTreeMap<String, String>,
-    /// The way in which each mutant that was settled can be built.
+    /// For each mutant that has been tried, by its number, the way in which it can be built.
     how: BTreeMap<usize, How>,
-    /// Functions that must stay `const`.
+    /// The functions that must stay `const`, because the compiler evaluates calls of them.
     constants: BTreeSet<FnName>,
 }
 
@@ -83,7 +83,8 @@ impl Build {
 
     /// Builds the test programs with all of `mutants` that can be behind a switch.
     pub(crate) fn switched(&mut self, mutants: &[Numbered<'_>]) -> Result<Vec<Program>, String> {
-        // Constants of these programs may need functions to stay `const`: a check finds out sooner.
+        // Constants of these programs may call functions, which must then stay `const`. A check
+        // finds these functions sooner than a build.
         self.attempt(mutants, compile::check_machines)?;
         Ok(self.attempt(mutants, compile::all)?.programs)
     }
@@ -101,12 +102,13 @@ impl Build {
         compile::machines(&self.tree).map(Outcome::built)
     }
 
-    /// Returns how a mutant can be built, which is known once it is settled.
+    /// Returns how a mutant can be built. [`Build::settle`] must have tried the mutant.
     pub(crate) fn how(&self, mutant: usize) -> How {
         self.how[&mutant]
     }
 
-    /// Compiles `mutants` again and again, each time without those that cause an error.
+    /// Compiles `mutants` again and again, each time without those that caused an error, until
+    /// there is no error.
     fn attempt(
         &mut self,
         mutants: &[Numbered<'_>],
@@ -136,7 +138,7 @@ impl Build {
         }
     }
 
-    /// Writes the sources with all mutants that can be behind a switch.
+    /// Writes the sources with all of `mutants` that can be behind a switch.
     fn write_switched(
         &mut self,
         mutants: &[Numbered<'_>],
@@ -188,7 +190,7 @@ fn switch_file() -> String {
     LIBRARY.replace("lib.rs", switch::FILE)
 }
 
-/// Reads the Rust files in a folder, by their paths from the root.
+/// Reads the Rust files in a folder into a map, by their paths from the root.
 fn read(root: &Path, folder: &str, into: &mut BTreeMap<String, String>) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot read {folder}: {error}");
     for entry in fs::read_dir(root.join(folder)).map_err(cannot)? {

@@ -12,16 +12,16 @@ pub(crate) const FOLDER: &str = "target/mutants";
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) folder: PathBuf,
-    /// The folder in which cargo builds the copy: beside the repository itself, because the crates that it
-    /// depends on are there already.
+    /// The folder in which cargo builds the copy. It is the `target` folder of the repository
+    /// itself, because the crates that the copy depends on are already built there.
     pub(crate) target: PathBuf,
-    /// Held while the copy is used.
+    /// The lock that is held while the copy is used.
     _lock: File,
 }
 
 impl Tree {
-    /// Brings the copy up to date. A file that has not changed keeps its time, so that cargo builds
-    /// only what is new.
+    /// Brings the copy up to date. A file that has not changed keeps its time of modification, so
+    /// that cargo builds only what is new.
     pub(crate) fn copy(root: &Path) -> Result<Self, String> {
         let folder = root.join(FOLDER).join("tree");
         make(&folder)?;
@@ -42,7 +42,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Writes a file of the copy, unless it has these contents.
+    /// Writes a file of the copy, unless the file already has these contents.
     pub(crate) fn write(&self, path: &str, contents: &[u8]) -> Result<(), String> {
         let file = self.folder.join(path);
         if fs::read(&file).is_ok_and(|now| now == contents) {
@@ -54,7 +54,7 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes files that are not, or no longer, in the repository.
+    /// Removes files of the copy that are not in the repository, or no longer.
     fn remove_others(
         &self,
         root: &Path,
@@ -77,7 +77,7 @@ impl Tree {
     }
 }
 
-/// Locks a file until it is closed.
+/// Locks the file at `path`. Closing the returned file releases the lock.
 fn lock(path: &Path) -> Result<File, String> {
     let file = File::create(path).map_err(|error| cannot("write", path, &error))?;
     file.try_lock().map_err(|_| {

@@ -13,21 +13,23 @@ use crate::mutants::build::Program;
 /// here before the computer is out of memory.
 const MEMORY_KIB: u64 = 8 << 20;
 
-/// Sets the limits and then becomes the test program. The first two arguments are seconds of CPU
-/// time and KiB of memory. Core files are of no use.
+/// A script for the shell. It sets the limits and then becomes the test program. The first two
+/// arguments are the limits: seconds of CPU time, and KiB of memory. The script also switches core
+/// files off, because nobody reads them.
 const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2 && exec "$@""#;
 
-/// Sets the limits as [`LIMITED`] does, but the shell stays and prints the CPU time that the program
-/// took.
+/// A script that sets the limits as [`LIMITED`] does. But the shell stays, and prints the CPU time
+/// that the test program took.
 const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 "$@"; code=$?; times; exit $code"#;
 
-/// The longest time that tests may run.
+/// The limits on the time that tests may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// CPU time in whole seconds: it does not pass faster if other programs run.
+    /// The CPU time, in whole seconds. Other programs that run at the same time do not add to it.
     pub(super) cpu_s: u64,
-    /// The time on the clock, for tests that wait for ever.
+    /// The time on the clock. This limit ends tests that wait for ever, because these use no CPU
+    /// time.
     pub(super) wall: Duration,
 }
 
@@ -35,13 +37,13 @@ pub(super) struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Passed,
-    /// It failed. The name of the first test that failed, as far as it is known.
+    /// A test failed. The text is the name of the first test that failed, as far as it is known.
     Failed(String),
-    /// It took too long. The name of the test that did, as far as it is known.
+    /// A test took too long. The text is the name of this test, as far as it is known.
     TimedOut(String),
 }
 
-/// Runs `tests` of a program one after the other. What it prints goes to the file `log`.
+/// Runs `tests` of a program one after the other. The output of the program goes to the file `log`.
 pub(super) fn run(
     program: &Program,
     tests: &[&str],
@@ -93,9 +95,11 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    // The process ends a test at its limit, so the test must not run in a process of its own.
+    // The limit on CPU time counts each process separately, so a test must not run in another
+    // process.
     command.env("PLIMSOLL_TEST_ALONE", "1");
-    // A failure counts at once: neither smaller inputs nor a file for later are of use.
+    // One failed test settles a mutant's fate, so it is useless to look for smaller inputs or to
+    // store the input.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     command
@@ -108,7 +112,8 @@ fn spawn(command: &mut Command, log: &Path) -> Result<Child, String> {
     child.map_err(|error| format!("cannot run sh: {error}"))
 }
 
-/// Waits for the end, and kills the program if it takes too long.
+/// Waits until `child` ends, and kills it if it takes longer than `limit`. The second result is
+/// true if it was killed.
 fn wait(mut child: Child, limit: Duration) -> Result<(ExitStatus, bool), String> {
     let cannot = |error: std::io::Error| format!("cannot wait for a test: {error}");
     let start = Instant::now();
@@ -126,7 +131,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<(ExitStatus, bool), String>
     }
 }
 
-/// Returns whether the kernel ended a program because its CPU time was over.
+/// Returns whether the kernel ended a program because it had used up its CPU time.
 #[cfg(unix)]
 fn is_limit(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
@@ -143,7 +148,7 @@ fn is_limit(_: ExitStatus) -> bool {
     false
 }
 
-/// Returns the first test that failed, or that did not end, according to what libtest prints.
+/// Returns the name of the first test that failed or did not end, according to libtest's output.
 fn failed(printed: &str) -> String {
     let tests = printed.lines().filter_map(|line| {
         let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
@@ -156,8 +161,8 @@ fn failed(printed: &str) -> String {
     name.unwrap_or("a test").to_owned()
 }
 
-/// Reads the times of user and system that `times` prints for the children of the shell, such as
-/// `0m1.250s 0m0.010s`.
+/// Reads a line that `times` prints for the children of the shell, such as `0m1.250s 0m0.010s`.
+/// Returns the sum of the user time and the system time.
 fn cpu_time(line: &str) -> Option<Duration> {
     let mut sum = Duration::ZERO;
     for word in line.split_whitespace() {

@@ -20,36 +20,40 @@ use super::rewrite::switch;
 /// The fate of one mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// A test failed: the name of its program and its path.
+    /// A test failed. The text names the test's program and the test's path.
     Caught(String),
-    /// A test took far more time than without the change.
+    /// A test took far more time than without the change. The text names the test's program and the
+    /// test's path.
     TimedOut(String),
-    /// All tests passed, or none reaches the code.
+    /// All tests passed, or no test reaches the changed code.
     Survived {
         /// The number of tests that ran.
         tests: usize,
     },
-    /// It did not compile.
+    /// The mutant does not compile.
     Unviable,
 }
 
-/// Tests are run together up to this CPU time, so that a program need not start for each.
+/// The CPU time that the tests of one batch may take together without a change. Tests run in
+/// batches, so that a program need not start for each test.
 const BATCH: Duration = Duration::from_millis(500);
 
-/// The least CPU time that tests may take before they count as endless, in seconds.
+/// The minimum of a batch's limit on CPU time, in seconds. Tests that exceed the limit count as
+/// endless.
 const LEAST_CPU_S: u64 = 10;
 
-/// The least time on the clock after which tests count as waiting for ever.
+/// The minimum of a batch's limit on clock time. Tests that exceed the limit count as waiting for
+/// ever.
 const LEAST_WALL: Duration = Duration::from_secs(60);
 
 /// The test programs of one build, and what is known about their tests.
 #[derive(Debug)]
 pub(crate) struct Judge {
     programs: BTreeMap<String, Program>,
-    /// The cheapest comes first.
+    /// The tests, the cheapest first.
     tests: Vec<Measured>,
     jobs: usize,
-    /// The folder of logs.
+    /// The folder for the logs of tests and the lists of reached mutants.
     folder: PathBuf,
 }
 
@@ -72,7 +76,7 @@ impl Judge {
         })
     }
 
-    /// Returns how many tests there are, and the CPU time of all.
+    /// Returns the number of tests, and the CPU time that all of them take without a change.
     pub(crate) fn cost(&self) -> (usize, Duration) {
         (
             self.tests.len(),
@@ -109,8 +113,8 @@ impl Judge {
         Ok(fates.into_inner().expect("no worker panics"))
     }
 
-    /// Judges a mutant that has a build of its own, with the programs of that build. Which tests
-    /// reach it is not known, so all of its group are run.
+    /// Judges a mutant that was built alone, with the programs of that build. It is not known which
+    /// tests reach the mutant, so all tests of its group run.
     pub(crate) fn alone(
         &self,
         programs: Vec<Program>,
@@ -155,7 +159,7 @@ fn by_name(programs: Vec<Program>) -> BTreeMap<String, Program> {
     named.collect()
 }
 
-/// Cuts a list of tests, the cheapest first, into lists of one program each.
+/// Cuts a list of tests, the cheapest first, into batches. Each batch has tests of one program.
 fn batches<'t>(tests: &[&'t Measured]) -> Vec<Vec<&'t Measured>> {
     let mut batches: Vec<(Duration, Vec<&Measured>)> = Vec::new();
     for test in tests {
@@ -173,7 +177,7 @@ fn batches<'t>(tests: &[&'t Measured]) -> Vec<Vec<&'t Measured>> {
     batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
-/// Returns how long a batch may take: far longer than without a change.
+/// Returns the limits for a batch, which are far above the times that it takes without a change.
 fn limits(batch: &[&Measured]) -> Limits {
     let cpu: Duration = batch.iter().map(|test| test.cpu).sum();
     let wall: Duration = batch.iter().map(|test| test.wall).sum();
@@ -183,7 +187,7 @@ fn limits(batch: &[&Measured]) -> Limits {
     }
 }
 
-/// Runs `work` on several threads, with the number of each. Returns the first error.
+/// Calls `work` on several threads, with the number of the thread. Returns the first error.
 fn on_threads(
     threads: usize,
     work: impl Fn(usize) -> Result<(), String> + Sync,

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-/// A line that counts. Nothing is printed if the output of errors is not a terminal.
+/// A line on the terminal that shows a count. If standard error is not a terminal, nothing is
+/// printed.
 #[derive(Debug)]
 pub(super) struct Progress {
     what: &'static str,
@@ -23,7 +24,7 @@ impl Progress {
         }
     }
 
-    /// Counts one more, with a remark about all so far.
+    /// Adds one to the count and shows it, followed by `remark`.
     pub(super) fn one_more(&self, remark: &str) {
         let mut done = self.done.lock().expect("no worker panics");
         *done += 1;
@@ -37,7 +38,7 @@ impl Progress {
         if *done == self.of {
             line.push('\n');
         }
-        // A terminal that is gone is no reason to stop.
+        // An error is ignored, because a closed terminal is no reason to stop.
         let _ = io::stderr().write_all(line.as_bytes());
     }
 }

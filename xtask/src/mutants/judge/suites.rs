@@ -13,26 +13,26 @@ use crate::mutants::build::Program;
 use crate::mutants::groups::Group;
 use crate::mutants::rewrite::switch;
 
-/// The longest that a test may take without a change. It is only there to end a test that hangs.
+/// The limits for a test without a change. They only serve to end a test that hangs.
 const LONGEST: Limits = Limits {
     cpu_s: 600,
     wall: Duration::from_secs(3600),
 };
 
-/// A test, by the program that has it and by its path.
+/// The name of a test, which consists of a program's name and the test's path in that program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) program: String,
     pub(crate) path: String,
 }
 
-/// A test with its price and its reach.
+/// A test, the time that it takes without a change, and the mutants that it reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) name: Name,
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
-    /// The mutants behind switches whose code it runs.
+    /// The numbers of the mutants behind switches whose code the test runs.
     pub(crate) reaches: BTreeSet<usize>,
 }
 
@@ -104,7 +104,7 @@ fn measure_one(
 ) -> Result<Measured, String> {
     let reached = folder.join(format!("reached-{worker}"));
     let log = folder.join(format!("log-{worker}"));
-    // A test that reaches no mutant makes no file, so one that is left over would count.
+    // A test that reaches no mutant makes no file, so a file from an earlier test would count.
     let _ = fs::remove_file(&reached);
     let start = Instant::now();
     let variable = (switch::REACHED, reached.clone().into_os_string());

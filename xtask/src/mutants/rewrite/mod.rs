@@ -12,14 +12,15 @@ use std::ops::Range;
 
 use super::change::Change;
 
-/// A function by the name of the type or trait that has it, if any, and by its own name.
+/// A function, by the name of the type or trait that has it and by the function's name. The first
+/// is `None` for a function outside types and traits.
 pub(crate) type FnName = (Option<String>, String);
 
-/// A mutant of the file that is rewritten: the number of its switch, and what it changes.
+/// A mutant of the file that is rewritten, as the number of the mutant's switch and the change.
 pub(crate) type Numbered<'c> = (usize, &'c Change);
 
-/// The bytes of a rewritten file that belong to some mutants. The compiler's errors are traced
-/// back to mutants with these.
+/// A part of a rewritten file that belongs to some mutants. From these parts, the compiler's errors
+/// are traced back to mutants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) bytes: Range<usize>,
@@ -32,7 +33,7 @@ pub(crate) struct Region {
 pub(crate) enum RegionKind {
     /// The changed text of one mutant.
     Changed,
-    /// An expression in all its versions.
+    /// An expression with its changed versions.
     Versions,
     /// A function with mutants.
     Function,
@@ -43,9 +44,10 @@ pub(crate) enum RegionKind {
 pub(crate) struct Rewritten {
     pub(crate) text: String,
     pub(crate) regions: Vec<Region>,
-    /// Mutants that no switch can select, because the compiler evaluates the code.
+    /// The numbers of mutants that no switch can select, because the compiler evaluates the code.
     pub(crate) constant: Vec<usize>,
-    /// Mutants that the language forbids: `||` beside a `let` in a condition.
+    /// The numbers of mutants that the language forbids, because they put `||` beside a `let` in a
+    /// condition.
     pub(crate) forbidden: Vec<usize>,
 }
 

@@ -7,7 +7,7 @@ use super::sites::{Form, Found, Site, Version};
 use super::switch::condition;
 use super::{Region, RegionKind, Rewritten};
 
-/// Returns `text` with what was found rewritten.
+/// Returns `text` with the sites of `found` rewritten.
 pub(super) fn render(text: &str, found: Found) -> Rewritten {
     let mut writer = Writer {
         text,
@@ -28,11 +28,11 @@ pub(super) fn render(text: &str, found: Found) -> Rewritten {
 struct Writer<'f> {
     text: &'f str,
     sites: &'f [Site],
-    /// The next site to write.
+    /// The index of the next site to write.
     next: usize,
     written: Rewritten,
-    /// The parts of the original text that were copied: the first byte of each in both texts, and
-    /// its length.
+    /// The parts of the original text that were copied. Each has its first byte in the original
+    /// text, its first byte in the written text, and its length in bytes.
     copies: Vec<(usize, usize, usize)>,
 }
 
@@ -99,7 +99,7 @@ impl Writer<'_> {
             .expect("a text can always be added to");
     }
 
-    /// Returns the text of `site` with one change.
+    /// Returns the text of `site` with the change of one mutant.
     fn version(&self, site: &Site, version: &Version) -> String {
         format!(
             "{} {} {}",
@@ -138,7 +138,8 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Returns where a byte of the original text is in the rewritten text.
+    /// Returns the position in the rewritten text of the byte that is at `byte` in the original
+    /// text.
     fn place(&self, byte: usize) -> usize {
         let copy = self
             .copies

@@ -15,14 +15,17 @@ use syn::{
 use super::{FnName, Numbered};
 use crate::mutants::change::{Change, Genre};
 
-/// The places to rewrite, in the order of the text; of two that begin at one place, the outer
-/// one comes first.
+/// What the mutants of a file change. The sites are in the order of the text. If two sites begin at
+/// one byte, the outer one comes first.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
-    /// The functions, by the bytes of their bodies.
+    /// For each function, the bytes of its body.
     pub(super) functions: Vec<Range<usize>>,
+    /// The numbers of mutants in code that the compiler evaluates, or at places that the visitor
+    /// does not know.
     pub(super) constant: Vec<usize>,
+    /// The numbers of mutants that the language forbids.
     pub(super) forbidden: Vec<usize>,
 }
 
@@ -36,9 +39,9 @@ pub(super) struct Site {
 /// The form in which a place is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// A `const` is left out.
+    /// The keyword `const` of a function, which is left out.
     Const,
-    /// The mutants return early; the place is where a body begins.
+    /// The beginning of a function's body, where the mutants return early.
     Body,
     /// An expression that ends with a block. It becomes another such expression, so that it needs
     /// no semicolon where it needed none before.
@@ -47,7 +50,7 @@ pub(super) enum Form {
     Operand,
 }
 
-/// One version of an expression, or one early return.
+/// One changed version of an expression, or one early return.
 pub(super) struct Version {
     pub(super) number: usize,
     /// The bytes of the original text that are replaced.
@@ -92,22 +95,24 @@ pub(super) fn find(
     found
 }
 
-/// The bytes of a site; sorted, outer ones come before those inside them.
+/// The bytes of a site, by beginning and end. In ascending order, a site comes before the sites
+/// inside it.
 type Bytes = (usize, Reverse<usize>);
 
 struct Finder<'a> {
     text: &'a str,
     constants: &'a BTreeSet<FnName>,
-    /// The mutants that were not found yet, by genre and place.
+    /// The mutants that were not found yet, by genre and by the first byte that they replace.
     wanted: BTreeMap<(Genre, usize), Vec<(usize, &'a Change)>>,
     sites: BTreeMap<Bytes, (Form, Vec<Version>)>,
     found: Found,
     /// The type or trait whose functions are visited.
     owner: Option<String>,
-    /// The compiler evaluates the code that is visited.
+    /// True if the compiler evaluates the code that is visited.
     constant: bool,
-    /// The outermost of the operators that are applied to each other without parentheses. A mutant
-    /// is a change of the text, so it may change which operator is applied first.
+    /// The bytes of the outermost operation, with its operands, of a chain of operators without
+    /// parentheses. A mutant changes the text of an operator, so it may also change which operator
+    /// of the chain is applied first.
     chain: Option<Range<usize>>,
 }
 
@@ -140,7 +145,7 @@ impl Finder<'_> {
         self.constant = before;
     }
 
-    /// Visits something that is not an operand of the operators around it.
+    /// Visits code that is not an operand of the operators around it.
     fn apart(&mut self, visit: impl FnOnce(&mut Self)) {
         let before = self.chain.take();
         visit(self);
@@ -183,7 +188,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns whether a condition has a `let` that an operator applies to.
+/// Returns whether a condition is a `let`, or a chain of `&&` with a `let` in it.
 fn has_let(expression: &Expr) -> bool {
     match expression {
         Expr::Let(_) => true,

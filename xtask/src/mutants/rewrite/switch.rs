@@ -1,10 +1,10 @@
-//! The module that the rewritten `mm` gets: it knows which mutant is switched on.
+//! The module that is added to the rewritten `mm`. The module knows which mutant is switched on.
 
-/// The variable that holds the number of the mutant to switch on.
+/// The environment variable with the number of the mutant to switch on.
 pub(crate) const MUTANT: &str = "PLIMSOLL_MUTANT";
 
-/// The variable that holds the path of a file. The test program adds to it the number of each
-/// mutant whose code it reaches.
+/// The environment variable with the path of a file. The test program adds to this file the number
+/// of each mutant whose code it reaches.
 pub(crate) const REACHED: &str = "PLIMSOLL_MUTANTS_REACHED";
 
 /// The file of the module, in the folder of `lib.rs`.

@@ -64,10 +64,11 @@ fn main() {
 }
 "#;
 
-/// Without a change.
+/// The text that the program prints without a change.
 const PLAIN: &str = "3 24 7 8 false true 3 true";
 
-/// Changes, the text before and after each, and what the program prints then.
+/// The changes to try. Each has its genre, the text just before it, the text that it replaces, the
+/// replacement, and the text that the program then prints.
 const CHANGES: [(Genre, &str, &str, &str, &str); 12] = [
     (
         Genre::BinaryOperator,

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use super::ROOTS;
 use super::graph::{Edge, Graph};
 
-/// The folders of the crates to which the rule applies. The others still have such circles.
+/// The folders of the crates to which the rule applies. The other crates still have such circles.
 const LAYERED: [&str; 4] = ["machines/model", "mm", "recording", "xtask"];
 
-/// The folder of a crate, a folder or file directly below its `src` that may be named from every
-/// layer, and the reason why it may.
+/// An exception from the rule: the folder of a crate, a folder or file directly below the `src` of
+/// this crate that every layer may name, and the reason.
 type Common = (&'static str, &'static str, &'static str);
 
 /// The exceptions, each with a reason.
@@ -33,8 +33,8 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks one crate; edges to a folder that is `common` do not count. If other folders name such a
-/// folder, the exception must be needed.
+/// Checks one crate. Edges that lead to a folder in `common` do not count. If other folders name
+/// such a folder and it would be in no circle anyway, the exception is reported as needless.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);

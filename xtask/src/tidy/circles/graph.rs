@@ -39,8 +39,9 @@ impl Graph {
         edges.entry(to.to_owned()).or_insert(Why { line, name });
     }
 
-    /// Returns the graph of what the files are in. `layers` gives the ends of an edge's image, or
-    /// `None` if the edge has none. The name of an edge then says which file names what.
+    /// Returns the graph whose nodes are folders instead of files. For the two files of an edge,
+    /// `layers` returns their folders, or `None` if the edge does not count. The name of an edge
+    /// then says which file names which item of which file.
     pub(super) fn folded<'g>(
         &'g self,
         layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,
@@ -71,8 +72,9 @@ impl Graph {
         edges.map(|(to, why)| (to.as_str(), why))
     }
 
-    /// Returns the circles: the largest sets of files that can reach each other. If a file contains
-    /// the modules of all others in its set, it is left out, and the rest is searched again.
+    /// Returns the circles, which are the largest sets of files that can reach each other. If one
+    /// file contains the modules of all other files in a set, that file is left out, and the rest
+    /// of the set is searched again.
     pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
         let mut circles = Vec::new();
         let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());
@@ -88,7 +90,7 @@ impl Graph {
         circles
     }
 
-    /// Returns the file that contains the modules of all others in a set, if there is one.
+    /// Returns the file that contains the modules of all other files in a set, if there is one.
     fn top_of<'g>(&self, set: &BTreeSet<&'g str>) -> Option<&'g str> {
         let is_around = |top: &str, file: &str| file == top || self.around[file].contains(top);
         let mut tops = set.iter().copied();
@@ -127,7 +129,7 @@ impl Graph {
     }
 
     /// Returns the shortest path from any file of a circle back to that file, as edges. A path does
-    /// not count if one of its files contains the modules of all others.
+    /// not count if one of its files contains the modules of all its other files.
     pub(super) fn shortest<'g>(&'g self, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let edges = circle.iter().flat_map(|&from| {
             let edges = self

@@ -52,8 +52,9 @@ impl Follow {
         }
     }
 
-    /// Handles a refill that the kernel made and Plimsoll did not: the kernel's list was empty. Any
-    /// blocks that the derived list had before that refill were taken without an event.
+    /// Handles a refill that the kernel made and Plimsoll did not. The refill proves that the
+    /// kernel's list was empty. If the derived list still has blocks at that point, the kernel must
+    /// have taken them without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;

@@ -75,7 +75,7 @@ fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
     if let Some(worker) = workers.get(&pid) {
         return policy(worker);
     }
-    // A worker of this load starts no process except the one that uses its memory.
+    // A worker of this load starts no process except the one that uses the worker's memory.
     match workers.get(&parent) {
         Some(worker) => {
             let vfork = match worker.second {

@@ -70,8 +70,8 @@ impl KernelLog {
     }
 }
 
-/// Returns whether a line is needed to understand a shortage. The rest of a report, stacks and
-/// lists, is not.
+/// Returns whether a line is needed to understand a shortage. The stacks and lists in the kernel's
+/// report are not needed.
 fn is_of_shortage(line: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     has(&[

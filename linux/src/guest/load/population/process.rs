@@ -8,12 +8,12 @@ pub(super) struct Process {
     pub(super) kib: usize,
     pub(super) adj: i32,
     pub(super) group: Option<String>,
-    /// The node to which the process's memory policy binds its memory.
+    /// The node to which a memory policy binds the process's memory.
     pub(super) node: Option<u32>,
     pub(super) second: Option<Second>,
 }
 
-/// A second process that uses the same memory.
+/// A second process that uses the memory of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Second {
     /// The second process runs concurrently with the first (`CLONE_VM`).

@@ -12,7 +12,8 @@ use plimsoll_mm::laws::Law;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 
-/// How often a thread checks the gate before it starts to yield. This takes about two microseconds.
+/// The number of times that a thread checks the gate before it starts to yield. These checks take
+/// about two microseconds.
 const SPINS_MAX: u32 = 200;
 
 /// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs. Each round has new state.

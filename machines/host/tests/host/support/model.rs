@@ -68,7 +68,8 @@ impl Model {
         }
     }
 
-    /// Returns the pages of mapping number `nth`, taken modulo the number of mappings.
+    /// Returns the pages of the mapping with index `nth`. The index is taken modulo the number of
+    /// mappings.
     pub(crate) fn nth(&self, nth: usize) -> Option<Range<u64>> {
         let count = self.mappings.len().max(1);
         let (&start, mapping) = self.mappings.iter().nth(nth % count)?;

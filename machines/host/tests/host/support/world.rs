@@ -39,7 +39,7 @@ pub(crate) struct Sizes {
     pub(crate) mappings: u32,
     /// The limits of the address space, of its group, and of the group above, in pages.
     pub(crate) limits: [u64; 3],
-    /// The number of pages that other members of its group use.
+    /// The number of pages that other members of the address space's group use.
     pub(crate) others: u64,
 }
 
@@ -75,9 +75,10 @@ pub(crate) struct State {
     pub(crate) rss: [u64; 4],
     pub(crate) used: [u64; 3],
     pub(crate) swapped: u32,
-    /// The number of pages used for page tables, according to the address space and to the node.
+    /// The number of pages used for page tables: first according to the address space, then
+    /// according to the node.
     pub(crate) tables: [u64; 2],
-    /// The number of anonymous pages, according to the node and to the zone.
+    /// The number of anonymous pages: first according to the node, then according to the zone.
     pub(crate) anonymous: [u64; 2],
     /// The number of pages that are allocated.
     pub(crate) handed_out: u64,
@@ -188,7 +189,7 @@ impl World {
         }
     }
 
-    /// Returns the number of pages charged at `level`, without those of other members.
+    /// Returns the number of pages that the address space has charged to the budget at `level`.
     fn used(&self, level: usize) -> u64 {
         let others = if level == 0 { 0 } else { self.others };
         self.budgets[level].used(&self.host) - others

@@ -19,22 +19,23 @@ use super::scene::{self, Scene};
 /// An allocated block.
 pub(crate) type Block = (Pfn, Order);
 
-/// The time after which no task is left on a CPU that went offline: longer than any stall.
+/// The time after which no task is left on a CPU that went offline. It is longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
 
 /// The state that all tasks share.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
     pub(crate) mm: Manager<Sim>,
-    /// Blocks that one task has passed on for another to free.
+    /// Blocks that a task has allocated and passed on. Any task may free them.
     pub(crate) passed_on: RefCell<Vec<Block>>,
     pub(crate) cache: Cache,
     /// True while a task changes the set of CPUs, so that only one task does so at a time.
     plugging: Cell<bool>,
-    /// The sums of all additions to the zone counter and to the node counter.
+    /// The sum of all additions to the zone counter, and the sum of all additions to the node
+    /// counter.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
-    /// True when the run is over: jobs that come due after that do nothing.
+    /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
 
@@ -166,7 +167,7 @@ impl Actor {
         }
     }
 
-    /// Splits a block. From now on, the task holds its pages one by one.
+    /// Splits a block. From now on, the task holds the pages of the block as single pages.
     fn split(&mut self, sim: &Sim, (pfn, order): Block) {
         let pages = self.stage.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");
@@ -214,7 +215,7 @@ impl Actor {
             .expect("all were handed out");
     }
 
-    /// Tries to free frames that the task does not hold, or holds with another order. The allocator
+    /// Tries to free blocks that the task does not hold, or holds with another order. The allocator
     /// must change nothing and return the reason.
     fn free_badly(&mut self, sim: &Sim) {
         let pages = self.stage.mm.pages();
@@ -321,7 +322,8 @@ impl Actor {
             -1
         };
         let pfn = self.dice.pick(&self.stage.scene.layout.zones).start;
-        // The sum never falls below zero, so that readers need not clamp.
+        // Leave out an addition that would make the sum negative, because readers would see 0
+        // instead of a negative sum.
         if zone.get() + delta >= 0 {
             zone.set(zone.get() + delta);
             mm.pages().count(sim, pfn, ZoneItem::Anon, delta);

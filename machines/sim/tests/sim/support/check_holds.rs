@@ -1,4 +1,4 @@
-//! Promise: no hold of a zone lock moves more than its policy allows.
+//! Promise: no hold of a zone lock moves more pages than the policy of the run allows.
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::holds::Holds;
@@ -37,8 +37,8 @@ impl HoldLimit {
             blocks > 0 && pages >= blocks,
             "a hold that moves nothing: {what}"
         );
-        // The last block may exceed a limit on pages, because the limit had not been reached before
-        // it.
+        // A hold takes another block as long as it has moved fewer pages than its limit. So the
+        // last block may exceed the limit.
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,

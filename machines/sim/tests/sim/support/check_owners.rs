@@ -1,8 +1,8 @@
 //! Promise: a page has at most one owner, and only its owner frees it.
 //!
-//! The check keeps a map with one entry per page, and updates it from the events of single pages.
-//! The state of the manager changes in the order in which events are emitted, so the map needs no
-//! times.
+//! The check keeps an entry for each page and updates the entries by the events of single pages.
+//! The state of the manager changes in the order in which events are emitted, so the times of
+//! events do not matter.
 
 use std::collections::BTreeMap;
 

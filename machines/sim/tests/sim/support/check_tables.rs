@@ -2,8 +2,8 @@
 //! range is left, and the counters of resident pages agree with the entries.
 //!
 //! While an operation is in progress, the three may disagree: an unmapping removes its mapping
-//! before the pages, and the counters change after the entries. So each process counts the
-//! operations in progress, and the checks that these would disturb are skipped.
+//! before the pages, and the counters change after the entries. So each process counts its
+//! operations in progress, and a check that such an operation would disturb is skipped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ impl UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
-    /// True if at least one of them has left some pages.
+    /// True if at least one of the helpers has left some pages.
     left_some: Cell<bool>,
 }
 
@@ -57,8 +57,8 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Counts a helper that leaves. `left_some` says whether it has left pages. Returns whether it
-    /// was the last helper and none of them has left pages.
+    /// Counts a helper that leaves. `left_some` says whether this helper has left pages. Returns
+    /// whether it was the last helper and no helper has left pages.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);
@@ -87,8 +87,8 @@ fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     }
 }
 
-/// Compares the page tables of `process` with its mappings. If no operation is in progress, also
-/// compares them with its counters. Returns whether the counters could be compared.
+/// Compares the page tables of `process` with the mappings. If no operation is in progress, also
+/// compares the page tables with the counters. Returns whether the counters could be compared.
 pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     let (changes, steps) = (process.changes.quiet(), process.steps.quiet());
     let mut sum = [0; RssKind::ALL.len()];
@@ -124,8 +124,8 @@ pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     });
 }
 
-/// Checks that no private page is left if helpers have emptied everything. Faults add none after
-/// that.
+/// Checks that no private page is left if helpers have emptied everything. After that, faults do
+/// not add private pages.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
         return;
@@ -158,8 +158,8 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// Counts a helper that leaves with the result `reaped`. Returns whether it has emptied everything,
-/// alone or together with the helpers that were active at the same time.
+/// Counts a helper that leaves with the result `reaped`. Returns whether this helper has emptied
+/// everything, alone or together with the helpers that were active at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers
@@ -175,8 +175,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are freeing page tables. The last user frees them when it has emptied all
-/// mappings. So all tables are empty then, unless helpers share the work.
+/// The tasks that are freeing page tables. The last user frees the tables when it has emptied all
+/// mappings. So all tables are empty at that time, unless helpers share the work.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

@@ -31,14 +31,16 @@ pub(crate) struct Scene {
     pub(crate) steps: u32,
     /// The most blocks that one task allocates in a row.
     pub(crate) burst: u32,
-    /// The approximate number of pages left to the tasks; the rest is allocated before they start.
+    /// The approximate number of pages left to the tasks. The other pages are allocated before the
+    /// tasks start.
     pub(crate) left: u32,
     /// The largest order that tasks allocate.
     pub(crate) order_max: u8,
     pub(crate) odds: Odds,
 }
 
-/// The weight of each kind of step, relative to the sum of all weights; 0 means never.
+/// The weight of each kind of step. The probability of a step is its weight divided by the sum of
+/// all weights.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Odds {
     pub(crate) alloc: u32,
@@ -107,8 +109,8 @@ impl Scene {
     }
 }
 
-/// Draws a topology. Neighbouring cores share a node, or cores are assigned to the nodes in turn;
-/// with or without SMT.
+/// Draws a topology, with or without SMT. Either neighbouring cores share a node, or cores are
+/// assigned to the nodes in turn.
 pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     let (in_turns, threads) = (dice.chance(30), dice.between(1, 2));
     let cores = cpus.div_ceil(threads);

@@ -2,8 +2,8 @@
 //! reason.
 //!
 //! A shadow is such a device. After a fault the shadow records the frame of the page. When Plimsoll
-//! notifies it of a range, the shadow drops the frames of that range. After every step of the
-//! swarm, the check compares the shadow's remaining translations with the page tables.
+//! notifies the shadow of a range, the shadow drops the frames of that range. After every step of
+//! the swarm, the check compares the shadow's remaining translations with the page tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,8 @@ struct Known {
     frames: BTreeMap<Vpn, Pfn>,
     /// The ranges whose notification has begun and has not ended.
     open: Vec<Range<Vpn>>,
-    /// The number of notifications so far, which shows whether there was one between two steps.
+    /// The number of notifications so far. If it has not changed, there was no notification
+    /// meanwhile.
     told: u64,
     /// The number of translations that the device has had to drop.
     given_up: u64,

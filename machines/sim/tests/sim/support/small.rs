@@ -35,8 +35,8 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
     work_ns[Work::Interrupt as usize] = 500;
     work_ns[Work::Ipi as usize] = 200;
     work_ns[Work::Think as usize] = 1;
-    // As in real profiles, most of a fault comes before its lock is acquired, so that other CPUs
-    // may act in between.
+    // As in real profiles, most of the time of a fault passes before the fault acquires a lock, so
+    // other CPUs may act in between.
     work_ns[Work::Fault as usize] = 1400;
     work_ns[Work::MinorFault as usize] = 970;
     Profile {
@@ -123,9 +123,9 @@ impl Small {
         self.sim.run();
     }
 
-    /// Starts a task on `cpu` that never sleeps, and leaves a differential to fold on any CPU that
-    /// it runs on. The differential is only 1, because a larger one would exceed the threshold and
-    /// be folded.
+    /// Starts a task on `cpu` that never sleeps. On any CPU on which it runs, the task leaves a
+    /// differential to fold. The differential is only 1, because a larger one might exceed the
+    /// threshold and be folded at once.
     pub(crate) fn keep_busy(&self, cpu: CpuId) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn_daemon(cpu, move |sim| {

@@ -11,9 +11,9 @@ use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// The time after which no task is left on a CPU that went offline.
+/// The time after which no task is left on a CPU that went offline. It is longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
-/// How often a helper tries to empty one address space.
+/// The number of times that a helper tries to empty one address space.
 const TRIES: u32 = 6;
 
 /// One task that acts on address spaces from outside.

@@ -40,7 +40,7 @@ pub(crate) struct SpaceStage {
     /// How often this run has encountered each rare case.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
-    /// True when the run is over: jobs that come due after that do nothing.
+    /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct Process {
     /// A device that uses the memory of the process.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
-    /// The changes of its mappings that are in progress.
+    /// The changes of the process's mappings that are in progress.
     pub(crate) changes: UnderWay,
-    /// The operations of any kind that are in progress.
+    /// The operations on the address space, of any kind, that are in progress.
     pub(crate) steps: UnderWay,
-    /// The helpers that are emptying its address space.
+    /// The helpers that are emptying the address space.
     pub(crate) helpers: Helpers,
-    /// True when helpers have emptied everything. Faults add no private pages after that.
+    /// True when helpers have emptied everything. After that, faults do not add private pages.
     pub(crate) is_reaped: Cell<bool>,
-    /// The number of times that a listener of its address space has refused.
+    /// The number of times that a listener of the address space has refused.
     refusals: Arc<AtomicU32>,
     /// The number of successful calls of `exit`; there must be exactly one.
     pub(crate) exits: Cell<u32>,
@@ -93,15 +93,17 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// The number of faults in another thread's part, and how many of them found the page unmapped.
+    /// The number of faults in another thread's part, and the number of these faults that found the
+    /// page unmapped.
     pub(crate) elsewhere: [u64; 2],
-    /// The number of comparisons of counters with page tables, and of page tables with reaped
-    /// ranges.
+    /// The number of times that the counters were compared with the page tables, and the number of
+    /// times that helpers had emptied everything, so that no private page was allowed to be left.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
-/// The state that all holders of translations share, with counts of the calls that they received.
+/// The state that all listeners of a run share, with counts of the calls that the listeners have
+/// received.
 pub(crate) struct Listeners {
     dice: Mutex<Dice>,
     refusals: u32,
@@ -112,7 +114,7 @@ pub(crate) struct Listeners {
 
 struct Listener {
     all: Arc<Listeners>,
-    /// The number of times that a listener of this address space has refused.
+    /// The number of times that any listener of this listener's address space has refused.
     refusals: Arc<AtomicU32>,
 }
 
@@ -195,8 +197,8 @@ impl SpaceStage {
             self.budgets.push(Arc::clone(&budget));
             space = space.limited(budget);
         }
-        // With one listener, every range that begins must end. With two, the first must be notified
-        // of the end even if the second refuses.
+        // An address space has up to two listeners. If there are two and the second refuses a
+        // range, the first must still be notified of the end of the range.
         let refusals = Arc::new(AtomicU32::new(0));
         for _ in 0..dice.below(3) {
             space = space.notifying(Listener {
@@ -237,12 +239,12 @@ impl Process {
         self.space.has(sim, Flag::Killed)
     }
 
-    /// Runs `f`, which may change its mappings.
+    /// Runs `f`, which may change the mappings of the process.
     pub(crate) fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
         self.steps.during(|| self.changes.during(f))
     }
 
-    /// Returns the number of times that a listener of its address space has refused.
+    /// Returns the number of times that a listener of the address space has refused.
     pub(crate) fn refusals(&self) -> u32 {
         self.refusals.load(Relaxed)
     }
@@ -326,5 +328,5 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
     (0..3).map(object).collect()
 }
 
-/// A reference to the stage, one of which each task holds.
+/// A reference to the stage. Each task holds one.
 pub(crate) type Shared = Rc<SpaceStage>;

@@ -1,5 +1,6 @@
-//! A thread of a process. It maps, unmaps and touches memory in its own part of the address space,
-//! which no other thread uses. Neighbouring parts may share page tables.
+//! A thread of a process. The thread maps, unmaps and touches memory in its part of the address
+//! space, in which no other thread maps or unmaps. It also touches pages of other threads' parts.
+//! Neighbouring parts may share page tables.
 
 use std::sync::Arc;
 
@@ -15,12 +16,13 @@ use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// The number of pages in each thread's part. It is not a multiple of the pages of a page table, so
-/// neighbouring parts share a page table.
+/// The number of pages in each thread's part. It is not a multiple of 512, the number of pages that
+/// a page table maps, so neighbouring parts share a page table.
 const PART: u64 = 3000;
 /// The number of pages in a huge page.
 const HUGE: u64 = 512;
-/// The page number at which the first part begins: a little below the end of an upper table.
+/// The page number at which the first part begins. It is 4000 pages below the end of an upper
+/// table, so the second part crosses into the next upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
 /// One thread of a process.
@@ -40,7 +42,7 @@ struct Owned {
     kind: MappingKind,
 }
 
-/// The result of a step: the thread continues or leaves.
+/// The result of a step. On an error the thread leaves; otherwise it continues.
 type Goes = Result<(), Leaves>;
 
 /// The thread leaves because its process has been told to die.
@@ -181,7 +183,7 @@ impl User {
         self.owned.push(new);
     }
 
-    /// Records those of the `parts` of `owned` that are not empty.
+    /// Records the `parts` that remain of the mapping `owned`, except empty parts.
     fn keep(&mut self, owned: Owned, parts: [(u64, u64); 2]) {
         let parts = parts.into_iter().filter(|(start, end)| start < end);
         self.owned.extend(parts.map(|(start, end)| Owned {
