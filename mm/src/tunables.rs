@@ -179,8 +179,8 @@ impl Tunables {
     /// When the value is out of bounds; nothing changes in that case.
     pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), TunableError> {
         let Spec { min, max, .. } = knob.spec();
-        // Linux rejects fractions below 8, because lists could then hide more than an eighth of a
-        // zone.
+        // Linux rejects values from 1 to 7, because the lists of all CPUs could then hold more than
+        // an eighth of a zone.
         let too_large_a_share = knob == Knob::HighFraction && (1..8).contains(&value);
         if value < min || value > max || too_large_a_share {
             return Err(TunableError { knob, value });

@@ -1,5 +1,6 @@
-//! Compares Plimsoll with two real kernels, move for move, on recordings of 6.12 booted on four
-//! CPUs and of 6.18 on a computer with two CPUs.
+//! Compares each move of pages between page lists and zones that Plimsoll makes with the move that
+//! a real kernel made. The recordings are of Linux 6.12 booted on four CPUs, and of 6.18 on a
+//! computer with two CPUs.
 //!
 //! The expected counts are those of the current model. If the number of identical moves falls, a
 //! change has made Plimsoll decide differently from the kernel.
@@ -25,8 +26,8 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // CPU 0 also ran the program that read the lists. Each other CPU ends with as many pages on its
-    // lists as the kernel reports.
+    // At the end of the replay, each CPU except CPU 0 has as many pages on its lists as the kernel
+    // reported. CPU 0 also ran the program that read the kernel's report.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
         assert_eq!(row[4], row[5], "{row:?}");
@@ -40,6 +41,43 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);
     assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
+}
+
+/// Two nodes, of which one is used up until processes are killed. Each node's kswapd reclaims in its
+/// own node. CPUs have lists of the other node's zone, and their periodic work returns a batch from
+/// such lists if they were not used for some time.
+#[test]
+fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
+    let judgement = judge("exact-6.12-2-nodes.plr", None);
+    assert_eq!(counts(&judgement), [283, 283, 31], "{judgement:#?}");
+    let said = |note: &String| note.contains("rounds of kswapd");
+    assert_eq!(judgement.notes.iter().find(|note| said(note)), None);
+}
+
+/// Linux limits page lists while kswapd reclaims. A replay that does not know when it does makes
+/// other moves, so the report says that the events are missing.
+#[test]
+fn a_kernel_that_reclaims_is_not_replayed_exactly_without_events_of_it() {
+    let file = format!(
+        "{}/tests/data/exact-6.12-2-nodes.plr",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let mut recording = Recording::read(&file)
+        .expect("it is in the repository")
+        .recording;
+    let of_reclaim = |name: &str| name.starts_with("vmscan:") || name == "plimsoll:kswapddone";
+    recording
+        .events
+        .retain(|event| !of_reclaim(event.what.tracepoint()));
+    recording.header.recorded.retain(|name| !of_reclaim(name));
+    let judgement = PageLists::default().judge(&recording).expect("page lists");
+    assert_eq!(counts(&judgement), [284, 282, 32], "{judgement:#?}");
+    let said = "/proc/vmstat counts 16 rounds of kswapd and 746 passes of reclaim by allocations";
+    assert!(
+        judgement.notes.iter().any(|note| note.starts_with(said)),
+        "{:?}",
+        judgement.notes
+    );
 }
 
 #[test]

@@ -154,8 +154,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Fails, but tries the zones once more if the last resort found no process left to kill: the
-    /// last process that could be killed may have exited and freed its memory in the meantime.
+    /// Ends an allocation for which the last resort gave up. If there was no process left to kill,
+    /// first drains all lists and tries the zones once more: the last process that could be killed
+    /// may have exited and freed its memory in the meantime.
     fn alloc_at_last(
         &self,
         machine: &M,

@@ -54,8 +54,9 @@ impl Blocks {
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
-            // The blocks are in ascending order. So a lower buddy was handled just before this
-            // block, and an upper buddy comes later and is joined then.
+            // The blocks are in ascending order. So if the lower buddy is in the array, it was
+            // handled just before this block. If the upper buddy is in the array, it comes later
+            // and is joined then.
             while let Some(up) = order.up()
                 && joined > 0
                 && self.items[joined - 1] == (page ^ order.pages().0, order)

@@ -23,8 +23,8 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// A single page is allocated as by [`PageAllocator::alloc`] if no zone qualifies, if only one
     /// page is wanted, or if another CPU is draining this CPU's lists. The result is zero if that
-    /// allocation fails too. Unlike a single allocation, a bulk allocation does not halve the count
-    /// of pages freed in a row.
+    /// allocation fails too. Each single allocation halves the number of pages that the CPU has
+    /// freed in a row, which tunes the page lists. A bulk allocation does not change that number.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         let request = Request {
             order: Order::ZERO,

@@ -35,14 +35,14 @@ pub(super) struct Plan {
 struct Uncut {
     /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// The first pages of the blocks of the largest order of which no part is planned yet, in
-    /// descending order.
+    /// The blocks of the largest order of which no part is planned yet, in descending order. Each
+    /// is given by its first page.
     whole: Vec<u32>,
-    /// The first pages of page blocks without a type yet. At least a part of each page block must
-    /// stay in use.
+    /// The page blocks without a type yet, each given by its first page. At least a part of each
+    /// page block must stay in use.
     halves: Vec<u32>,
-    /// The first pages of other blocks, by the type of the page block around them and by order. At
-    /// least a part of each block must stay in use.
+    /// The other blocks, each given by its first page, by the type of the page block around them
+    /// and by order. At least a part of each block must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
@@ -179,8 +179,9 @@ mod tests {
         ) {
             let block = if huge { Order::HUGE } else { Order::MAX };
             let whole: Vec<u32> = (0..64).map(|at| at * 1024).collect();
-            // Four types with three blocks of each order need at most 4 * 3 * 2 whole blocks. A few
-            // more blocks are only partly in use.
+            // There are at most three wanted blocks of each order and type. Together they have
+            // fewer pages than 4 * 3 * 2 whole blocks. The plan may need a few more whole blocks,
+            // because it has to leave a part of some blocks in use.
             let plan = plan(&whole, block, &counts).expect("64 blocks are enough");
             check(&whole, block, &counts, &plan);
         }

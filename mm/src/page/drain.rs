@@ -86,8 +86,9 @@ impl<M: Machine> PageAllocator<M> {
 
 impl<M: Machine> Zone<M> {
     /// Drains `cpu`'s lists, one hold after another, until a hold leaves them empty (Linux:
-    /// `drain_pages_zone`). Between two holds the CPU may put other pages on its lists, and the
-    /// drain may return those first. Therefore each hold counts the pages anew, under the lock.
+    /// `drain_pages_zone`). Between two holds, `cpu` may put further pages on its lists, and the
+    /// next hold may return these before the older ones. So each hold counts the pages on the lists
+    /// anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
         // The drain returns all pages to the zone, including those that a spill still owed.

@@ -4,7 +4,7 @@
 //! The page allocator kills no process itself: it calls the registered [`LastResort`] and acts on
 //! the result. The page allocator does not call the last resort for every request. For example,
 //! killing a process would hardly free a large block, so no process is killed for a large request.
-//! A request that may already use the reserves could get nothing better from a kill.
+//! A request that may already use the reserves would gain nothing from a kill either.
 //!
 //! Locks: none are taken here.
 
@@ -20,9 +20,9 @@ const ORDER_MAX: usize = 3;
 
 /// Frees memory by drastic means when reclaimers free nothing more: the OOM killer.
 pub trait LastResort<M: Machine>: Send + Sync {
-    /// Called when an allocation from `pages` that may wait has found no block. Frees memory, waits
-    /// until memory is freed, or gives up. May be called on any CPU and on several at once. Must
-    /// not allocate.
+    /// Called when an allocation from the page allocator `pages` has found no block, if that
+    /// allocation may wait. Frees memory, waits until memory is freed, or gives up. May be called
+    /// on any CPU and on several at once. Must not allocate.
     ///
     /// While the allocation fails and the result is [`Relief::Retry`], the allocation calls this
     /// again. An implementation that always returns `Retry` may therefore block the caller forever.

@@ -161,8 +161,8 @@ impl<T: Tags> BlockTypes<T> {
         self.block
     }
 
-    /// The type as which a request of `mobility` is served: always unmovable if pages are not
-    /// grouped.
+    /// The type that is used in place of `mobility` to serve a request: `mobility` itself, or
+    /// always unmovable if pages are not grouped.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {

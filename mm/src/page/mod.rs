@@ -139,8 +139,8 @@ impl Request {
     /// there is no such zone.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
-        // No layout has a zone of index `last`, so larger indices are clamped to it; otherwise the
-        // sum could equal `LOCAL`.
+        // No layout has a zone of index `last`, so larger indices are clamped to `last`. Otherwise
+        // `ONLY_ZONE | zone` could equal `LOCAL`.
         let last = ONLY_ZONE - 2;
         let zone = if zone < last { zone } else { last };
         Self {
@@ -179,7 +179,8 @@ impl Request {
         Self { class, ..self }
     }
 
-    /// Changes the urgency of the request: how far below a watermark it may take a zone.
+    /// Changes the urgency of the request, which says how far below a watermark the request may
+    /// bring a zone's free pages, and whether it may wait.
     #[must_use]
     pub const fn urgent(self, urgency: Urgency) -> Self {
         Self { urgency, ..self }
@@ -278,9 +279,9 @@ impl<M: Machine> PageAllocator<M> {
         zones.find(|zone| zone.allows(machine, ask));
     }
 
-    /// Marks a zone as below its high watermark, as an allocation does when it finds the zone
-    /// there. This is for replays of another allocator, which also marks a zone that has no free
-    /// block of the requested size.
+    /// Marks a zone as below its high watermark, as an allocation does when it finds the zone below
+    /// that watermark. This is for replays of another allocator, which also sets the mark on a zone
+    /// that has no free block of the requested size.
     ///
     /// # Errors
     /// When there is no zone of that index.

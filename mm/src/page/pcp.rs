@@ -131,7 +131,7 @@ pub(super) type Lists = [VecDeque<u32>; LISTS];
 /// hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get
 /// room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
-    // A refill may leave up to a batch more than `high` on the lists, and a free one block more.
+    // A refill may exceed `high` by up to a batch, and a free may exceed it by one block more.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
     core::array::from_fn(|list| {
         let mut blocks = VecDeque::new();
@@ -412,8 +412,8 @@ impl Pcp {
         }
     }
 
-    /// If `high` is above `high_min`, lowers it by an eighth, but not below `high_min` or the
-    /// number of pages that one drain would leave. Returns the number of pages to return to the
+    /// If `high` is above `high_min`, sets it to the largest of `high_min`, 7/8 of `high`, and the
+    /// pages on the lists less `batch << scale_max`. Returns the number of pages to return to the
     /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);

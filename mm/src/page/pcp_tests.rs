@@ -72,8 +72,8 @@ fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
     assert_eq!(fill(&mut pcp, 674, &tuning_input()), 0);
     let first = fill(&mut pcp, 1, &tuning_input());
     assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
-    // No page is allocated here, so `high` follows the number of pages freed in a row up to its
-    // cap.
+    // No page is allocated here, so `high` grows with the number of pages freed in a row, until
+    // that number reaches its maximum, 63 << 5.
     fill(&mut pcp, 5000, &tuning_input());
     assert_eq!(pcp.high, (63 << 5) + 63);
     assert_eq!(fill(&mut pcp, 1, &tuning_input()), 63 << 5);

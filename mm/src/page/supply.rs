@@ -90,9 +90,10 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Clears the hint "below the high watermark" when the number of free pages exceeds the high
-    /// watermark plus the zone's reserve against movable requests, which is its largest reserve.
-    /// Without adding that reserve, the next request that any zone may serve could find the zone
-    /// below the watermark again at once (Linux: the end of `free_unref_page_commit`).
+    /// watermark plus the zone's reserve against movable requests, which is its largest reserve. If
+    /// that reserve was not added, the next movable request, from which the zone withholds it,
+    /// could find the zone below the watermark again at once (Linux: the end of
+    /// `free_unref_page_commit`).
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

@@ -3,7 +3,7 @@
 //!
 //! Pure arithmetic that follows Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone
 //! stores the results. Watermark boosts are not modelled: kswapd ends a boost when it has reclaimed
-//! that much memory, and there is no kswapd here.
+//! as much memory as the boost added, and there is no kswapd here.
 
 use crate::units::Pages;
 
@@ -52,8 +52,9 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    // If movable memory is many times as large as the rest, its share may exceed 32 bits. The
-    // watermark is then larger than any zone, and no page can be allocated.
+    // If movable memory is many times as large as the rest, `part` may exceed 32 bits. The low and
+    // high watermarks are then larger than any zone, and the zone gives blocks only on the slow
+    // path, which tests the min watermark.
     Watermarks {
         min: Pages::at_most(min),
         low: Pages::at_most(min + distance),

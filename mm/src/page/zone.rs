@@ -305,15 +305,15 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // Allocate an eighth more. Lists become longer when a CPU goes offline, and this spares
-        // most of these changes an allocation.
+        // Make room for an eighth more pages. Lists become longer when a CPU goes offline, and with
+        // this extra room most such changes need no new allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // If two CPUs do this at once, the longer lists are kept, whichever length is recorded
-        // here.
+        // If two CPUs run this at once, the longer lists are kept, whichever of the two lengths
+        // `room` has afterwards.
         slot.room.set(longest);
     }
 

@@ -155,8 +155,9 @@ impl<M: Machine> Budget<M> {
                 return highest.cloned();
             }
         }
-        // The loop has passed the root without finding `domain`. Every budget is under the machine,
-        // but this one is not under the given budget.
+        // The loop has passed the root without finding `domain`. If `domain` is `None`, it means
+        // the machine, and every budget is under the machine. Otherwise this budget is not under
+        // `domain`.
         highest.filter(|_| domain.is_none()).cloned()
     }
 
@@ -184,15 +185,15 @@ impl<M: Machine> Budget<M> {
     }
 
     fn uncharge_here(&self, machine: &M, pages: u64) {
-        // No caller can have charged more than `PAGES_MAX`, so capping still makes the value
-        // negative, and the mistake is noticed.
+        // No more than `PAGES_MAX` pages can be charged in total. So if `pages` is larger,
+        // subtracting only `PAGES_MAX` still makes the value negative, and the mistake is noticed.
         let gone = signed(pages.min(PAGES_MAX));
         // Release pairs with the Acquire in `charge_here`.
         let now = self.used.add(machine, -gone, Release);
         debug_assert!(now >= 0, "no more is uncharged than was charged");
         if now < 0 {
-            // Adds back at most the pages of this call, up to 0. If several calls uncharge too
-            // much, each of them corrects its own part.
+            // Adds pages back until the value is 0, but no more than this call has subtracted. If
+            // several calls uncharge too much, each of them corrects its own part.
             self.used.add(machine, gone.min(-now), Relaxed);
         }
     }

@@ -116,8 +116,8 @@ pub(super) struct Mappings<M: Machine> {
 pub(super) struct Source<M: Machine> {
     /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
-    /// The number to add to a virtual page number to get the index in the object, or the frame.
-    /// Wraps.
+    /// The number to add to the number of a virtual page to get the page's index in the object, or
+    /// its frame. The addition wraps.
     base: u64,
     /// The number of mappings that have this source.
     pieces: u32,

@@ -97,8 +97,8 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// [`Refused`] if the holder would have to wait for that and `may_wait` is false.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Notifies the holder that the pages announced by `start` have left. A page may be in memory
-    /// again, in another frame.
+    /// Notifies the holder that the pages announced by `start` have left. Meanwhile a page may have
+    /// come back into memory, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
     /// Notifies the holder that the address space is about to be emptied for good: from now on the
@@ -207,7 +207,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns the number of pages that the space's page tables take (Linux: `mm_pgtables_bytes`
-    /// over the page size).
+    /// divided by the page size).
     pub fn table_pages(&self, machine: &M) -> u64 {
         self.table.pages(machine)
     }

@@ -86,7 +86,7 @@ impl<M: Machine> Object<M> {
             .alloc(machine, request)
             .map_err(PageError::OutOfMemory)?;
         // The loop ends: nodes can be missing again only if another CPU has meanwhile emptied the
-        // object or made its index higher.
+        // object or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(missing) else {
                 break Err(PageError::NoMemory);

@@ -7,8 +7,8 @@
 //! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
 //! Lock: one, which guards the list. No other lock is taken and no memory allocated while it is
-//! held. The machine is charged for freeing a slot outside the lock, because Linux has one lock for
-//! each cluster of 512 slots and CPUs seldom contend for one of those locks.
+//! held. The machine is charged for freeing a slot only after the lock is released, because Linux
+//! has one lock for each cluster of 512 slots and CPUs seldom contend for one of those locks.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -33,7 +33,8 @@ pub struct SwapArea<M: Machine> {
 const END: u32 = u32::MAX;
 
 struct Table {
-    /// For each slot that was ever taken: the next free slot, or its own number while it is taken.
+    /// For each slot that was ever taken: its own number while it is taken, otherwise the number of
+    /// the next free slot.
     next: Vec<u32>,
     /// The free slot that was freed last.
     first: u32,

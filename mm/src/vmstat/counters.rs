@@ -73,10 +73,9 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` for `blocks` blocks of about equal size on this CPU. The remaining differential
-    /// is the same as in Linux, which counts one block after another: a differential that passes
-    /// the threshold is folded before Linux counts the next block. But here all folds together take
-    /// only one addition to the shared word.
+    /// Adds `delta` for `blocks` blocks of about equal size on this CPU. Linux adds one block after
+    /// another, and folds the differential each time it passes the threshold. This call leaves the
+    /// same differential as Linux, but makes only one addition to the shared word.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];

@@ -214,8 +214,9 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The nodes that `member` counts as using when the kernel selects a victim. If the nodes of a
-    /// memory policy ran out, the kernel checks memory policies and not cpusets.
+    /// The nodes from which the kernel assumes that `member` has memory when it selects a victim.
+    /// If the nodes of a memory policy ran out, these are the nodes of the member's policy,
+    /// otherwise those of its cpuset.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {
             (Place::Policy(_), None) => NodeSet::ALL,

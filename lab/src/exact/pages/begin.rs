@@ -84,6 +84,8 @@ pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
+    /// The number of pages that no event shows.
+    never_seen: u32,
 }
 
 impl State {
@@ -100,14 +102,16 @@ impl State {
         let of_cpu = |at: u8, cpu: u32, lists: &ListInfo| {
             let home = home((at, cpu), &emptied);
             let count = u32::try_from(lists.count).unwrap_or(u32::MAX);
+            let seen = until.lens(at, cpu);
             CpuState {
                 start: Start {
                     high: u32::try_from(lists.high).unwrap_or(u32::MAX),
-                    blocks: with_rest(until.lens(at, cpu), count, home),
+                    blocks: with_rest(seen, count, home),
                     ..Start::default()
                 },
                 batch: u32::try_from(lists.batch).unwrap_or(63),
                 home,
+                never_seen: count.saturating_sub(pages(&seen)),
             }
         };
         let of_zone = |(at, zone): (u8, &ZoneInfo)| ZoneState {
@@ -157,12 +161,17 @@ impl Beginning {
                     (lists.batch, zone.sizes.high_max.0),
                     lists.home,
                 );
+                follow.set_never_seen((at, cpu), lists.never_seen);
+                let node = knobs.nodes.get(cpu as usize);
+                if node.is_some_and(|node| *node != moment.zones[usize::from(at)].node) {
+                    follow.set_remote((at, cpu));
+                }
             }
         }
         let lasts = |op: &&Op| {
             matches!(
                 op.action,
-                Action::Reclaim { .. } | Action::Sleep | Action::Boost { .. }
+                Action::Reclaim { .. } | Action::Sleep { .. } | Action::Boost { .. }
             )
         };
         for op in inferred.ops[..state.first].iter().filter(lasts) {

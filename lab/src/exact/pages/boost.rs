@@ -24,9 +24,10 @@ pub(super) struct Boosts {
 
 #[derive(Clone, Copy, Debug)]
 struct Boost {
+    node: u32,
     most: u64,
     now: u64,
-    /// The boost when kswapd's round began.
+    /// The boost when the current round of the node's kswapd began.
     of_round: u64,
     /// The boost that `/proc/zoneinfo` shows.
     told: u64,
@@ -47,6 +48,7 @@ impl Boosts {
             }
         };
         let boost = |zone: &ZoneInfo| Boost {
+            node: zone.node,
             most: most(zone),
             now: 0,
             of_round: 0,
@@ -83,18 +85,19 @@ impl Boosts {
         Some(boost.now)
     }
 
-    /// Notes each zone's boost when a round of kswapd begins.
-    pub(super) fn round_begins(&mut self) {
-        for boost in &mut self.zones {
+    /// Notes the boost of each zone of `node` when a round of this node's kswapd begins.
+    pub(super) fn round_begins(&mut self, node: u32) {
+        for boost in self.zones.iter_mut().filter(|boost| boost.node == node) {
             boost.of_round = boost.now;
         }
     }
 
-    /// Removes, at the end of kswapd's round, the boosts that zones had when it began. Returns the
-    /// zones whose boosts changed, with their new boosts in pages.
-    pub(super) fn round_ends(&mut self) -> Vec<(u8, u64)> {
+    /// Removes, at the end of a round of the kswapd of `node`, the boosts that the node's zones had
+    /// when the round began. Returns the zones whose boosts changed, with their new boosts in pages.
+    pub(super) fn round_ends(&mut self, node: u32) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
-        for (zone, boost) in (0..).zip(&mut self.zones) {
+        let zones = (0..).zip(&mut self.zones);
+        for (zone, boost) in zones.filter(|(_, boost)| boost.node == node) {
             let made_up_for = std::mem::take(&mut boost.of_round).min(boost.now);
             if made_up_for > 0 {
                 boost.now -= made_up_for;
@@ -147,11 +150,28 @@ mod tests {
     fn a_round_takes_away_what_there_was_at_its_beginning() {
         let mut boosts = boosts();
         boosts.claim(1, 3);
-        boosts.round_begins();
+        boosts.round_begins(0);
         boosts.claim(1, 3);
-        assert_eq!(boosts.round_ends(), [(1, 512)]);
-        assert_eq!(boosts.round_ends(), []);
-        boosts.round_begins();
-        assert_eq!(boosts.round_ends(), [(1, 0)]);
+        assert_eq!(boosts.round_ends(0), [(1, 512)]);
+        assert_eq!(boosts.round_ends(0), []);
+        boosts.round_begins(0);
+        assert_eq!(boosts.round_ends(0), [(1, 0)]);
+    }
+
+    #[test]
+    fn a_round_leaves_the_boosts_of_other_nodes() {
+        let zone = |node| ZoneInfo {
+            node,
+            managed: 1 << 20,
+            marks: [0, 0, 1000],
+            ..ZoneInfo::default()
+        };
+        let mut boosts = Boosts::new(&[zone(0), zone(1)], FACTOR, 0);
+        boosts.claim(0, 3);
+        boosts.claim(1, 3);
+        boosts.round_begins(0);
+        boosts.round_begins(1);
+        assert_eq!(boosts.round_ends(1), [(1, 0)]);
+        assert_eq!(boosts.round_ends(0), [(0, 0)]);
     }
 }

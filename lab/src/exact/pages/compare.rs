@@ -6,7 +6,7 @@ use plimsoll_mm::site::Site;
 
 use super::follow::{Follow, Learnt};
 use super::machine::Hold;
-use super::op::{Kind, Op};
+use super::op::{Action, Kind, Op};
 use super::pair::{Amount, Pair};
 use super::stage::Stage;
 
@@ -16,6 +16,12 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
         if follow.is_hastened(index) {
+            continue;
+        }
+        if let Action::BulkNeverSeen { zone, .. } = op.action {
+            follow.note(op);
+            let lens = follow.lens(zone, op.cpu);
+            stage.set_lists(zone, op.cpu, &lens, Learnt::default());
             continue;
         }
         let holds = stage.perform(op);
@@ -88,8 +94,37 @@ fn kind(site: Site) -> Option<Kind> {
     match site {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
-        Site::Decay => Some(Kind::Decay),
-        Site::Drain | Site::DrainRemoteNode => Some(Kind::Drain),
+        // The periodic work makes both, and the kernel's events do not tell one from the other.
+        Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
+        Site::Drain => Some(Kind::Drain),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exact::pages::lists::ListId;
+    use crate::exact::pages::op::Move;
+
+    /// In Linux both belong to `vmstat_update`, so the recording shows both as decays.
+    #[test]
+    fn a_batch_returned_to_a_remote_node_is_a_decay() {
+        let mut moved = Move::new(Kind::Decay, 0);
+        (0..31).for_each(|_| moved.add(ListId(1)));
+        let refresh = Op {
+            event: 0,
+            cpu: 0,
+            action: Action::Refresh,
+            moves: vec![moved],
+        };
+        let hold = Hold {
+            zone: 0,
+            site: Site::DrainRemoteNode,
+            pages: 31,
+            blocks: 31,
+        };
+        let pairs = pair(0, &refresh, &[hold]);
+        assert!(pairs.len() == 1 && pairs[0].is_same(), "{pairs:?}");
     }
 }

@@ -12,6 +12,7 @@
 //! - `zoneinfo`, `begin`: set up the initial state.
 //! - `machine`, `memory`, `stage`: perform operations.
 //! - `pair`, `compare`, `follow`: compare Plimsoll's moves with the kernel's.
+//! - `missing`: says which data the recording lacks.
 //! - `report`: renders tables and notes.
 //! - `marks`: reads the recorder's notes.
 //! - `version`: chooses the design for the recorded kernel.
@@ -26,6 +27,7 @@ pub(crate) mod lists;
 mod machine;
 mod marks;
 pub(crate) mod memory;
+mod missing;
 pub(crate) mod op;
 mod pair;
 mod report;
@@ -34,7 +36,7 @@ mod stage;
 mod version;
 mod zoneinfo;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plimsoll_mm::design::Design;
 use plimsoll_recording::{Recording, What};
@@ -43,7 +45,6 @@ pub(crate) use self::begin::State;
 use self::begin::{Beginning, Moment};
 use self::infer::Inferred;
 use self::op::Op;
-use self::pair::Pair;
 use super::{Judge, Judgement};
 
 /// The judge of page lists.
@@ -120,16 +121,9 @@ fn fill(
     } = beginning;
     let ops = &inferred.ops[first..];
     let mut pairs = compare::perform(&mut stage, ops, follow);
-    judgement
-        .notes
-        .extend(set_lossy_aside(recording, &mut pairs));
-    if recording.header.text("cache slice").is_none() {
-        judgement.notes.push(
-            "The recording does not say how much of the last-level cache a CPU has; 1 MiB is taken, \
-             which decides when frees of small blocks empty the lists."
-                .to_owned(),
-        );
-    }
+    let notes = &mut judgement.notes;
+    notes.extend(missing::set_lossy_aside(recording, &mut pairs));
+    notes.extend(missing::notes(&recording.header));
     let compared = || pairs.iter().filter(|pair| !pair.unknown);
     judgement.compared = compared().count() as u64;
     judgement.identical = compared().filter(|pair| pair.is_same()).count() as u64;
@@ -144,27 +138,4 @@ fn fill(
     judgement
         .notes
         .extend(report::notes(&inferred.tally, &pairs, stage.refused));
-}
-
-/// Sets aside the moves of CPUs that lost events, because the contents of their lists are unknown.
-/// Returns a note about this, or `None` if no CPU lost events.
-fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
-    let lost = recording
-        .header
-        .lost
-        .iter()
-        .filter(|(_, events)| *events > 0);
-    let cpus: BTreeSet<u32> = lost.map(|(cpu, _)| *cpu).collect();
-    let mut aside = 0;
-    for pair in pairs.iter_mut().filter(|pair| cpus.contains(&pair.cpu)) {
-        aside += u32::from(!pair.unknown);
-        pair.unknown = true;
-    }
-    (!cpus.is_empty()).then(|| {
-        format!(
-            "{} CPUs lost events, so it is not known what was on their lists: their {aside} moves \
-             are set aside.",
-            cpus.len()
-        )
-    })
 }

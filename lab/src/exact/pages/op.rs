@@ -34,6 +34,9 @@ pub(crate) enum Action {
         list: ListId,
         pfns: Vec<u64>,
     },
+    /// A bulk allocation took single pages that were on the CPU's lists before the recording and that
+    /// no event shows, or fewer if there are not so many.
+    BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
     /// A free returned a block directly to the zone, bypassing the lists.
@@ -44,16 +47,21 @@ pub(crate) enum Action {
     Drain { zone: u8, by: u32 },
     /// The CPU came online (`true`) or went offline (`false`).
     Online(bool),
-    /// kswapd began (`active`) or ended a round of reclaim in the zones up to `highest`, in the
-    /// kernel's numbering: 0 is DMA.
-    Reclaim { highest: u8, active: bool },
-    /// kswapd went to sleep until an allocation wakes it.
-    Sleep,
+    /// The kswapd of `node` began (`active`) or ended a round of reclaim in the node's zones up to
+    /// `highest`, in the kernel's numbering: 0 is DMA.
+    Reclaim {
+        node: u32,
+        highest: u8,
+        active: bool,
+    },
+    /// The kswapd of `node` went to sleep until an allocation wakes it.
+    Sleep { node: u32 },
     /// From now on the watermarks of a zone are `pages` pages above their values without a boost.
     Boost { zone: u8, pages: u64 },
-    /// An allocation found all zones up to `highest`, numbered as in [`Action::Reclaim`], below
-    /// their high watermarks or without a block that is large enough.
-    Shortage { highest: u8 },
+    /// An allocation found all zones of `node` up to `highest`, numbered as in [`Action::Reclaim`],
+    /// below their high watermarks or without a block that is large enough. `None` stands for all
+    /// nodes whose memory the allocation may use; no event shows which nodes these are.
+    Shortage { node: Option<u32>, highest: u8 },
 }
 
 /// The blocks that one operation moved between a zone and the lists of a CPU.

@@ -201,6 +201,7 @@ fn describe(action: &Action) -> String {
             format!("frame {pfn:#x} of order {order} is taken from the zone")
         }
         Action::Bulk { ref pfns, .. } => format!("{} pages are taken at once", pfns.len()),
+        Action::BulkNeverSeen { pages, .. } => format!("{pages} pages are taken at once"),
         Action::Free { list, pfn, .. } => format!(
             "frame {pfn:#x} is put on the list of order {}, type {}",
             list.order(),
@@ -213,7 +214,7 @@ fn describe(action: &Action) -> String {
         Action::Drain { .. } => "its lists are emptied".to_owned(),
         Action::Reclaim { active: true, .. } => "kswapd begins to reclaim".to_owned(),
         Action::Reclaim { active: false, .. } => "kswapd ends reclaiming".to_owned(),
-        Action::Sleep => "kswapd sleeps".to_owned(),
+        Action::Sleep { .. } => "kswapd sleeps".to_owned(),
         Action::Boost { .. } => "watermarks are boosted".to_owned(),
         Action::Shortage { .. } => "an allocation finds too little".to_owned(),
         Action::Online(true) => "it comes".to_owned(),

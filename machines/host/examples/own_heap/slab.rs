@@ -127,7 +127,7 @@ pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
 }
 
 impl Source {
-    /// Returns the frame that contains `block`; `None` if it is not in the arena.
+    /// Returns the frame that contains `block`; `None` if the block is not in the arena.
     fn frame(&self, block: *mut u8) -> Option<Pfn> {
         let first = self.arena.page(Pfn(0)).addr().get();
         let frame = block.addr().checked_sub(first)? / PAGE;
@@ -185,8 +185,8 @@ impl Size {
         while self.locked.swap(true, Acquire) {
             std::thread::yield_now();
         }
-        // SAFETY: this thread took `locked`, so no other thread has a reference until it is cleared
-        // below.
+        // SAFETY: this thread has set `locked`. Until it clears `locked` below, no other thread has
+        // a reference to `first`.
         let result = f(unsafe { &mut *self.first.get() });
         self.locked.store(false, Release);
         result
@@ -319,7 +319,8 @@ impl OwnHeap {
 
     fn give_small(&self, source: &Source, block: *mut u8, size: usize) {
         let page = block.map_addr(|at| at & !(PAGE - 1)).cast::<Header>();
-        // SAFETY: the page of a small block begins with its header, whose size does not change.
+        // SAFETY: the page of a small block begins with its header, whose field `size` does not
+        // change.
         debug_assert_eq!(unsafe { (*page).size }, size);
         if let Some(page) = self.sizes[size].give(page, block.cast()) {
             source.give(page.cast(), Order::ZERO);

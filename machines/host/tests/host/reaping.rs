@@ -125,7 +125,7 @@ impl Stage {
         while !life.space.has(&self.host, Flag::Unstable) {
             self.step(&life.space, &mut random);
         }
-        // AcqRel: everything that the other user did to the address space happens before its end.
+        // AcqRel: everything that the other user did to the address space happens before `exit`.
         if life.users.fetch_sub(1, AcqRel) == 1 {
             life.space.exit(self.memory()).expect("it ends once");
         }
@@ -172,8 +172,8 @@ impl Stage {
         for _ in 0..random.random_range(1..4) {
             let _reaped = life.space.try_reap(self.memory());
         }
-        // If the mappings were being changed during each attempt, no attempt has set the flag that
-        // makes the users leave.
+        // Set the flag that makes the users leave. An attempt sets this flag too, but not if the
+        // mappings were just being changed.
         life.space.raise(&self.host, Flag::Unstable);
     }
 

@@ -164,9 +164,9 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Checks that the
-/// sum visits `looks` CPUs for each group. Returns the number of lines that the sum fetches for
-/// each group.
+/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
+/// number of lines that the sum fetches for each group. Computes this number from the time that the
+/// sum takes, given that the sum visits `looks` CPUs for each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -199,10 +199,10 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // The sum also visits the 32 CPUs that have added nothing, and fetches only each group's own
-    // line.
+    // If 32 CPUs have added nothing, the sum visits all 96 CPUs, and fetches only one line of each
+    // group.
     assert_eq!(lines(64, 96), 1);
-    // If 33 CPUs have added nothing, the sum also fetches the record of the CPUs that have added,
-    // and visits only these CPUs.
+    // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
+    // the group, and visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
 }

@@ -48,8 +48,9 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
     })
 }
 
-/// A listener that holds translations to every other table. If the listener may not wait, it
-/// refuses to drop them, as often as the number in this value says.
+/// A listener that holds translations to the pages of every second page table. If the caller may
+/// not wait, the listener refuses to drop them. The value is the number of times that it will still
+/// refuse.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -104,8 +105,8 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // The last flush happens at the end; the others happen because the gather has room for 9,698
-    // pages.
+    // The last flush happens at the end. Each of the others happens because the gather is full: it
+    // has room for 9,698 pages.
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
@@ -148,8 +149,9 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// Runs a helper while another CPU waits to map a page. If `skip` is true, sets [`Flag::Skip`]
-/// before. Returns the result of the helper, and the number of pages that the helper left.
+/// Runs a helper. While it runs, another CPU begins to wait, in order to map a page. If `skip` is
+/// true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits. Returns
+/// the result of the helper, and the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

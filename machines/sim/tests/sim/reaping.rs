@@ -24,8 +24,8 @@ use support::{Lone, Small};
 const PAGES: u32 = 1 << 17;
 const MS: u64 = 1_000_000;
 
-/// The mappings of a victim: the number of mappings, and in pages the size of each mapping and of
-/// the gap between two of them.
+/// The mappings of a victim. All mappings have the same size (`pages`), and the gaps between them
+/// are also of one size (`gap`), both in pages.
 #[derive(Clone, Copy)]
 struct Victim {
     mappings: u64,
@@ -48,7 +48,7 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener that delays the first caller that announces a range. The value is the delay in
+/// A listener that delays the first helper that notifies it of a range. The value is the delay in
 /// nanoseconds.
 struct Stall(AtomicU64);
 
@@ -72,8 +72,8 @@ struct Took {
     waited: Nanos,
 }
 
-/// Creates the address space of `victim`. The first helper that empties a range of it is delayed by
-/// `stall`.
+/// Creates the address space of `victim`. The first helper that is about to empty a range of the
+/// address space is delayed by `stall`.
 fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
     let notify = |space: AddressSpace<Sim>| space.notifying(Stall(AtomicU64::new(stall.0)));
     let small = Small::flat(4, PAGES, *design);

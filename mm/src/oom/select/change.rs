@@ -110,7 +110,9 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change may make the selection query more often, but only after the change.
+            // A change may make the selection query more often, but only after the change. So the
+            // queries of a run without changes are all the moments at which the first change can
+            // happen.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {
@@ -199,8 +201,8 @@ fn a_victim_that_always_exits_is_given_up_on() {
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // A round queries candidates that are left for facts and pages, and exited ones for facts
-        // only.
+        // In a round, each candidate that is left takes two queries, for facts and for pages. Each
+        // exited candidate takes one, for facts.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;

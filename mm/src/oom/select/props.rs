@@ -1,5 +1,6 @@
-//! Properties of every selection, whatever the candidates: it is correct, takes no more sums than
-//! promised, and returns a true bound.
+//! Properties that hold for any candidates: `Bounded` and `Precise` find the maximum, `Bounded`
+//! takes no more sums than promised, and `Victim::behind` is never less than the number of points
+//! by which the victim is behind the maximum.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -40,7 +40,8 @@ impl Slot {
         self.sum = self.sum.saturating_add(pages);
     }
 
-    /// Stores a number while the candidate is being summed, such as the position of its counters.
+    /// Stores a number for use by the code that is summing the candidate, such as the position of
+    /// the candidate's counters in memory.
     pub const fn set_note(&mut self, note: i64) {
         self.note = note;
     }

@@ -296,7 +296,8 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
             behind: 0,
         })
     );
-    // Only the 39 candidates before the last may be above it; these and the last one are summed.
+    // Only the 39 candidates before the last one may be above it. These 39 and the last one are
+    // summed.
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 
@@ -321,8 +322,8 @@ fn if_all_are_in_the_band_most_are_summed_together() {
 
 #[test]
 fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_spent() {
-    // The first sum puts 500 candidates with smaller ranges out of the band, so the end might be
-    // near.
+    // The first sum shows that 500 candidates with smaller ranges are not in the band. So a few
+    // more sums may be enough, and the batch is put off.
     let first = Member::new(1500, 1000, 9000, 0);
     let out = (0..500).map(|_| Member::new(1000, 1000, 400, 0));
     let others = all_in_the_band().take(1499);
@@ -376,8 +377,8 @@ fn with_one_slot_the_best_is_not_summed_twice_and_a_budget_is_kept() {
     let member = |pages: i64| Member::new(pages, 500, 500, 500);
     let mut members = [200, 990, 300, 700, 100].map(member);
     members[2].reading.range.max = 1200;
-    // The slot keeps candidate 2. After that, all candidates that reach above its sum are summed,
-    // in order.
+    // The only slot holds candidate 2, whose range reaches highest. After candidate 2 has been
+    // summed, all candidates whose ranges reach above its sum are summed, in ascending order.
     let expected = [(2, 1000), (2, 700), (2, 700), (1, 10), (1, 10), (1, 0)];
     for (budget, (candidate, behind)) in (0..).zip(expected) {
         let population = Population::new(members, machine());

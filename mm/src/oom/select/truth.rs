@@ -205,8 +205,8 @@ impl Population {
     /// the candidates to sum are guessed right.
     ///
     /// Every other candidate whose range reaches above the maximum has to be summed. The candidate
-    /// with the maximum has to be summed, too, unless all candidates whose ranges reach above its
-    /// own minimum are summed instead.
+    /// with the maximum has to be summed, too, unless all candidates whose ranges reach above the
+    /// minimum of its range are summed instead.
     pub(super) fn least_sums(&self) -> u64 {
         let keys = self.keys();
         let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {

@@ -1,23 +1,25 @@
 //! Two passes over estimates, with at most 16 precise sums (the proposed patch).
 //!
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
-//! skips those that cannot be above the chosen one. It sums the others while sums are left. Each of
-//! these replaces the chosen candidate unless its sum shows that it is below.
+//! skips those that cannot be above the chosen one. It sums the others while sums are left. A
+//! summed candidate replaces the chosen one unless its sum shows that it is below.
 //!
 //! Two weaknesses of the patch are kept, for comparison:
 //!
 //! * When no sums are left, a candidate that *may* be above the chosen one replaces it, even if it
-//!   is probably below. The next candidate is compared with the new choice, so the bar sinks with
-//!   every replacement. Among a few hundred similar candidates the choice is as good as drawn by
-//!   lot.
-//! * Whether a candidate may be above is computed with `over`, the bound on how much its estimate
-//!   may be too large. It should be computed with `under`. This makes no difference if both sides
-//!   of a comparison are estimates of similar counters. If one side is a sum, the test is too
+//!   is probably below. The next candidate is compared with the new choice. So with every
+//!   replacement, the next candidate needs fewer points to be chosen. Among a few hundred similar
+//!   candidates the choice is practically random.
+//! * The patch decides whether a candidate may be above the chosen one by the candidate's `over`,
+//!   the bound on how much its estimate may be too large. It should use `under`, the bound on how
+//!   much the estimate may be too small. This makes no difference if both the candidate and the
+//!   chosen one have estimates of similar counters. If the chosen one was summed, the test is too
 //!   strict.
 //!
-//! One weakness of the patch is not kept: the patch also computes with the placeholder points of an
-//! origin, and of no candidate at all. Here these points enter no arithmetic. If the first pass
-//! finds no candidate, there is no second pass.
+//! One weakness of the patch is not kept. The patch has one placeholder for the points of an
+//! origin, and another that means that no candidate is chosen yet, and it computes with both as if
+//! they were points. Here the placeholders enter no arithmetic. If the first pass finds no
+//! candidate, there is no second pass.
 
 use super::key::{Highest, Key};
 use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
@@ -52,9 +54,9 @@ impl TwoPass {
     /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not
     /// report it.
     ///
-    /// A victim found dying in either pass ends the selection. A candidate that is chosen in the
-    /// first pass and exits before the second remains chosen, as in Linux, where the selection
-    /// holds a reference to that process.
+    /// If either pass finds an earlier victim that is still dying, the selection ends. A candidate
+    /// that is chosen in the first pass and exits before the second remains chosen, as in Linux,
+    /// where the selection holds a reference to that process.
     ///
     /// # Errors
     /// [`SelectError::Reading`].

@@ -109,8 +109,8 @@ impl Buddy {
             let Some(theirs) = self.foreign(order, wanted.mobility) else {
                 continue;
             };
-            // A movable page in an unmovable block does little harm. So a movable request changes
-            // the type only for the sake of a large free block.
+            // A movable page in an unmovable block does little harm. So a movable request claims a
+            // page block only if a free block in it has at least half the page block's order.
             let worthwhile = at >= block.index() / 2 || wanted.mobility != Mobility::Movable;
             if !worthwhile {
                 break;
@@ -232,8 +232,9 @@ fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
             content.free += order.pages().0;
             order.pages().0
         } else if let Some(order) = tag::movable_order(tag) {
-            // If the owner is just splitting this block, its parts are the same movable pages. A
-            // block larger than a page block counts only up to `end`.
+            // The owner may be splitting this block at the same time. That does not change the
+            // number of movable pages, because the parts are movable too. A block larger than a
+            // page block counts only up to `end`.
             let pages = order.pages().0.min(end - at);
             content.movable += pages;
             pages

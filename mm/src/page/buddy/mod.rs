@@ -1,9 +1,9 @@
 //! The free lists of one zone: blocks of 1 to 1024 pages, split on demand and merged when freed.
 //!
 //! A free block's buddy of the same order is never free, because the two would have been merged. So
-//! when all blocks have been freed, the zone is whole again. A free block of an order exists
-//! whenever the free pages allow one. (If pages are grouped by mobility, a block kept for atomic
-//! requests does not merge with others.)
+//! when all blocks have been freed, the zone is whole again. If free pages could form a block of
+//! some order, there is a free block of at least that order. (If pages are grouped by mobility, a
+//! block kept for atomic requests does not merge with others.)
 //!
 //! There is a list for each order and mobility. A free block is on the list for the type of the
 //! page block around it. Page numbers here are relative to the zone's first page.

@@ -1,4 +1,5 @@
-//! Plimsoll's policy: no hold at any site moves more than a batch, or lasts longer than a set time.
+//! Plimsoll's policy: no hold at any site moves more than a batch (or a single block that is
+//! larger), or lasts longer than a set time.
 //!
 //! Refills and drains are bounded too. A block that would exceed the batch waits for the next hold,
 //! and the rest of an interrupted spill is recorded and returned to the zone later.

@@ -7,17 +7,19 @@
 //! mappings.
 //!
 //! Suppose that a CPU unmaps, or raises [`Flag::Unstable`], and then empties a table under the
-//! table's lock. It leaves no page behind: a fault either fills its entry before the table is
-//! emptied, or sees the change. The emptying CPU also misses no table. The fault counts each table
-//! that it makes before it checks the version again, and the emptying CPU adds to the same count
-//! before it looks for tables (`PageTable::catch_up`).
+//! table's lock. This CPU leaves no page behind: a fault either fills its entry before the table is
+//! emptied, or sees the change. The CPU also misses no table. A fault counts each table that it
+//! makes, and then checks the version again. The emptying CPU makes an atomic addition of 0 to the
+//! same count before it looks for tables (`PageTable::catch_up`). So it sees the table, or the
+//! fault sees the change.
 //!
 //! Pages of files, shared memory and devices are faulted in as a reader of the mappings.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside. Pages are
 //! allocated before these locks are taken. A fault of a file, shared memory or a device, or one
-//! that has started over too often, also holds `Mmap` as a reader around them. Files and shared
-//! memory take `Object` before them.
+//! that has started over too often, also holds `Mmap` as a reader around them. A fault of a file or
+//! of shared memory takes and releases `Object` before it takes the lock of the table that it
+//! fills.
 
 mod huge;
 mod small;

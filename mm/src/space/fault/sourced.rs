@@ -2,7 +2,8 @@
 //! or of a device. Also any page whose fault had to start over too often because the mappings
 //! changed.
 //!
-//! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
+//! Locks: `Mmap` as a reader. Inside it `Object` and the locks that make and fill a table
+//! (`UpperTable`, `PageTable`). `Object` is never held together with these.
 
 use super::{Access, Attempt, Faulted};
 use crate::machine::{Lock, Machine, RwLock};

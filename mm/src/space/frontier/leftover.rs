@@ -3,8 +3,8 @@
 //!
 //! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
 //! including the one that put the rest there, takes a table by shrinking the range in one atomic
-//! step. So no table is taken twice. Equal words mean equal claims, so it does no harm if a word
-//! changed and changed back in between.
+//! step. So no table is taken twice. A walker cannot tell whether the word has changed and changed
+//! back since it read the word. That does no harm, because equal words mean equal claims.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -37,8 +37,9 @@ impl<M: Machine> Leftover<M> {
         put.is_ok()
     }
 
-    /// Takes the existing table that is nearest to an `end` out of the rest, with the missing
-    /// tables before it. Returns a claim of these tables, and whether tables are left in the rest.
+    /// Removes one existing table from the rest: the one that is nearest to `end`. Also removes the
+    /// missing tables between `end` and that table. Returns a claim of the removed tables, and
+    /// whether tables are left in the rest.
     pub(super) fn take(
         &self,
         machine: &M,

@@ -136,9 +136,8 @@ pub(crate) enum Left {
     Finish,
 }
 
-/// Takes the `share` existing tables that are nearest to an `end` of `tables` away, with the
-/// missing tables before them. Returns the tables that remain. `beyond` finds the next existing
-/// table.
+/// Returns `tables` without the `share` existing tables that are nearest to `end`, and without the
+/// missing tables between `end` and the last of these. `beyond` finds the next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -165,8 +164,8 @@ fn without(
 }
 
 impl Claim {
-    /// Takes the existing table that is nearest to an `end` out of this claim, with the missing
-    /// tables before it. The claim keeps the other tables.
+    /// Removes from this claim the existing table that is nearest to `end`, and the missing tables
+    /// between `end` and that table. Returns a claim of the removed tables.
     fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
         let rest = without(&self.tables, end, 1, beyond);
         let tables = match end {
@@ -206,7 +205,8 @@ impl<M: Machine> Frontier<M> {
     }
 
     /// Lets a helper join at the end that seems to have fewer walkers. A process has its memory
-    /// near the CPUs it ran on, so walkers at the same end would free pages into the same zones.
+    /// near the CPUs that it ran on, so walkers at the same end would often free pages into the
+    /// same zone, and wait for its lock.
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
@@ -273,8 +273,7 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // The rest is empty when there are no more tables. Another walker may then use the
-            // place of that rest.
+            // If `more` is false, the rest is empty now, and another walker may use its place.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
@@ -315,9 +314,9 @@ impl<M: Machine> Frontier<M> {
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims as many existing tables at an `end` as `share` returns for the number of walkers at
-    /// work, with the missing tables between them. Returns the claim, and the number that `share`
-    /// returned.
+    /// Claims existing tables at `end`, with the missing tables between them. The number of
+    /// existing tables to claim is what `share` returns for the number of walkers at work. Returns
+    /// the claim and this number.
     fn claim_some(
         &self,
         machine: &M,

@@ -15,8 +15,8 @@ use crate::units::Vpn;
 
 pub use super::split::Editor;
 
-/// The largest number of entries with which a leaf that has lost an entry is joined with a
-/// neighbour. They are joined only if there is room.
+/// A leaf that has lost an entry is joined with a neighbour if it has at most this many entries
+/// left, and the entries of both leaves are few enough for one leaf.
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {

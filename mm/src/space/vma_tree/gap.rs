@@ -2,9 +2,10 @@
 //! descent.
 //!
 //! A search begins in the leaf at one end of the allowed range. If nothing fits there, the search
-//! goes up to a node with a child that has a large enough gap, and from there down to the gap.
-//! Outside the first leaf, a leaf whose recorded gap is large enough really has such a gap, unless
-//! the search is for more pages than a node can record ([`GAP_MAX`](super::node::GAP_MAX)).
+//! goes up to a node with a child that has a large enough gap, and from there down to the gap. In
+//! the first leaf, the allowed range may contain only a part of the recorded gap. In any later
+//! leaf, a recorded gap that is large enough is really there, unless the search is for more pages
+//! than a node can record ([`GAP_MAX`](super::node::GAP_MAX)).
 
 use core::ops::Range;
 

@@ -37,8 +37,8 @@ impl<M: Machine> Nodes<M> {
         chunk.get((id & ((1 << PLACE_BITS) - 1)) as usize)
     }
 
-    /// Returns the number of the `nth` node. Allocates its chunk if the node is the first one in
-    /// it. The caller has made the nodes before it.
+    /// Returns the number of the `nth` node. If that node is the first one in its chunk, allocates
+    /// the chunk. The caller has made the nodes before it.
     pub(super) fn make(&self, machine: &M, nth: u32) -> Result<u32, NoMemory> {
         let nth = nth + FIRST_CHUNK;
         let (top, chunk) = (nth.ilog2(), nth.ilog2() - FIRST_CHUNK.ilog2());

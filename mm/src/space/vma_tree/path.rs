@@ -7,8 +7,8 @@ use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
-/// The largest number of levels of inner nodes. A tree gets its next level only after at least
-/// sixteen times as many changes as it took to get the level before, so no tree becomes higher.
+/// The largest number of levels of inner nodes. Each further level takes at least sixteen times as
+/// many changes of the tree as the level before, so no tree ever needs more levels.
 const LEVELS_MAX: usize = 12;
 
 /// The path from the root to a leaf: each inner node on it, and the slot of the child that the path

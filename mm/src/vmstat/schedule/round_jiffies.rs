@@ -27,10 +27,10 @@ impl Schedule for RoundJiffies {
     }
 }
 
-/// Returns the delay in jiffies from now to the rounded expiry. The time `delay` jiffies from now
-/// is rounded to a multiple of `grid`, minus the CPU's skew. The time is rounded down if it is less
-/// than a quarter of `grid` past a multiple, otherwise up. Returns `delay` unchanged if the rounded
-/// time is not in the future.
+/// Returns the delay in jiffies from now to the rounded expiry. The sum of now, `delay` and the
+/// CPU's skew is rounded to a multiple of `grid`: down if it is less than a quarter of `grid` past
+/// a multiple, otherwise up. The rounded expiry is this multiple minus the skew. If it is not in
+/// the future, returns `delay` unchanged.
 pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     const SKEW_JIFFIES: u64 = 3;
     let now = moment.jiffy().0;

@@ -31,6 +31,7 @@ impl Follow {
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(before));
                 Learnt::default()
             }
+            Kind::Decay if self.may_be_expiry(pair) => Learnt::default(),
             Kind::Spill | Kind::Decay if pair.kernel.pages == 0 => {
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.hasten(pair, ops, -missing);
@@ -104,6 +105,15 @@ impl Follow {
             .get(&(pair.zone, pair.cpu))
             .map_or(0, |it| it.batch);
         pages > 0 && left < batch && pages < batch << SCALE_MAX
+    }
+
+    /// Returns whether the pages of a decay may be the batch that the periodic work returns from
+    /// lists of another node that were not used for some time. Such a batch says nothing about the
+    /// lengths of the lists. It has a few pages more than a batch if its last block is large.
+    fn may_be_expiry(&self, pair: &Pair) -> bool {
+        let lists = self.lists.get(&(pair.zone, pair.cpu));
+        let pages = pair.kernel.pages.max(pair.ours.pages);
+        lists.is_some_and(|it| it.remote && pages < 2 * it.batch)
     }
 
     /// Records that all lists of the pair's CPU in its zone are empty.

@@ -32,6 +32,12 @@ struct Followed {
     alloc_factor: (u32, u32),
     /// The least and the greatest possible `free_count`. No recording states its first value.
     free_count: (u32, u32),
+    /// The number of pages on that list that were on the CPU's lists before the recording and that no
+    /// event shows. A bulk allocation may still take these pages.
+    never_seen: u32,
+    /// True if the zone belongs to another node than the CPU. The periodic work then also returns a
+    /// batch if the lists were not used for some time.
+    remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
     /// True if the next spill was used to correct the lengths of the lists.
@@ -66,10 +72,26 @@ impl Follow {
             home: home.0,
             alloc_factor: (0, SCALE_MAX),
             free_count: (0, batch << SCALE_MAX),
+            never_seen: 0,
+            remote: false,
             counted: false,
             corrected: false,
         };
         self.lists.insert((zone, cpu), followed);
+    }
+
+    /// Records that `pages` pages were on the lists before the recording and that no event shows them.
+    pub(super) fn set_never_seen(&mut self, place: (u8, u32), pages: u32) {
+        if let Some(it) = self.lists.get_mut(&place) {
+            it.never_seen = pages;
+        }
+    }
+
+    /// Records that a zone belongs to another node than the CPU.
+    pub(super) fn set_remote(&mut self, place: (u8, u32)) {
+        if let Some(it) = self.lists.get_mut(&place) {
+            it.remote = true;
+        }
     }
 
     /// Adds blocks that were on a list before the first operation.
@@ -109,6 +131,7 @@ impl Follow {
                 list,
                 ref pfns,
             } => self.add(zone, op.cpu, list, -i64::try_from(pfns.len()).unwrap_or(0)),
+            Action::BulkNeverSeen { zone, pages } => self.take_never_seen((zone, op.cpu), pages),
             Action::Free { zone, list, .. } => {
                 self.add(zone, op.cpu, list, 1);
                 if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
@@ -126,6 +149,16 @@ impl Follow {
             for &(list, blocks) in &it.lists {
                 self.add(it.zone, op.cpu, list, -i64::from(blocks));
             }
+        }
+    }
+
+    fn take_never_seen(&mut self, place: (u8, u32), pages: u32) {
+        if let Some(it) = self.lists.get_mut(&place) {
+            let home = ListId(it.home);
+            let len = &mut it.lens[home.index()];
+            let blocks = pages.min(it.never_seen).div_ceil(home.pages()).min(*len);
+            *len -= blocks;
+            it.never_seen = it.never_seen.saturating_sub(blocks * home.pages());
         }
     }
 

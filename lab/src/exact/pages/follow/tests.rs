@@ -244,3 +244,35 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     follow.lengthen(&spill(0, 63), -5);
     assert_eq!(follow.lens(0, 0), lens);
 }
+
+#[test]
+fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
+    let mut follow = with([20, 50, 30]);
+    follow.set_never_seen((0, 0), 6);
+    let bulk = Action::BulkNeverSeen { zone: 0, pages: 4 };
+    follow.note(&op(bulk.clone(), false));
+    assert_eq!(follow.lens(0, 0)[..3], [20, 50, 26]);
+    follow.note(&op(bulk.clone(), false));
+    follow.note(&op(bulk, false));
+    assert_eq!(follow.lens(0, 0)[..3], [20, 50, 24], "the rest were seen");
+}
+
+/// The periodic work returns a batch of a remote node's pages if the lists were not used for some
+/// time. Unlike a decay, it leaves any number of pages.
+#[test]
+fn a_batch_returned_to_a_remote_node_does_not_tell_how_long_lists_are() {
+    let decay = |kernel| Pair {
+        kind: Kind::Decay,
+        ..spill(kernel, 0)
+    };
+    let ops = [op(Action::Refresh, false)];
+    let mut near = with([20, 50, 30]);
+    near.learn(&decay(63), &high(400), &ops);
+    assert_eq!(near.count(0, 0), 400, "a decay leaves `high`");
+    let mut remote = with([20, 50, 30]);
+    remote.set_remote((0, 0));
+    remote.learn(&decay(63), &high(400), &ops);
+    assert_eq!(remote.count(0, 0), 100);
+    remote.learn(&decay(126), &high(400), &ops);
+    assert_eq!(remote.count(0, 0), 400, "more than a batch is a decay");
+}

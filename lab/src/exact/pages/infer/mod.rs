@@ -102,6 +102,8 @@ struct Walk<'a> {
     future: &'a Future,
     rounds: &'a Rounds,
     boosts: Boosts,
+    /// The node of each kswapd that has begun a round, by thread.
+    kswapds: HashMap<u32, u32>,
     lists: Lists,
     ops: Vec<Op>,
     /// True for each event that belongs to the operation of an earlier event.
@@ -164,6 +166,7 @@ impl<'a> Walk<'a> {
             future,
             rounds,
             boosts: boosts.clone(),
+            kswapds: HashMap::new(),
             lists: Lists::default(),
             ops: Vec::new(),
             done: vec![false; recording.events.len()],

@@ -18,34 +18,48 @@ impl Walk<'_> {
             self.freeing.remove(&cpu);
         }
         let action = match *what {
-            What::KswapdWake { zone, .. } => {
-                self.boosts.round_begins();
+            What::KswapdWake { node, zone, .. } => {
+                self.kswapds.insert(self.events[index].pid, node);
+                self.boosts.round_begins(node);
                 Action::Reclaim {
+                    node,
                     highest: zone,
                     active: true,
                 }
             }
             What::KswapdDone => return self.reclaim_ends(index, cpu),
-            What::KswapdSleep { .. } => Action::Sleep,
+            What::KswapdSleep { node } => Action::Sleep { node },
             // Without GFP flags, kswapd is woken because a watermark is boosted, and not because an
             // allocation found a shortage.
-            What::WakeupKswapd { zone, gfp, .. } if gfp != 0 => Action::Shortage { highest: zone },
-            What::DirectReclaimBegin { .. } | What::AllocFailed { .. } => {
-                Action::Shortage { highest: ALL_ZONES }
-            }
+            What::WakeupKswapd {
+                node, zone, gfp, ..
+            } if gfp != 0 => Action::Shortage {
+                node: Some(node),
+                highest: zone,
+            },
+            What::DirectReclaimBegin { .. } | What::AllocFailed { .. } => Action::Shortage {
+                node: None,
+                highest: ALL_ZONES,
+            },
             _ => return,
         };
         self.push_op(index, cpu, action, Vec::new());
     }
 
-    /// Records the end of kswapd's round and the boosts that it changes.
+    /// Records that event `index` ends the round of the kswapd whose thread it is from, and the
+    /// boosts that this changes.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
+        // A round that began before the recording has no event of its beginning, so its node is
+        // unknown. Node 0 is assumed, which is the only node of most computers.
+        let pid = self.events[index].pid;
+        let node = self.kswapds.get(&pid).copied().unwrap_or(0);
         let action = Action::Reclaim {
+            node,
             highest: ALL_ZONES,
             active: false,
         };
         self.push_op(index, cpu, action, Vec::new());
-        for (zone, pages) in self.boosts.round_ends() {
+        for (zone, pages) in self.boosts.round_ends(node) {
             self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
         }
     }

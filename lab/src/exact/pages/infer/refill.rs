@@ -2,7 +2,7 @@
 
 use plimsoll_recording::event::What;
 
-use super::super::lists::{ListId, Place};
+use super::super::lists::{ListId, Place, UNMOVABLE};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
@@ -16,6 +16,9 @@ struct Group {
     /// The index of the last event of the group.
     last: usize,
 }
+
+/// The number of events in which the replay looks for a thread's next allocation.
+const SOON: usize = 1000;
 
 impl Walk<'_> {
     /// Handles a group of blocks that leave a zone, beginning with event `index`.
@@ -148,7 +151,9 @@ impl Walk<'_> {
         Some(pages as usize)
     }
 
-    /// Handles the end of a bulk allocation that refilled no list.
+    /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If no derived
+    /// list has that many pages on top that leave it without an event, the bulk allocation took
+    /// pages that were on a list before the recording.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);
@@ -168,6 +173,37 @@ impl Walk<'_> {
                 return;
             }
         }
+        self.take_never_seen(index, cpu, pages);
+    }
+
+    /// Records that a bulk allocation of `pages` pages took pages that no event shows, as far as the
+    /// derived list of unmovable pages lacks them.
+    fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
+        let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
+        let zone = self.zone_of_next(index).unwrap_or(highest);
+        let list = ListId(UNMOVABLE);
+        let top = self.lists.above(Place { cpu, zone, list }, None);
+        let seen = top.iter().take_while(|&&pfn| self.is_taken_unseen(pfn));
+        let seen = u32::try_from(seen.count()).unwrap_or(u32::MAX);
+        let pages = pages.saturating_sub(seen);
+        if pages > 0 {
+            let action = Action::BulkNeverSeen { zone, pages };
+            self.push_op(index, cpu, action, Vec::new());
+        }
+    }
+
+    /// The zone of the next block that the thread of event `index` allocates; `None` if it allocates
+    /// none soon. The bulk allocation probably used the same zone, because the thread's memory
+    /// policy applies to both.
+    fn zone_of_next(&self, index: usize) -> Option<u8> {
+        let pid = self.events[index].pid;
+        let later = self.events.get(index + 1..)?.iter().take(SOON);
+        let mut of_thread = later.filter(|event| event.pid == pid);
+        let pfn = of_thread.find_map(|event| match event.what {
+            What::Alloc { pfn, .. } => Some(pfn),
+            _ => None,
+        });
+        self.zone(pfn?)
     }
 
     fn batch(&self, zone: u8) -> u64 {

@@ -78,7 +78,8 @@ pub(super) struct Knobs {
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
-    kinds: Vec<ZoneKind>,
+    /// The kind and the node of each zone.
+    kinds: Vec<(ZoneKind, NodeId)>,
     /// For each zone, its watermarks without a boost and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
@@ -125,7 +126,7 @@ impl Stage {
         let mut stage = Self {
             machine,
             mm,
-            kinds: zones.iter().map(|zone| kind_of(&zone.name)).collect(),
+            kinds: areas.iter().map(|area| (area.kind, area.node)).collect(),
             sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
@@ -191,7 +192,7 @@ impl Stage {
         let done = match op.action {
             Action::Alloc { zone, list, pfn } => {
                 let wanted = (list.order(), list.mobility());
-                self.test_high(zone.., wanted);
+                self.test_high(zone, wanted);
                 self.alloc(zone, wanted, pfn)
             }
             Action::AllocDirect {
@@ -200,7 +201,7 @@ impl Stage {
                 mobility,
                 pfn,
             } => {
-                self.test_high(zone.., (order, mobility));
+                self.test_high(zone, (order, mobility));
                 self.alloc_direct(zone, (order, mobility), pfn)
             }
             Action::Bulk {
@@ -238,22 +239,30 @@ impl Stage {
                     .drain_lists(&self.machine, u32::from(zone), cpu)
                     .is_ok()
             }
-            Action::Reclaim { highest, active } => self.set_reclaiming(highest, active),
-            Action::Sleep => self.set_kswapd(Kswapd::Asleep),
+            Action::Reclaim {
+                node,
+                highest,
+                active,
+            } => self.set_reclaiming(NodeId(node), highest, active),
+            Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
-            Action::Shortage { highest } => self.set_below_high(highest),
-            Action::Online(true) => {
-                self.mm.cpu_online(&self.machine, CpuId(op.cpu));
-                true
-            }
-            Action::Online(false) => {
-                self.mm.cpu_going(&self.machine, CpuId(op.cpu));
-                self.mm.cpu_dead(&self.machine, CpuId(op.cpu));
-                true
-            }
+            Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
+            // The lists are set to their new lengths instead.
+            Action::BulkNeverSeen { .. } => true,
+            Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };
         self.refused += u64::from(!done);
         self.machine.take_holds()
+    }
+
+    fn set_online(&self, cpu: CpuId, online: bool) -> bool {
+        if online {
+            self.mm.cpu_online(&self.machine, cpu);
+        } else {
+            self.mm.cpu_going(&self.machine, cpu);
+            self.mm.cpu_dead(&self.machine, cpu);
+        }
+        true
     }
 
     fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
@@ -346,7 +355,7 @@ impl Stage {
         } else {
             ZoneKind::Normal
         };
-        highest.max(self.kinds[usize::from(zone)])
+        highest.max(self.kinds[usize::from(zone)].0)
     }
 
     /// Takes the block that stands for the kernel's block at `pfn`. If none of this order or a

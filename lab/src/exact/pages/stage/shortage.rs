@@ -1,31 +1,30 @@
 //! Reclaim by kswapd, and allocations that find zones short of memory.
 
-use std::ops::RangeFrom;
-
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
 use plimsoll_mm::units::{NodeId, Pages};
 
+use super::super::lists::MOVABLE;
 use super::Stage;
 
 impl Stage {
-    /// Sets whether kswapd reclaims in the zones of node 0 up to `highest`, in the kernel's
-    /// numbering. kswapd wakes when a round begins.
-    pub(super) fn set_reclaiming(&self, highest: u8, active: bool) -> bool {
+    /// Sets whether the kswapd of `node` reclaims in the node's zones up to `highest`, in the
+    /// kernel's numbering. kswapd wakes when a round begins.
+    pub(super) fn set_reclaiming(&self, node: NodeId, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
         } else {
             Reclaiming::No
         };
         let pages = self.mm.pages();
-        pages.set_reclaiming(&self.machine, NodeId(0), counted(highest), reclaiming);
-        !active || self.set_kswapd(Kswapd::Awake)
+        pages.set_reclaiming(&self.machine, node, counted(highest), reclaiming);
+        !active || self.set_kswapd(node, Kswapd::Awake)
     }
 
-    /// Sets whether kswapd of node 0 is awake or asleep until an allocation wakes it.
-    pub(super) fn set_kswapd(&self, kswapd: Kswapd) -> bool {
+    /// Sets whether the kswapd of `node` is awake or asleep until an allocation wakes it.
+    pub(super) fn set_kswapd(&self, node: NodeId, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
-        pages.set_kswapd(&self.machine, NodeId(0), kswapd);
+        pages.set_kswapd(&self.machine, node, kswapd);
         true
     }
 
@@ -43,20 +42,47 @@ impl Stage {
         allocator.seed_sizes(&self.machine, u32::from(zone), marks, sizes)
     }
 
-    /// Records that an allocation found the zones up to `highest`, in the kernel's numbering, below
-    /// their high watermarks.
-    pub(super) fn set_below_high(&self, highest: u8) -> bool {
+    /// Records that an allocation found the zones of `node` up to `highest`, in the kernel's
+    /// numbering, below their high watermarks.
+    ///
+    /// If `node` is unknown and several nodes have memory, the allocation may not have tried all of
+    /// them, because a memory policy or a cpuset may forbid it to use some. Then the zones are only
+    /// tested, so a zone with enough free pages stays as it is.
+    pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
+        let certain = node.is_some() || self.has_one_node();
         let highest = counted(highest);
-        let zones = (0..).zip(&self.kinds).filter(|(_, kind)| **kind <= highest);
-        let mut set = zones.map(|(zone, _)| self.mm.pages().set_below_high(&self.machine, zone));
-        set.all(|set| set.is_ok())
+        let tried = |kind, home| kind <= highest && node.is_none_or(|node| node == home);
+        let mut done = true;
+        for (zone, &(kind, home)) in (0..).zip(&self.kinds) {
+            if !tried(kind, home) {
+                continue;
+            }
+            let pages = self.mm.pages();
+            if certain {
+                let set = pages.set_below_high(&self.machine, u32::from(zone));
+                done &= set.is_ok();
+            } else {
+                pages.test_high(&self.machine, self.request(zone, 0, MOVABLE));
+            }
+        }
+        done
     }
 
-    /// Tests the high watermarks of `zones`, highest zone first. The kernel tested them in this
-    /// order before it took a block of `order` and `mobility` from the lowest of these zones.
-    pub(super) fn test_high(&self, zones: RangeFrom<u8>, (order, mobility): (u8, u8)) {
+    fn has_one_node(&self) -> bool {
+        let mut nodes = self.kinds.iter().map(|(_, node)| node);
+        let first = nodes.next();
+        nodes.all(|node| Some(node) == first)
+    }
+
+    /// Tests the high watermarks of `zone` and of the higher zones of its node, highest zone first.
+    /// The kernel tested them in this order before it took a block of `order` and `mobility` from
+    /// `zone`. It tested zones of other nodes too if the allocation preferred these nodes, but no
+    /// event shows this.
+    pub(super) fn test_high(&self, zone: u8, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
-        for zone in (zones.start..last).rev() {
+        let node = |zone: u8| self.kinds[usize::from(zone)].1;
+        let home = node(zone);
+        for zone in (zone..last).rev().filter(|zone| node(*zone) == home) {
             let request = self.request(zone, order, mobility);
             self.mm.pages().test_high(&self.machine, request);
         }
@@ -75,6 +101,7 @@ mod tests {
     use plimsoll_mm::design::Design;
     use plimsoll_mm::page::sizing::Sizes;
 
+    use super::super::super::lists::ListId;
     use super::super::{Knobs, Start};
     use super::*;
     use crate::exact::pages::op::{Action, Op};
@@ -109,6 +136,114 @@ mod tests {
         };
         let moved: u32 = stage.perform(&drain).iter().map(|hold| hold.pages).sum();
         assert_eq!((moved, stage.listed(0), stage.listed(1)), (20, 20, 0));
+    }
+
+    /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high watermarks
+    /// of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list of movable
+    /// pages of each zone, its `high` is 1,000 and may shrink to 100.
+    fn two_nodes(high: [u32; 2]) -> Stage {
+        let zone = |node| ZoneInfo {
+            node,
+            name: "DMA32".to_owned(),
+            managed: 1 << 14,
+            free: 1 << 13,
+            ..ZoneInfo::default()
+        };
+        let knobs = Knobs {
+            min_free_kib: 4096,
+            high_fraction: 0,
+            nodes: vec![0, 1],
+            offline: Vec::new(),
+            cache_slice: None,
+        };
+        let zones = [zone(0), zone(1)];
+        let mut stage = Stage::new(Design::LINUX_6_12, &zones, &knobs).expect("sound zones");
+        let sizes = Sizes {
+            batch: Pages(31),
+            high_min: Pages(100),
+            high_max: Pages(1000),
+        };
+        let mut start = Start {
+            high: 1000,
+            ..Start::default()
+        };
+        start.blocks[1] = 500;
+        for (zone, high) in (0..).zip(high) {
+            let marks = Watermarks {
+                min: Pages(10),
+                low: Pages(20),
+                high: Pages(high),
+            };
+            stage.set_sizes(zone, marks, sizes).expect("such a zone");
+            for cpu in 0..2 {
+                stage.seed(zone, cpu, &start).expect("memory in use");
+            }
+        }
+        stage
+    }
+
+    fn perform(stage: &mut Stage, action: Action) -> u32 {
+        let op = Op {
+            event: 0,
+            cpu: 0,
+            action,
+            moves: Vec::new(),
+        };
+        stage.perform(&op).iter().map(|hold| hold.pages).sum()
+    }
+
+    /// The number of pages that a free to a zone's list moves to the zone.
+    fn spilled(stage: &mut Stage, zone: u8) -> u32 {
+        let list = ListId(1);
+        perform(stage, Action::Free { zone, list, pfn: 7 })
+    }
+
+    #[test]
+    fn kswapd_shortens_only_the_lists_of_its_node() {
+        let mut stage = two_nodes([200; 2]);
+        let reclaim = |active| Action::Reclaim {
+            node: 1,
+            highest: 1,
+            active,
+        };
+        perform(&mut stage, reclaim(true));
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+        perform(&mut stage, reclaim(false));
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 0]);
+    }
+
+    #[test]
+    fn a_shortage_of_one_node_is_none_of_the_other() {
+        let mut stage = two_nodes([200; 2]);
+        let shortage = Action::Shortage {
+            node: Some(1),
+            highest: 1,
+        };
+        perform(&mut stage, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+    }
+
+    #[test]
+    fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
+        let mut stage = two_nodes([200, 1 << 14]);
+        let shortage = Action::Shortage {
+            node: None,
+            highest: u8::MAX,
+        };
+        perform(&mut stage, shortage);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
+    }
+
+    #[test]
+    fn an_allocation_from_one_node_says_nothing_about_another() {
+        let mut stage = two_nodes([200, 1 << 14]);
+        let taken = Action::Alloc {
+            zone: 0,
+            list: ListId(1),
+            pfn: 9,
+        };
+        perform(&mut stage, taken);
+        assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 0]);
     }
 
     #[test]

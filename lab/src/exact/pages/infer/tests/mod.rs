@@ -1,5 +1,7 @@
 //! Tests on small recordings, each of which lacks an event for one fact.
 
+mod reclaim;
+
 use super::super::op::Kind;
 use super::super::zoneinfo::ListInfo;
 use super::*;
@@ -247,6 +249,47 @@ fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
     assert!(matches!(taken, Action::Bulk { pfns, .. } if pfns[..] == [5]));
 }
 
+fn never_seen(found: &Inferred) -> Vec<(u8, u32)> {
+    let of = |op: &Op| match op.action {
+        Action::BulkNeverSeen { zone, pages } => Some((zone, pages)),
+        _ => None,
+    };
+    found.ops.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_bulk_allocation_of_pages_that_no_event_shows_is_of_the_zone_of_the_next_allocation() {
+    let mut zones = zones();
+    zones.push(ZoneInfo {
+        start: 1 << 20,
+        ..zones[0].clone()
+    });
+    let bulk = What::BulkAlloc { pages: 4 };
+    let near = infer_in(&[bulk.clone(), free(6), alloc(5, 1)], &zones, 0);
+    assert_eq!(never_seen(&near), [(0, 4)]);
+    let far = infer_in(&[bulk.clone(), alloc((1 << 20) + 5, 1)], &zones, 0);
+    assert_eq!(never_seen(&far), [(1, 4)]);
+    let last = infer_in(&[bulk], &zones, 0);
+    assert_eq!(never_seen(&last), [(1, 4)], "the highest zone is likeliest");
+}
+
+#[test]
+fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
+    let bulk = |pages| What::BulkAlloc { pages };
+    let block = taken(600, 0);
+    let [one, two] = [601, 602].map(free);
+    let known = [
+        block.clone(),
+        alloc(600, 0),
+        one.clone(),
+        two.clone(),
+        bulk(2),
+    ];
+    assert_eq!(never_seen(&infer(&known)), []);
+    let half = [block, alloc(600, 0), one, two, bulk(3)];
+    assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
+}
+
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {
@@ -271,143 +314,4 @@ fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
 
 fn actions(found: &Inferred) -> Vec<&Action> {
     found.ops.iter().map(|op| &op.action).collect()
-}
-
-const WAKE: What = What::KswapdWake {
-    node: 0,
-    zone: 2,
-    order: 0,
-};
-
-#[test]
-fn kswapd_reclaims_from_the_beginning_of_its_round_to_the_end() {
-    let found = infer(&[WAKE, free(5), What::KswapdDone, free(6)]);
-    assert!(
-        matches!(
-            actions(&found)[..],
-            [
-                Action::Reclaim {
-                    highest: 2,
-                    active: true
-                },
-                Action::Free { pfn: 5, .. },
-                Action::Reclaim { active: false, .. },
-                Action::Free { pfn: 6, .. },
-            ]
-        ),
-        "{:?}",
-        found.ops
-    );
-}
-
-#[test]
-fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
-    let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
-    let [_, freed, ended, _] = &found.ops[..] else {
-        panic!("{:?}", found.ops);
-    };
-    assert_eq!(freed.moves[0].kind, Kind::Spill);
-    let off = matches!(ended.action, Action::Reclaim { active: false, .. });
-    assert!(off && ended.event == 2, "{ended:?}");
-}
-
-#[test]
-fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
-    let woken = |gfp| What::WakeupKswapd {
-        node: 0,
-        zone: 1,
-        order: 0,
-        gfp,
-    };
-    assert_eq!(infer(&[woken(0)]).ops, []);
-    let direct = What::DirectReclaimBegin { order: 0, gfp: 1 };
-    let failed = What::AllocFailed {
-        order: 9,
-        mobility: Some(1),
-    };
-    let found = infer(&[woken(0xcc0), direct, failed]);
-    assert!(
-        matches!(
-            actions(&found)[..],
-            [
-                Action::Shortage { highest: 1 },
-                Action::Shortage { highest: u8::MAX },
-                Action::Shortage { highest: u8::MAX },
-            ]
-        ),
-        "{:?}",
-        found.ops
-    );
-}
-
-#[test]
-fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
-    let reclaims = What::DirectReclaimEnd { pages: 1 };
-    let found = infer(&[free(5), reclaims, drained(5)]);
-    let [freed, drain] = &found.ops[..] else {
-        panic!("{:?}", found.ops);
-    };
-    assert_eq!(freed.moves, []);
-    assert!(matches!(drain.action, Action::Drain { .. }), "{drain:?}");
-    assert_eq!(drain.moves[0].kind, Kind::Drain);
-}
-
-#[test]
-fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
-    let mixed = What::ExtFrag {
-        pfn: 512,
-        order: 0,
-        fallback_order: 3,
-        mobility: 0,
-        fallback: 1,
-        claimed: true,
-    };
-    let happened = [mixed, WAKE, What::KswapdDone, What::KswapdSleep { node: 0 }];
-    let mut zones = zones();
-    zones[0].marks = [1000, 2000, 3000];
-    let found = infer_in(&happened, &zones, 0);
-    assert!(
-        matches!(
-            actions(&found)[..],
-            [
-                Action::Bulk { .. },
-                Action::Boost {
-                    zone: 0,
-                    pages: 512
-                },
-                Action::Reclaim { active: true, .. },
-                Action::Reclaim { active: false, .. },
-                Action::Boost { zone: 0, pages: 0 },
-                Action::Sleep,
-            ]
-        ),
-        "{:?}",
-        found.ops
-    );
-}
-
-#[test]
-fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
-    let mut zones = zones();
-    zones[0].boost = 1024;
-    let done = What::KswapdDone;
-    let found = infer_in(&[WAKE, done.clone(), WAKE, done], &zones, 2);
-    assert!(
-        matches!(
-            actions(&found)[..],
-            [
-                Action::Reclaim { active: true, .. },
-                Action::Reclaim { active: false, .. },
-                Action::Boost {
-                    zone: 0,
-                    pages: 1024
-                },
-                Action::Reclaim { active: true, .. },
-                Action::Reclaim { active: false, .. },
-                Action::Boost { zone: 0, pages: 0 },
-            ]
-        ),
-        "{:?}",
-        found.ops
-    );
 }
