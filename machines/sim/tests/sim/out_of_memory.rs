@@ -273,13 +273,11 @@ fn cpus_that_drain_at_the_same_time_all_get_their_block() {
 
 /// Creates a machine of one CPU whose zone keeps two page blocks for atomic requests, and in which no
 /// other page is free. `cache` has 128 pages, which do not merge.
-fn with_two_kept_blocks(cache: &Arc<Cache>) -> Small {
+fn with_two_kept_blocks(cache: &Cache) -> Small {
     const PAGES: u32 = 1 << 16;
     let mut config = Config::new(Layout::arena(Pages(PAGES)));
     config.grouping = Grouping::Huge;
-    config
-        .reclaimers
-        .push(Box::new(Shrinker(Arc::clone(cache))));
+    config.reclaimers.push(Box::new(cache.clone()));
     let small = Small::new(&profile(Topology::flat(1), 1000), config);
     let marks = Watermarks {
         min: Pages(8),
@@ -289,7 +287,7 @@ fn with_two_kept_blocks(cache: &Arc<Cache>) -> Small {
     let pages = small.mm.pages();
     let seeded = pages.seed_sizes(&small.sim, 0, marks, small.zone().sizes);
     seeded.expect("there is such a zone");
-    let cache = Arc::clone(cache);
+    let cache = cache.clone();
     small.on(0, move |sim, mm| {
         let pages = mm.pages();
         let get = |request| pages.alloc(sim, request).expect("there is a block");
@@ -297,10 +295,9 @@ fn with_two_kept_blocks(cache: &Arc<Cache>) -> Small {
         pages
             .split(sim, first, Order::MAX)
             .expect("it was handed out");
-        let apart = (0..1024).step_by(8);
-        let apart = apart.map(|page| (first.plus(Pages(page)), Order::ZERO));
-        let mut blocks = cache.blocks.lock().expect("no task panicked");
-        blocks.extend(apart);
+        for page in (0..1024).step_by(8) {
+            cache.push(first.plus(Pages(page)), Order::ZERO);
+        }
         while pages.view(sim)[0].free > Order::MAX.pages() {
             get(any(Order::MAX));
         }
@@ -329,7 +326,7 @@ fn kept_blocks(small: &Small) -> Vec<Pfn> {
 /// last one only when they free nothing more.
 #[test]
 fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
-    let cache = Arc::new(Cache::default());
+    let cache = Cache::default();
     let small = with_two_kept_blocks(&cache);
     for (blocks, calls, kept) in [
         // A kept page block has 31 free blocks of this order.
@@ -346,7 +343,7 @@ fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
                 block.expect("one is left");
             }
         });
-        assert_eq!(cache.calls.load(Ordering::Relaxed), calls);
+        assert_eq!(cache.calls(), calls);
         assert_eq!(kept_blocks(&small).len(), kept);
     }
 }
