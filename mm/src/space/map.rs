@@ -283,7 +283,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         self.table.catch_up(machine);
         self.announce(machine, pages);
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_living(memory, self);
         self.unmap_range(&mut gather, pages.clone(), Site::Munmap);
         self.announce_end(machine, pages);
         self.free_spare_tables(&mut gather, pages);
