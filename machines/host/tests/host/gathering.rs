@@ -7,103 +7,139 @@ use plimsoll_host::Host;
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
-use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{AddressSpace, ExitError, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Pages, Vpn};
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
 /// The largest number of records in a gather: 8 in the gather itself, and 510 in each of 19
 /// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// The page at which the mapping begins.
-const START: Vpn = Vpn(513);
+/// The number of steps and of pages that unmapping takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Steps {
+    /// The number of steps in which the gathered pages are freed.
+    times: u32,
+    /// The number of pages that are allocated to hold batches.
+    batches: u32,
+}
 
-/// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages goes as
-/// `goes` says. Sets aside `batches` batches for gathers, if that is given.
-fn times(
-    pages: u64,
-    batches: Option<u32>,
-    goes: impl FnOnce(Memory<'_, Host>, &AddressSpace<Host>),
-) -> u32 {
-    let times = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&times);
-    let host = Host::with_observer(Topology::flat(1), move |_, _, event| {
-        if event == Event::Begin(Phase::FreePages) {
-            count.fetch_add(1, Relaxed);
+/// The free memory while pages are unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Plenty,
+    /// A request that must not wait gets no page.
+    Nothing,
+}
+
+/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns what the
+/// last step takes.
+fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
+    let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let count = Arc::clone(&counts);
+    let host = Host::with_observer(Topology::flat(1), move |_, _, event| match event {
+        Event::Begin(Phase::FreePages) => {
+            count[0].fetch_add(1, Relaxed);
         }
+        Event::PageAlloc { .. } => {
+            count[1].fetch_add(1, Relaxed);
+        }
+        _ => {}
     });
     let _entered = host.enter(CpuId(0));
     let mm = Manager::new(&host, Config::new(Layout::arena(Pages(1 << 15))));
     let mm = mm.expect("an arena is a layout");
-    let mut spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
-    if let Some(batches) = batches {
-        spaces = spaces
-            .with_batches(&host, batches)
-            .expect("there is memory");
-    }
-    let spare = spaces.spare_batches(&host);
+    let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
     // The first and the last mapping keep the page tables that they share with the middle mapping.
     // Otherwise these page tables would be counted, too.
-    for (start, pages) in [(512, 1), (START.0, pages), (START.0 + pages, 1)] {
-        let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
+    let start = if huge { 512 } else { 513 };
+    for (start, pages, huge) in [
+        (start - 1, 1, false),
+        (start, pages, huge),
+        (start + pages, 1, false),
+    ] {
+        let request = MapRequest {
+            place: Place::Fixed(Vpn(start)),
+            pages,
+            backing: Backing::Anonymous { huge },
+        };
         space.map(memory, request).expect("nothing is mapped there");
     }
-    let filled = space.populate(memory, START..Vpn(START.0 + pages));
+    let filled = space.populate(memory, Vpn(start)..Vpn(start + pages));
     filled.expect("there is memory");
-    times.store(0, Relaxed);
-    goes(memory, &space);
-    let times = times.load(Relaxed);
-    let ended = space.exit(memory);
-    assert!(matches!(ended, Ok(_) | Err(ExitError::Ended)), "{ended:?}");
+    let at_once = Request::new(Order::ZERO).urgent(Urgency::NoWait);
+    let take = || mm.pages().alloc(&host, at_once).ok();
+    let others: Vec<Pfn> = match left {
+        Left::Plenty => Vec::new(),
+        Left::Nothing => std::iter::from_fn(take).collect(),
+    };
+    counts.iter().for_each(|count| count.store(0, Relaxed));
+    let unmapped = space.unmap(memory, Vpn(start), pages);
+    unmapped.expect("no thread is killed");
+    let [times, batches] = [0, 1].map(|nth: usize| counts[nth].load(Relaxed));
+    mm.pages()
+        .free_pages(&host, &others)
+        .expect("all were handed out");
+    space.exit(memory).expect("no thread ended it before");
     assert_eq!(space.destroy(&host), Ok(()));
-    assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
-    times
-}
-
-/// Returns in how many steps the pages are freed when the mapping is unmapped.
-fn unmapped(pages: u64, batches: Option<u32>) -> u32 {
-    times(pages, batches, |memory, space| {
-        let unmapped = space.unmap(memory, START, pages);
-        unmapped.expect("no thread is killed");
-    })
-}
-
-/// Returns in how many steps the pages are freed when the address space ends. The last step is for
-/// the upper page table.
-fn exited(pages: u64, batches: Option<u32>) -> u32 {
-    times(pages, batches, |memory, space| {
-        space.exit(memory).expect("no thread ended it before");
-    })
+    Steps { times, batches }
 }
 
 #[test]
 fn no_more_go_together_than_nineteen_batches_hold() {
-    assert_eq!(unmapped(7, None), 1);
-    assert_eq!(unmapped(GATHERED_MAX / 2, None), 1);
-    assert_eq!(unmapped(GATHERED_MAX + 2000, None), 2);
-    assert_eq!(unmapped(2 * GATHERED_MAX + 2000, None), 3);
-    assert_eq!(exited(GATHERED_MAX / 2, None), 2);
+    let times = |pages| unmap(pages, false, Left::Plenty).times;
+    assert_eq!(times(7), 1);
+    assert_eq!(times(GATHERED_MAX / 2), 1);
+    assert_eq!(times(GATHERED_MAX + 2000), 2);
+    assert_eq!(times(2 * GATHERED_MAX + 2000), 3);
 }
 
 #[test]
-fn a_gather_without_batches_goes_on_with_its_own_records() {
-    assert_eq!(unmapped(1000, Some(0)), 1000 / 8);
-    // The tables are gathered, too.
-    assert_eq!(exited(1000, Some(0)), (1000 + 3) / 8 + 1 + 1);
+fn a_batch_is_added_when_there_is_no_room_for_another_page() {
+    for (pages, batches) in [
+        (1, 0),
+        (7, 0),
+        (8, 1),
+        (9, 1),
+        (8 + 509, 1),
+        (8 + 510, 2),
+        // The page table in the middle is freed, too, and needs a record.
+        (8 + 2 * 510 - 2, 2),
+        (8 + 2 * 510 - 1, 3),
+    ] {
+        let steps = unmap(pages, false, Left::Plenty);
+        assert_eq!(steps, Steps { times: 1, batches }, "{pages} pages");
+    }
 }
 
-/// An unmapping leaves 19 batches to processes that exit, which may take all of them.
 #[test]
-fn the_last_batches_are_for_the_dying() {
-    assert_eq!(unmapped(1000, Some(19)), 1000 / 8);
+fn without_memory_for_a_batch_eight_go_together() {
+    for (pages, times) in [(1, 1), (7, 1), (8, 1), (9, 2), (15, 2)] {
+        let steps = unmap(pages, false, Left::Nothing);
+        assert_eq!(steps, Steps { times, batches: 0 }, "{pages} pages");
+    }
+    // The first pages are freed onto a list of this CPU, and one of them then holds a batch.
+    let steps = unmap(100, false, Left::Nothing);
     assert_eq!(
-        unmapped(1000, Some(20)),
-        2,
-        "8 pages and 510, then the rest"
+        steps,
+        Steps {
+            times: 2,
+            batches: 1
+        }
     );
-    assert_eq!(exited(1000, Some(1)), 2 + 1);
-    assert_eq!(exited(1000, Some(19)), 1 + 1);
+}
+
+/// Each huge page has two records: itself, and the page of the table that was kept for splitting it.
+#[test]
+fn huge_pages_go_together_with_their_tables() {
+    for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {
+        let steps = unmap(512 * huge, true, Left::Plenty);
+        assert_eq!(steps, Steps { times: 1, batches }, "{huge} huge pages");
+    }
+    let steps = unmap(512 * 5, true, Left::Nothing);
+    assert_eq!(steps.times, 2, "four of them, then one");
 }

@@ -211,3 +211,38 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     // the group, and visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
 }
+
+/// An addition passes its whole carry on at every level whose batch divides the carry. It leaves the
+/// items of these levels alone, so it is as cheap as one whose carry stays in the first item.
+#[test]
+fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
+    for counting in [Counting::Tree, Counting::OneSided] {
+        let profile = small::profile(Topology::flat(96), 1000);
+        let sim = Sim::new(&profile, SimOptions::default());
+        let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("it has a plan");
+        let add = |delta: i64| {
+            let group = plan.init_many(&sim).expect("there is memory");
+            if let AnyCounters::OneSided(tree) = &group {
+                tree.grow(&sim).expect("there is memory");
+            }
+            let group = Rc::new(group);
+            let of_task = Rc::clone(&group);
+            // The first addition of a CPU also marks the CPU.
+            sim.spawn(CpuId(0), move |sim| of_task.add(sim, 0, 1));
+            sim.run();
+            let before = group.approximate_sum(&sim, 0);
+            let of_task = Rc::clone(&group);
+            let took = ns(&sim, move |sim| of_task.add(sim, 0, delta));
+            (took, group.approximate_sum(&sim, 0) - before)
+        };
+        let (batch, large) = (i64::from(Batch::RSS.get()), 1 << 30);
+        let (to_root, more) = add(large);
+        assert_eq!(more, large, "{counting:?}: it is in the root");
+        let (to_first, more) = add(batch);
+        assert_eq!(more, 0, "{counting:?}: it is not in the root");
+        let (to_both, more) = add(large + batch);
+        assert_eq!(more, large, "{counting:?}: a batch is not in the root");
+        assert_eq!(to_root, to_first, "{counting:?}: one line besides the cell");
+        assert!(to_both > to_root, "{counting:?}: two lines");
+    }
+}

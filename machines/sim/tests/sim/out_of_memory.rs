@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::event::Event;
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    AllocError, Config, Layout, NoKill, PageAllocator, Reclaimer, Request, Tried, ZoneKind,
+    AllocError, Config, Grouping, Layout, Mobility, NoKill, PageAllocator, Reclaimer, Request,
+    Tried, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
@@ -308,4 +309,84 @@ fn cpus_that_drain_at_the_same_time_all_get_their_block() {
             small.sim.run();
         },
     );
+}
+
+/// Creates a machine of one CPU whose zone keeps two page blocks for atomic requests, and in which no
+/// other page is free. `cache` has 128 pages, which do not merge.
+fn with_two_kept_blocks(cache: &Arc<Cache>) -> Small {
+    const PAGES: u32 = 1 << 16;
+    let mut config = Config::new(Layout::arena(Pages(PAGES)));
+    config.grouping = Grouping::Huge;
+    config
+        .reclaimers
+        .push(Box::new(Shrinker(Arc::clone(cache))));
+    let small = Small::new(&profile(Topology::flat(1), 1000), config);
+    let marks = Watermarks {
+        min: Pages(8),
+        low: Pages(PAGES - 1000),
+        high: Pages(PAGES - 900),
+    };
+    let pages = small.mm.pages();
+    let seeded = pages.seed_sizes(&small.sim, 0, marks, small.zone().sizes);
+    seeded.expect("there is such a zone");
+    let cache = Arc::clone(cache);
+    small.on(0, move |sim, mm| {
+        let pages = mm.pages();
+        let get = |request| pages.alloc(sim, request).expect("there is a block");
+        let first = get(any(Order::MAX));
+        pages
+            .split(sim, first, Order::MAX)
+            .expect("it was handed out");
+        let apart = (0..1024).step_by(8);
+        let apart = apart.map(|page| (first.plus(Pages(page)), Order::ZERO));
+        let mut blocks = cache.blocks.lock().expect("no task panicked");
+        blocks.extend(apart);
+        while pages.view(sim)[0].free > Order::MAX.pages() {
+            get(any(Order::MAX));
+        }
+        // The 33rd of these blocks is in another page block than the first 32.
+        let atomic = Request::new(order(4)).urgent(Urgency::Atomic);
+        let mut served: Vec<Pfn> = (0..33).map(|_| get(atomic)).collect();
+        served.pop();
+        for pfn in served.drain(1..) {
+            pages.free(sim, pfn, order(4)).expect("it was handed out");
+        }
+    });
+    assert_eq!(kept_blocks(&small).len(), 2);
+    assert_eq!(small.zone().free, Pages(2 * (512 - 16)));
+    small
+}
+
+/// Returns the first pages of the page blocks that are kept for atomic requests.
+fn kept_blocks(small: &Small) -> Vec<Pfn> {
+    let blocks = (0..small.zone().managed.0).step_by(512).map(Pfn);
+    let is_kept = |pfn: &Pfn| small.mm.pages().block_type(*pfn) == Some(Mobility::HighAtomic);
+    blocks.filter(is_kept).collect()
+}
+
+/// A request that is not atomic finds enough memory only in a page block that is kept for atomic
+/// requests. The first such block is given up as soon as reclaimers have freed something, and the
+/// last one only when they free nothing more.
+#[test]
+fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
+    let cache = Arc::new(Cache::default());
+    let small = with_two_kept_blocks(&cache);
+    for (blocks, calls, kept) in [
+        // A kept page block has 31 free blocks of this order.
+        (1, 1, 1),
+        (30, 1, 1),
+        // Three calls free the rest of the cache. The fourth frees nothing, so the page block is given
+        // up, and one more call precedes the next attempt.
+        (1, 1 + 5, 0),
+        (30, 1 + 5, 0),
+    ] {
+        small.on(0, move |sim, mm| {
+            for _ in 0..blocks {
+                let block = mm.pages().alloc(sim, Request::new(order(4)));
+                block.expect("one is left");
+            }
+        });
+        assert_eq!(cache.calls.load(Ordering::Relaxed), calls);
+        assert_eq!(kept_blocks(&small).len(), kept);
+    }
 }
