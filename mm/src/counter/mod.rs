@@ -34,6 +34,7 @@ mod flat;
 mod items;
 mod many;
 mod one_sided;
+mod runs;
 mod shape;
 mod shared;
 mod tree;

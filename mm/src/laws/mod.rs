@@ -4,8 +4,11 @@
 //! result. Each machine crate has a runner: `host` runs real threads many times, loom runs every
 //! interleaving, shuttle runs random interleavings, and `sim` runs virtual CPUs under many seeds.
 //! Set-ups are tiny, because loom visits every interleaving.
+//!
+//! [`cast`] is no law: it holds the steps that laws and the machines' tests of OOM kills share.
 
 pub mod budget;
+pub mod cast;
 pub mod churn;
 pub mod counter;
 pub mod draining;

@@ -4,10 +4,14 @@
 use crate::support;
 use crate::support::law::run_law;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::counter::{
+    AnyCounters, Area, Batch, Counters, Counting, Flat, Plan, precise_totals,
+};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
@@ -245,4 +249,37 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
         assert_eq!(to_root, to_first, "{counting:?}: one line besides the cell");
         assert!(to_both > to_root, "{counting:?}: two lines");
     }
+}
+
+/// If all CPUs need places at one moment, each of them allocates memory for the next run. All but
+/// one CPU must free theirs again, or the area would have as many runs as there are CPUs.
+#[test]
+fn cpus_that_need_places_at_once_add_one_run() {
+    const GROUPS_OF_A_RUN: u32 = 64;
+    const BATCHES: u32 = 3;
+    let cpus = GROUPS_OF_A_RUN * BATCHES;
+    let one = bytes_of_groups(1);
+    assert_eq!(bytes_of_groups(GROUPS_OF_A_RUN), one);
+    assert_eq!(bytes_of_groups(cpus), BATCHES as usize * one);
+}
+
+/// Returns the bytes that an area has allocated after `groups` CPUs have made a group each at one
+/// moment, on a machine of 192 CPUs.
+fn bytes_of_groups(groups: u32) -> usize {
+    let profile = small::profile(Topology::flat(192), 1000);
+    let sim = Sim::new(&profile, SimOptions::default());
+    let area = Arc::new(Area::new(&sim, 4).expect("four counters fit into a line"));
+    let made = Rc::new(Cell::new(0));
+    for cpu in 0..groups {
+        let (area, made) = (Arc::clone(&area), Rc::clone(&made));
+        sim.spawn(CpuId(cpu), move |sim| {
+            let flat = Flat::init_many(sim, &area).expect("there is memory");
+            // The group stays until the end of the test, so that no other CPU gets its place.
+            std::mem::forget(flat);
+            made.set(made.get() + 1);
+        });
+    }
+    sim.run();
+    assert_eq!(made.get(), groups);
+    area.bytes(&sim)
 }

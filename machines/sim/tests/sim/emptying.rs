@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::site::Work;
@@ -20,10 +21,10 @@ use plimsoll_mm::space::{
     AddressSpace, Backing, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
+use plimsoll_mm::units::{Pages, Vpn};
 use plimsoll_sim::Sim;
-use support::Small;
 use support::small::profile;
+use support::{Lone, Small};
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -32,90 +33,26 @@ const START: Vpn = Vpn(1024);
 /// The number of pages in a table.
 const TABLE: u64 = 512;
 
-/// A machine with an address space whose pages are all present.
-struct Scene {
-    small: Small,
-    spaces: Rc<Spaces<Sim>>,
-    space: Rc<AddressSpace<Sim>>,
+/// Creates a machine where a flush of translations takes `flush_ns` nanoseconds.
+fn machine(flush_ns: u32) -> Small {
+    let mut profile = profile(Topology::flat(4), 1000);
+    profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
+    let mut config = Config::new(Layout::arena(Pages(1 << 16)));
+    config.design = Design::OURS;
+    Small::new(&profile, config)
 }
 
-impl Scene {
-    /// Creates an address space of `pages` pages, on a machine where a flush of translations takes
-    /// `flush_ns` nanoseconds.
-    fn new(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Self {
-        Self::of(anonymous(START, pages), flush_ns, None, notified)
-    }
-
-    /// Does what [`Scene::new`] does, for any mapping. Sets aside `batches` batches for gathers, if
-    /// that is given.
-    fn of(
-        mapping: MapRequest<Sim>,
-        flush_ns: u32,
-        batches: Option<u32>,
-        notified: Option<Choosy>,
-    ) -> Self {
-        let mut profile = profile(Topology::flat(4), 1000);
-        profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
-        let mut config = Config::new(Layout::arena(Pages(1 << 16)));
-        config.design = Design::OURS;
-        let small = Small::new(&profile, config);
-        let mut spaces = Spaces::new(&small.sim, &Design::OURS, 0).expect("countable");
-        if let Some(batches) = batches {
-            let few = spaces.with_batches(&small.sim, batches);
-            spaces = few.expect("there is memory");
-        }
-        let spaces = Rc::new(spaces);
-        let made: Rc<Cell<Option<AddressSpace<Sim>>>> = Rc::default();
-        let (out, shared) = (Rc::clone(&made), Rc::clone(&spaces));
-        small.on(0, move |sim, mm| {
-            let memory = Memory::new(sim, mm, &shared);
-            let mut space = AddressSpace::new(memory).expect("there is memory");
-            if let Some(notified) = notified {
-                space = space.notifying(notified);
-            }
-            let pages = mapping.pages;
-            space.map(memory, mapping).expect("free");
-            let filled = space.populate(memory, START..Vpn(START.0 + pages));
-            filled.expect("there is memory");
-            out.set(Some(space));
-        });
-        let space = Rc::new(made.take().expect("it was made"));
-        Self {
-            small,
-            spaces,
-            space,
-        }
-    }
-
-    /// Starts `work` on a CPU, `delay` nanoseconds from now.
-    fn after(
-        &self,
-        cpu: u32,
-        delay: u64,
-        work: impl FnOnce(Memory<'_, Sim>, &AddressSpace<Sim>) + 'static,
-    ) {
-        let at = Nanos(self.small.sim.stats().now.0 + delay);
-        let (mm, spaces) = (Rc::clone(&self.small.mm), Rc::clone(&self.spaces));
-        let space = Rc::clone(&self.space);
-        self.small.sim.spawn(CpuId(cpu), move |sim| {
-            sim.sleep_until(at);
-            work(Memory::new(sim, &mm, &spaces), &space);
-        });
-    }
-
-    fn ends(self) {
-        let space = Rc::clone(&self.space);
-        self.after(0, 1, move |memory, _| {
-            space.exit(memory).expect("it was not ended before");
-        });
-        self.small.sim.run();
-        let space = Rc::into_inner(self.space).expect("no task uses it");
-        assert_eq!(space.destroy(&self.small.sim), Ok(()));
-    }
-}
-
-fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
-    MapRequest::anonymous(Place::Fixed(start), pages)
+/// Creates an address space of `pages` present pages, on a machine where a flush of translations
+/// takes `flush_ns` nanoseconds.
+fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
+    let small = machine(flush_ns);
+    let notify = |space: AddressSpace<Sim>| match notified {
+        Some(notified) => space.notifying(notified),
+        None => space,
+    };
+    Lone::new(small, &Design::OURS, notify, move |memory, space| {
+        cast::fill(memory, space, START, pages);
+    })
 }
 
 /// A listener that holds translations to the pages of every second page table. If the caller may
@@ -140,7 +77,7 @@ impl Notified<Sim> for Choosy {
 /// Unmaps the `pages` pages of `scene`, where flushing takes long, while three CPUs look at its
 /// tables. The gather must be full after every `each` pages, and the last flush must be for the
 /// rest. Asserts that no CPU gets into the table that filled the gather before the flush has ended.
-fn no_cpu_looks_before_the_flush(scene: Scene, pages: u64, each: u64) {
+fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);
     scene.small.sim.observe(move |_, _, now, event| {
@@ -198,7 +135,7 @@ fn no_cpu_looks_before_the_flush(scene: Scene, pages: u64, each: u64) {
 #[test]
 fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
-    let scene = Scene::new(pages, 200_000, None);
+    let scene = full(pages, 200_000, None);
     no_cpu_looks_before_the_flush(scene, pages, 9698);
 }
 
@@ -207,12 +144,21 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;
-    let mapping = MapRequest {
-        place: Place::Fixed(START),
-        pages,
-        backing: Backing::Anonymous { huge: true },
+    let small = machine(200_000);
+    let spaces = Spaces::new(&small.sim, &Design::OURS, 0).expect("countable");
+    let spaces = spaces.with_batches(&small.sim, 0);
+    let spaces = spaces.expect("there is memory");
+    let fill = move |memory: Memory<'_, Sim>, space: &AddressSpace<Sim>| {
+        let huge = MapRequest {
+            place: Place::Fixed(START),
+            pages,
+            backing: Backing::Anonymous { huge: true },
+        };
+        space.map(memory, huge).expect("nothing is mapped there");
+        let filled = space.populate(memory, START..Vpn(START.0 + pages));
+        filled.expect("there is memory");
     };
-    let scene = Scene::of(mapping, 200_000, Some(0), None);
+    let scene = Lone::of(small, spaces, |space| space, fill);
     no_cpu_looks_before_the_flush(scene, pages, 4 * TABLE);
 }
 
@@ -221,7 +167,7 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
     let refusals = Choosy(AtomicU32::new(3));
-    let scene = Scene::new(tables * TABLE, 50, Some(refusals));
+    let scene = full(tables * TABLE, 50, Some(refusals));
     scene.after(1, MS, |memory, space| {
         assert_eq!(space.try_reap(memory), Reaped::Partly);
         let left = space.rss().precise(memory.machine, RssKind::Anon);
@@ -238,7 +184,7 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
 /// true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits. Returns
 /// the result of the helper, and the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
-    let scene = Scene::new(100 * TABLE, 50, None);
+    let scene = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();
     let out = Rc::clone(&done);
     scene.after(1, MS, move |memory, space| {
@@ -253,7 +199,7 @@ fn gives_way(skip: bool) -> (Reaped, u64) {
         }
     });
     scene.after(3, MS + 40 * US, |memory, space| {
-        let mapped = space.map(memory, anonymous(Vpn(16), 1));
+        let mapped = space.map(memory, MapRequest::anonymous(Place::Fixed(Vpn(16)), 1));
         assert!(!matches!(mapped, Err(MapError::Killed)));
     });
     scene.small.sim.run();

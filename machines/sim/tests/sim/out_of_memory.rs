@@ -4,57 +4,25 @@
 use crate::support;
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    AllocError, Config, Grouping, Layout, Mobility, NoKill, PageAllocator, Reclaimer, Request,
-    Tried, ZoneKind,
+    AllocError, Config, Grouping, Layout, Mobility, NoKill, PageAllocator, Request, Tried, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use plimsoll_sim::Sim;
+use support::cache::Cache;
 use support::small::{any, order, profile};
 use support::{Dice, Small, seeds};
 
-/// Blocks that a reclaimer frees in batches, and how often the reclaimer was called.
-#[derive(Debug, Default)]
-struct Cache {
-    blocks: Mutex<Vec<(Pfn, Order)>>,
-    calls: AtomicU32,
-}
-
-#[derive(Debug)]
-struct Shrinker(Arc<Cache>);
-
-impl Reclaimer<Sim> for Shrinker {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, wanted: Pages) -> Pages {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
-        let mut freed = Pages::ZERO;
-        while freed < wanted {
-            let block = self.0.blocks.lock().expect("no task panicked").pop();
-            let Some((pfn, order)) = block else { break };
-            pages.free(sim, pfn, order).expect("it was handed out");
-            freed += order.pages();
-        }
-        freed
-    }
-}
-
-/// Creates a machine of two CPUs and `pages` pages, with one reclaimer for each of `caches`.
-fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
+/// Creates a machine of two CPUs and `pages` pages, with each of `caches` as a reclaimer.
+fn with_caches(pages: u32, caches: [&Cache; 2]) -> Small {
     let mut config = Config::new(Layout::arena(Pages(pages)));
-    for &cache in caches {
-        config
-            .reclaimers
-            .push(Box::new(Shrinker(Arc::clone(cache))));
+    for cache in caches {
+        config.reclaimers.push(Box::new(cache.clone()));
     }
     Small::new(&profile(Topology::flat(2), 1000), config)
 }
@@ -67,9 +35,9 @@ fn take_all(sim: &Sim, pages: &PageAllocator<Sim>) -> Vec<Pfn> {
 
 #[test]
 fn the_error_says_what_was_tried() {
-    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
-    let small = with_caches(600, &[&empty, &full]);
-    let cache = Arc::clone(&full);
+    let (empty, full) = (Cache::default(), Cache::default());
+    let small = with_caches(600, [&empty, &full]);
+    let cache = full.clone();
     small.on(0, move |sim, mm| {
         let pages = mm.pages();
         let all = take_all(sim, pages);
@@ -81,12 +49,9 @@ fn the_error_says_what_was_tried() {
         pages.free_pages(sim, &five).expect("all were handed out");
         let listed = pages.listed(sim, CpuId(0));
         assert!(listed > Pages::ZERO, "the lists are not empty");
-        let cached = apart.take(3).map(|&pfn| (pfn, Order::ZERO));
-        cache
-            .blocks
-            .lock()
-            .expect("no task panicked")
-            .extend(cached);
+        for &pfn in apart.take(3) {
+            cache.push(pfn, Order::ZERO);
+        }
 
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
@@ -107,8 +72,7 @@ fn the_error_says_what_was_tried() {
     });
     // Each reclaimer was called once when all memory was allocated. For the pair, each was called
     // twice: the first round freed pages, the second none.
-    let calls = [empty, full].map(|cache| cache.calls.load(Ordering::Relaxed));
-    assert_eq!(calls, [1 + 2; 2]);
+    assert_eq!([empty, full].map(|cache| cache.calls()), [1 + 2; 2]);
     let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
     assert_eq!(
         small.seen.borrow().iter().filter(|seen| told(seen)).count(),
@@ -120,27 +84,23 @@ fn the_error_says_what_was_tried() {
 
 #[test]
 fn an_allocation_succeeds_after_a_reclaimer_freed_its_pages() {
-    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
-    let small = with_caches(2048, &[&empty, &full]);
-    let cache = Arc::clone(&full);
+    let (empty, full) = (Cache::default(), Cache::default());
+    let small = with_caches(2048, [&empty, &full]);
+    let cache = full.clone();
     small.on(0, move |sim, mm| {
         let blocks = [(); 2].map(|()| {
             mm.pages()
                 .alloc(sim, any(Order::MAX))
                 .expect("there is a block")
         });
-        cache
-            .blocks
-            .lock()
-            .expect("no task panicked")
-            .push((blocks[0], Order::MAX));
+        cache.push(blocks[0], Order::MAX);
         let again = mm
             .pages()
             .alloc(sim, Request::new(Order::MAX).urgent(Urgency::Reserve));
         assert_eq!(again, Ok(blocks[0]));
         mm.pages().alloc(sim, any(Order::MAX)).unwrap_err();
     });
-    assert!(full.calls.load(Ordering::Relaxed) > 0);
+    assert!(full.calls() > 0);
 }
 
 #[test]
