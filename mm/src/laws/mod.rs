@@ -287,3 +287,23 @@ pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
         check: |machine, counts| counts.is_two(machine),
     }
 }
+
+/// Two CPUs each count more than half of what a counter can hold, while a third sums the counter.
+#[must_use]
+pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
+    let much: Body<M, FewCounts<M>> = |machine, counts| {
+        counts.0.add(machine, FewCounts::<M>::ITEM, i64::MAX);
+    };
+    Law {
+        name: "a sum wraps, also while differentials are too large to be added up",
+        setup: |machine| FewCounts(Counters::new(machine, 2)),
+        bodies: vec![much, much, |machine, counts| {
+            counts.0.snapshot(machine, FewCounts::<M>::ITEM);
+        }],
+        check: |machine, counts| {
+            // Twice the largest number wraps to −2.
+            counts.0.add(machine, FewCounts::<M>::ITEM, 4);
+            counts.is_two(machine);
+        },
+    }
+}

@@ -126,6 +126,9 @@ fn report(all: &Machinery, rounds: u64) {
         HEAP.refused()
     );
     println!("{kills} tenants were killed, {reaped} of them reaped");
+    let asked = HEAP.asked();
+    println!("the reaper and exiting tenants asked for memory {asked} times");
+    assert_eq!(asked, 0, "what frees memory must not wait for any");
     pages.drain_all_sync(host);
     let free = pages.view(host)[0].free;
     // While `view` counted the free pages, the list that it returned occupied memory of the heap.

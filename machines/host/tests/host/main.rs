@@ -6,6 +6,7 @@ mod bad_counters;
 mod bad_input;
 mod bad_machines;
 mod bad_spaces;
+mod batches;
 mod below_high;
 mod budget;
 mod counter_bounds;

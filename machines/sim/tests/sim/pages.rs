@@ -57,6 +57,8 @@ fn double_free_is_refused() {
 #[test]
 fn folding_against_counting() {
     run_law(&laws::folding_against_counting(), &machine(), seeds());
+    let three = small::profile(Topology::flat(3), 1000);
+    run_law(&laws::summing_while_it_wraps(), &three, seeds());
 }
 
 #[test]

@@ -26,6 +26,16 @@ impl Lone {
         fill: impl FnOnce(Memory<'_, Sim>, &AddressSpace<Sim>) + 'static,
     ) -> Rc<Self> {
         let spaces = Spaces::new(&small.sim, design, 0).expect("countable");
+        Self::of(small, spaces, more, fill)
+    }
+
+    /// Does what [`Lone::new`] does, with the given `spaces`.
+    pub(crate) fn of(
+        small: Small,
+        spaces: Spaces<Sim>,
+        more: impl FnOnce(AddressSpace<Sim>) -> AddressSpace<Sim>,
+        fill: impl FnOnce(Memory<'_, Sim>, &AddressSpace<Sim>) + 'static,
+    ) -> Rc<Self> {
         let space = AddressSpace::new(Memory::new(&small.sim, &small.mm, &spaces));
         let space = more(space.expect("there is memory"));
         let lone = Rc::new(Self {
