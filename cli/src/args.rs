@@ -183,10 +183,12 @@ pub(crate) struct Record {
     /// Records where holds of a zone lock end, by a probe, so that `plimsoll show` can count pages per hold
     #[arg(long)]
     pub(crate) holds: bool,
-    /// Adds the files of this folder as texts at the end; PLIMSOLL_TEXTS names it to the command
+    /// Adds each file of this folder to the recording, as a text, at the end; the command finds the
+    /// folder's name in PLIMSOLL_TEXTS
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,
-    /// The command to run, and its arguments; PLIMSOLL_MARKER names a file that takes notes
+    /// The command to run, and its arguments; notes that it writes to the file named by
+    /// PLIMSOLL_MARKER become part of the recording
     #[arg(last = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -261,8 +263,8 @@ impl Runs {
 /// The option that turns a simulated run into a recording too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordRun {
-    /// Writes the run of the first seed to a file that `plimsoll show` reads; with several
-    /// designs, one file each, with its name before the ending
+    /// Writes the run of the first seed to a file that `plimsoll show` reads; with several designs,
+    /// one file each: make.ours.plr instead of make.plr
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }

@@ -13,8 +13,8 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Runs a load on `machine` in which every CPU faults and frees and CPU 0 drains the page lists of
-/// all CPUs.
+/// Runs a load on `machine` in which every CPU faults pages in and frees them, while CPU 0 drains
+/// the page lists of all CPUs again and again.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
     let testbed = Testbed::with_options(&profile, Design::default(), options);
@@ -61,14 +61,14 @@ fn lock_models_agree_with_the_memory_manager_inside() {
     }
 }
 
-/// Without strict order, a CPU runs ahead of other CPUs on its own page lists and counters. So when
-/// another CPU accesses these lists or counters, it may see their future state; the simulator
-/// counts such slips. The load of this test, which drains every list every 2 ms, is the worst
-/// known.
+/// Without strict order, a CPU does not wait for its turn before it accesses its own page lists and
+/// counters, so it may run ahead of other CPUs. If another CPU accesses these lists or counters,
+/// that CPU may see their future state; the simulator counts such slips. Of the known loads, that
+/// of this test has the most slips, because CPU 0 drains the lists of all CPUs every 2 ms.
 ///
-/// If CPUs may run ahead by 10 µs, the figures of the zone lock differ from those in strict order
-/// by up to 12 %, and the number of acquisitions of that lock on a phone by 20 %. With the default
-/// limit, which is chosen for speed, figures may differ by a third or more.
+/// If CPUs may run ahead by 10 µs, the number of acquisitions of the zone lock on a phone differs
+/// by 20 % from that in strict order. The other figures of the zone lock differ by up to 12 %. With
+/// the default limit, which is chosen for speed, figures may differ by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

@@ -16,8 +16,9 @@ const DURATION: Duration = Duration::from_millis(200);
 const SEED: u64 = 1;
 
 /// The number of measurements in a row that a prediction must miss to count as wrong. If a
-/// hypervisor moves a virtual CPU away and back during one measurement, no price shows this, and
-/// the prediction misses that measurement. A wrong prediction misses every measurement.
+/// hypervisor moves a virtual CPU away and back during one measurement, the prices timed before and
+/// after do not show this, and the prediction misses that measurement. A wrong prediction misses
+/// every measurement.
 const MEASUREMENTS: usize = 5;
 
 /// Returns a measurement of `load`, or prints why there is none and returns `None`.
@@ -30,11 +31,11 @@ fn measured(pair: Pair, load: Load) -> Option<Real> {
     sharp.ok()
 }
 
-/// Measures `load` until the simulator predicts a measurement, and returns that measurement.
-/// Returns `None` if `load` cannot be measured.
+/// Measures `load` until the simulator's prediction agrees with a measurement, and returns that
+/// measurement. Returns `None` if `load` cannot be measured.
 ///
 /// # Panics
-/// If the simulator predicts none of [`MEASUREMENTS`] measurements.
+/// If the predictions agree with none of [`MEASUREMENTS`] measurements.
 fn predicted(pair: Pair, load: Load) -> Option<Real> {
     let mut missed = Vec::new();
     while missed.len() < MEASUREMENTS {

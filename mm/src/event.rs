@@ -81,7 +81,7 @@ pub enum Event {
     /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While
     /// the task waits, other tasks on the same CPU may begin phases.
     Begin(Phase),
-    /// The phase that the task began last, of those that have not ended yet, ends.
+    /// Of the task's phases that have not ended yet, the one that began last ends.
     End(Phase),
     /// An allocation failed because no zone could give a block.
     OutOfMemory {

@@ -344,7 +344,7 @@ pub enum Due {
     /// Immediately. An idle CPU is woken for the job.
     Now,
     /// When the timer wheel fires a timer that is set this many jiffies ahead. The wheel fires it
-    /// late, by one jiffy up to the wheel's granularity at that distance; see
+    /// late: by at least one jiffy, and at most by the wheel's granularity at that distance. See
     /// [`Wheel::fires_at`](crate::wheel::Wheel::fires_at).
     Wheel(Jiffies),
     /// At this time, fired by a high-resolution timer.

@@ -6,9 +6,9 @@
 //!        └───────── shepherd (one for all, every interval) ─┘
 //! ```
 //!
-//! A [`Manager`] is layered above `page`, whose lists its periodic work shrinks, and `vmstat`,
-//! whose differentials it folds. A schedule from `vmstat` decides when that work fires. A shepherd
-//! decides which dormant CPUs are kicked, and when.
+//! A [`Manager`] is layered above `page` and `vmstat`: its periodic work shrinks the page lists of
+//! `page` and folds the differentials of `vmstat`. A schedule from `vmstat` decides when that work
+//! fires. A shepherd decides which dormant CPUs are kicked, and when.
 //!
 //! Locks: none of its own; a refresh takes pcp and zone locks when it returns pages to zones.
 
@@ -129,7 +129,8 @@ impl<M: Machine> Manager<M> {
     /// shepherd to another CPU if the shepherd is deferred to `cpu`.
     pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
         // The CPU is marked offline first, so that new shepherd rounds skip it. A round that still
-        // saw it online may defer its work once more; `update` then does not defer it again.
+        // saw the CPU online may defer the CPU's vmstat work once more. When that work runs,
+        // `update` does not defer it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
         // This must be a read-modify-write even though it adds 0. If another CPU's later exchange

@@ -37,11 +37,14 @@ pub enum LockClass {
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
+    /// The memory that is set aside for the batches of gathers. Linux keeps the records of a batch
+    /// in a page, so it has no such lock.
+    Batches,
 }
 
 impl LockClass {
     /// All classes, in declaration order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Zone,
         Self::Pcp,
         Self::DrainAll,
@@ -57,10 +60,11 @@ impl LockClass {
         Self::ReapQueue,
         Self::LeftOver,
         Self::OomKill,
+        Self::Batches,
     ];
 
-    /// The name of the lock in Linux. [`LockClass::LeftOver`] does not exist in Linux and has a
-    /// name of Plimsoll's.
+    /// The name of the lock in Linux. [`LockClass::LeftOver`] and [`LockClass::Batches`] do not
+    /// exist in Linux and have names of Plimsoll's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,6 +83,7 @@ impl LockClass {
             Self::ReapQueue => "oom_reaper_lock",
             Self::LeftOver => "left over",
             Self::OomKill => "oom_lock",
+            Self::Batches => "batches",
         }
     }
 
@@ -90,6 +95,15 @@ impl LockClass {
             self,
             Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill
         )
+    }
+
+    /// Returns whether a simulated machine charges nothing for a lock of this class. It guards
+    /// memory of Plimsoll's own, which has no counterpart in Linux; the page of each batch is
+    /// charged instead.
+    #[must_use]
+    #[inline]
+    pub const fn is_free_of_charge(self) -> bool {
+        matches!(self, Self::Batches)
     }
 }
 
@@ -160,11 +174,13 @@ pub enum Site {
     Release,
     /// Memory has run out, and a process may have to be killed (Linux: `out_of_memory`).
     OutOfMemory,
+    /// A gather takes the memory for a batch, or gives it back (Linux: `tlb_next_batch`).
+    Gather,
 }
 
 impl Site {
     /// All sites, in declaration order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -193,6 +209,7 @@ impl Site {
         Self::Reap,
         Self::Release,
         Self::OutOfMemory,
+        Self::Gather,
     ];
 
     /// The name of the Linux function that a profile would show for this site.
@@ -227,6 +244,7 @@ impl Site {
             Self::Reap => "oom_reap_task_mm",
             Self::Release => "process_mrelease",
             Self::OutOfMemory => "out_of_memory",
+            Self::Gather => "tlb_next_batch",
         }
     }
 

@@ -1,3 +1,5 @@
+//! The laws of the heap: of the failing heap, and in `waiting/` of the heap that waits.
+//!
 //! The law of the failing heap. Whichever allocation of the global allocator is the first to fail,
 //! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
 //! memory manager never uses the global allocator under a lock, except under that of the mappings.
@@ -10,6 +12,7 @@
 //! * the `Arc`s and `Box`es that the caller makes.
 
 mod support;
+mod waiting;
 
 use plimsoll_mm::counter::{
     Batch, Counters, Counting, InitError, Items, OneSidedTree, Plan, precise_totals,
@@ -20,11 +23,12 @@ use plimsoll_mm::oom::{ReleaseError, Selecting, State, release};
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Grouping, Mobility, PageAllocator, Request};
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{Access, AddressSpace, Backing, FaultError, Flag};
+use plimsoll_mm::space::{Access, Backing, Flag};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn, Vpn};
 use std::sync::atomic::Ordering::Relaxed;
 use support::heap;
+use support::lives::{change, fill, touch};
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
@@ -40,7 +44,7 @@ fn whichever_fails(
     for nth in 0.. {
         let world = World::new(cpus, design, grouping);
         heap::forget_uses();
-        heap::panic_under_locks();
+        heap::panic_if_forbidden();
         let ((), refused) = heap::failing_from(nth, || scenario(&world));
         let (classes, uses) = heap::uses_under_locks();
         assert_eq!(
@@ -172,78 +176,6 @@ fn pages_need_no_heap() {
     }
 }
 
-fn touch(world: &World, space: &AddressSpace<Plain>, page: u64, access: Access) {
-    match space.fault(world.memory(), Vpn(page), access) {
-        Ok(_)
-        | Err(FaultError::NoMemory | FaultError::OutOfMemory(_) | FaultError::NotMapped(_)) => {}
-        Err(other) => panic!("{other}"),
-    }
-}
-
-/// Maps and touches memory of every kind in an address space.
-fn fill(world: &World, space: &AddressSpace<Plain>) {
-    let (file, shared) = (&world.file, &world.shared);
-    world.map(space, 1000, 700, Backing::Anonymous { huge: false });
-    world.map(space, 2048, 1024, Backing::Anonymous { huge: true });
-    world.map(
-        space,
-        4096,
-        40,
-        Backing::PrivateFile {
-            file: file.clone(),
-            offset: 5,
-        },
-    );
-    world.map(
-        space,
-        4300,
-        40,
-        Backing::Shared {
-            object: shared.clone(),
-            offset: 1 << 40,
-        },
-    );
-    world.map(space, 5120, 512, Backing::Reserved);
-    world.map(space, 6000, 9, Backing::Frames { first: Pfn(99) });
-    for page in (1000..1060).chain([1400, 2050, 2600, 5130, 6001]) {
-        world.machine.on(u32::try_from(page % 3).expect("small"));
-        touch(world, space, page, Access::Write);
-    }
-    for page in 0..20 {
-        touch(world, space, 4096 + page, Access::Read);
-        touch(world, space, 4110 + page, Access::Write);
-        touch(world, space, 4300 + page, Access::Write);
-    }
-    let _filled = space.populate(world.memory(), Vpn(1000)..Vpn(1690));
-}
-
-/// Swaps pages out, unmaps parts, replaces mappings, and maps more memory.
-fn change(world: &World, space: &AddressSpace<Plain>) {
-    let memory = world.memory();
-    world.machine.on(1);
-    space.swap_out(memory, Vpn(1000)..Vpn(1200));
-    world.machine.on(2);
-    (1100..1150).for_each(|page| touch(world, space, page, Access::Read));
-    for (start, pages) in [
-        (1010, 3),
-        (1300, 200),
-        (2100, 60),
-        (4100, 10),
-        (4310, 4),
-        (5120, 512),
-    ] {
-        world.machine.on(u32::try_from(start % 5).expect("small"));
-        match space.unmap(memory, Vpn(start), pages) {
-            Ok(()) | Err(plimsoll_mm::space::MapError::NoMemory) => {}
-            Err(other) => panic!("{other}"),
-        }
-    }
-    for nth in 0..40 {
-        world.map(space, 8000 + 4 * nth, 3, Backing::Frames { first: Pfn(7) });
-        world.map(space, 4098 + nth, 1, Backing::Anonymous { huge: false });
-    }
-}
-
 fn lives(world: &World) {
     let Some(process) = world.process(1) else {
         return;
@@ -264,7 +196,7 @@ fn address_spaces_end_without_heap_however_they_lived() {
             ..Design::OURS
         };
         let needed = whichever_fails(CPUS, design, Grouping::Off, lives);
-        assert!(needed > 40, "{needed} allocations in a whole life");
+        assert!(needed > 30, "{needed} allocations in a whole life");
     }
     for reaping in Reaping::ALL {
         let design = Design {
@@ -418,7 +350,7 @@ fn counters_are_right_without_heap_and_ending_them_needs_none() {
             let world = World::new(CPUS, Design::OURS, Grouping::Off);
             let plan = Plan::new(&world.machine, counting, 4, Batch::RSS).expect("it can be made");
             heap::forget_uses();
-            heap::panic_under_locks();
+            heap::panic_if_forbidden();
             let (outcome, refused) = heap::failing_from(nth, || count(&world, &plan));
             assert_eq!(
                 heap::uses_under_locks(),

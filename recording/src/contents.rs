@@ -25,8 +25,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns `nothing`, a message that says why the recording cannot be used, followed by the
-    /// warnings about the file. One of the warnings may name the cause.
+    /// Returns one text: the message `nothing`, which says why the recording cannot be used, and
+    /// after it the warnings about the file. One of the warnings may name the cause.
     #[must_use]
     pub fn with_warnings(&self, nothing: String) -> String {
         let warnings = self.warnings.iter().map(ToString::to_string);
@@ -92,11 +92,13 @@ impl Recording {
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {
-            // The only line has no newline and is no event, so this is not a truncated recording.
+            // The text is a single line that has no newline and is no event. So the file is not a
+            // recording that was truncated, but no recording at all.
             let file = reader.file().to_owned();
             return Err(ReadError::NotARecording { file });
         }
-        // The sort is stable, and nearly free because perf has sorted almost all of it.
+        // The sort is stable. It costs little, because perf has already put almost all events in
+        // order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             symbols: reader.symbols().to_vec(),

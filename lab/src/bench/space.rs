@@ -95,8 +95,9 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// The state of two ways to empty an address space. The first way goes from the lowest to the
-    /// highest mapping. The second way claims one page table after another.
+    /// For each of two ways to empty an address space, the parts that address spaces share. The
+    /// first way goes from the lowest to the highest mapping. The second way claims one page table
+    /// after another.
     spaces: [Spaces<Host>; 2],
 }
 

@@ -48,8 +48,8 @@ impl Comparison {
     /// Measures each design on each seed. A design's `Display` text is its name.
     ///
     /// # Errors
-    /// [`Error::NotDeterministic`] if the options request the check and the two runs of a case
-    /// differ.
+    /// [`Error::NotDeterministic`] if the options request the check for determinism and the two
+    /// runs of a case differ.
     ///
     /// # Panics
     /// If a run panics; the message names the design and the seed.
@@ -201,8 +201,9 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// Like [`run_cases`], but if the options ask for the check, runs each case twice and checks that
-/// the two results are equal. This function is for results that are not [`Sample`]s.
+/// Like [`run_cases`], but if the options request the check for determinism, runs each case twice
+/// and checks that the two results are equal. This function is for results that are not
+/// [`Sample`]s.
 ///
 /// # Errors
 /// As [`Comparison::run`].

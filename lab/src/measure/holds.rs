@@ -1,5 +1,5 @@
-//! The pages that each hold of a zone lock moved, in the histogram buckets that the mailing-list
-//! thread on batching uses.
+//! Counts holds of zone locks by the number of pages that they moved. The counts form a histogram
+//! with the buckets that the mailing-list thread on batching uses.
 
 use plimsoll_mm::site::Site;
 
@@ -26,7 +26,8 @@ const SITES: usize = Site::ALL.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
-    /// The number of holds that moved more than one block, and more pages in all than a batch has.
+    /// The number of holds that moved more than one block, and whose blocks together had more pages
+    /// than a batch.
     pub over_batch: u64,
 }
 

@@ -16,8 +16,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// would move by less than one percent of the interval's width.
 const RESAMPLES: usize = 2000;
 
-/// The fewest runs that permit a verdict. With 5 runs, even the whole range contains the true
-/// median with a probability of only 1 - 2/2⁵ = 93.75 %.
+/// The fewest runs that permit a verdict. With 5 runs, even the interval from the smallest to the
+/// largest value contains the true median with a probability of only 1 - 2/2⁵ = 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
 /// A median with its 95 % interval.

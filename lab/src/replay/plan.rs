@@ -49,8 +49,8 @@ pub(super) enum What {
     Free(Option<Mobility>),
     /// Frees a block that was in use before the recording and has no slot.
     FreeOld(ZoneRequest),
-    /// Splits the slot's block into blocks of this order, for consecutive slots from this number
-    /// on.
+    /// Splits the slot's block into blocks of this order. The new blocks get consecutive slots, of
+    /// which this number is the first.
     Split(Order, u32),
 }
 

@@ -61,7 +61,8 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The part of `pages` that `share` of `cpus` CPUs get if all CPUs get equal parts, rounded down.
+/// The number of pages that `share` of the `cpus` CPUs get, rounded down, if `pages` is divided
+/// equally among all `cpus` CPUs.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -79,8 +80,10 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 }
 
 impl Memory {
-    /// The zones to lay out: each recorded zone on each node that has CPUs of the replay. Each of
-    /// these CPUs adds an equal part of the recorded zone to the zone on its node.
+    /// The zones to lay out. Each node on which the replay uses CPUs gets one zone for each
+    /// recorded zone. The size of the new zone is the recorded zone's size divided by `cpus`, times
+    /// the number of the node's CPUs that the replay uses, but at least one block of the largest
+    /// order.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)
@@ -134,7 +137,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Fills the page lists of `cpu` like those of the recorded CPU with the number `recorded`.
+    /// Sets the page lists of `cpu` to the recorded state of the lists of CPU number `recorded`.
     fn seed_lists(
         &self,
         testbed: &Testbed,
@@ -157,8 +160,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The request for `ask` on the current CPU. If the recorded zone is known, the block is to
-    /// come from the zone that stands for it.
+    /// Turns `ask` into a request on the current CPU. If `ask` names a recorded zone, the block
+    /// must come from the zone that stands for this recorded zone.
     pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {
@@ -167,15 +170,17 @@ impl Memory {
         }
     }
 
-    /// Takes a block that has been in use since before the recording, from the zone that stands for
-    /// the recorded one; `None` if no such block is left.
+    /// Takes a block that has been in use since before the recording. The block comes from the zone
+    /// that stands for the recorded zone of `ask`. `None` if that zone has no such block left, or
+    /// if the recorded zone is unknown.
     pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();
         stock.take(mm.pages(), sim, ask.order)
     }
 
-    /// The zone that stands for the recorded zone `zone` on the node of `cpu`.
+    /// The index of the zone of the simulated machine that stands for the recorded zone `zone` on
+    /// the node of `cpu`.
     fn zone(&self, sim: &Sim, cpu: CpuId, zone: u8) -> u32 {
         let NodeId(node) = sim.topology().place(cpu).node;
         self.first[node as usize] + u32::from(zone)

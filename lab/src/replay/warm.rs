@@ -1,6 +1,7 @@
 //! The plan of a recording whose page lists are known. The plan starts at the moment when the
-//! recorder read `/proc/zoneinfo`. It also contains the operations that exact replay derives
-//! without an event, such as bulk allocations and frees of blocks older than the recording.
+//! recorder read `/proc/zoneinfo`. It also contains operations that have no event of their own:
+//! exact replay derives them from other events. Examples are bulk allocations, and frees of blocks
+//! that were allocated before the recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +34,8 @@ struct Planner {
 }
 
 impl Planner {
-    /// A plan without steps. It includes CPUs whose lists are known, even if they do nothing.
+    /// A plan without steps. It includes every CPU whose lists are known, even if the recording has
+    /// no operation of that CPU.
     fn new(state: &State) -> Self {
         let lists = state.zones.iter().flat_map(|zone| (0..).zip(&zone.lists));
         let online = lists.filter(|(_, lists)| lists.is_some());
@@ -120,8 +122,9 @@ impl Planner {
         }
     }
 
-    /// Splits an allocated block into blocks of `order`. The kernel split the block too, as the
-    /// frees of parts show. Returns the slot of the first part, which begins at `pfn`.
+    /// Splits an allocated block into blocks of `order`. The kernel split the block too: the
+    /// recording has frees of parts of it. Returns the slot of the first part, which begins at
+    /// `pfn`.
     fn split(&mut self, at: (u32, u64), of: (u32, Order), order: Order, pfn: u64) -> u32 {
         let (slot, whole) = of;
         let first = self.plan.slots;
@@ -160,7 +163,8 @@ mod tests {
 
     use super::*;
 
-    /// The plan of `actions`, which happen every microsecond on CPU 3, the first one at 5 µs.
+    /// The plan of `actions`. All of them happen on CPU 3: the first at 5 µs, then one every
+    /// microsecond.
     fn planned(actions: Vec<Action>) -> Plan {
         let event = |at: usize| Event {
             time_ns: 5_000 + 1_000 * at as u64,

@@ -104,7 +104,7 @@ impl Figures {
     }
 
     /// Compares these figures (A) with those of another recording (B). The table has a row for each
-    /// number of each key, A's keys first.
+    /// number of each line: first come the lines of A, then the lines that only B has.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self

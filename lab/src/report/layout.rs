@@ -248,8 +248,8 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
     }
 }
 
-/// Returns one grid for each design A. In a grid, only the first row of each design B names that
-/// design.
+/// Returns one grid for each design A, with the designs B that are compared with A. A design B may
+/// have several rows, of which only the first names it.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {

@@ -134,8 +134,8 @@ impl Table {
         }
     }
 
-    /// Adds a column for each of `things`, with the thing's head. `rows` must be those from which
-    /// the table was created.
+    /// Adds a column for each of `things`, which are pairs of the column's head and the value that
+    /// `cell` gets. `rows` must be the rows from which the table was created.
     #[must_use]
     pub fn with_each<R, H: ToString, T>(
         mut self,

@@ -41,8 +41,8 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 ///
 /// # Panics
 /// If a case panics. The message contains the case's `Debug` text, so that the case can be run
-/// again alone. If a simulated machine had no room for its tasks, the payload of the panic is the
-/// [`NoStack`].
+/// again alone. If the host had no memory for the stack of a simulated task, the payload of the
+/// panic is the [`NoStack`].
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: NonZeroUsize,
@@ -82,8 +82,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // The case is not at fault, so the caller gets the [`NoStack`] and can tell the user what
-        // to do.
+        // The host had no memory for the stacks of tasks, which is no fault of the case. So the
+        // caller gets the [`NoStack`] itself and can tell the user what to do.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
     };

@@ -13,8 +13,8 @@ pub struct Options {
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The cost card at which all runs take place. `None` means the middle card, and also the low
-    /// and the high card where a report compares cards.
+    /// The cost card at which all runs take place. If `None`, runs take place at the middle card;
+    /// where a report compares cards, further runs take place at the low and the high card.
     pub card: Option<Card>,
     /// How much to measure.
     pub effort: Effort,

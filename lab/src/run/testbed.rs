@@ -42,7 +42,7 @@ pub struct Log {
     pub starts: Vec<Start>,
     /// CPUs that the shepherd has kicked and whose work has not started yet.
     kicked: BTreeSet<CpuId>,
-    /// The number of times that a CPU's vmstat work ran; each time is a refresh.
+    /// The number of runs of the vmstat work on all CPUs. Each run is a refresh.
     pub refreshes: u64,
     /// The number of pages that refreshes returned to zones.
     pub decayed: u64,
@@ -166,8 +166,8 @@ impl Testbed {
     /// `leave` free pages above the midpoint of its low and high watermarks. Call this before the
     /// run.
     ///
-    /// An experiment depends on how near a zone is to its watermarks, and not on what a
-    /// long-running machine uses its memory for.
+    /// This memory stands for everything that a long-running machine uses memory for. An experiment
+    /// depends only on how near a zone is to its watermarks.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
@@ -223,8 +223,8 @@ impl Testbed {
     /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// If `design` limits every hold strictly to one batch and a hold moved more pages than a
-    /// batch. Every hold of every run is checked.
+    /// If `design` limits every hold strictly to one batch, and a hold moved several blocks with
+    /// more pages in all than a batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -284,7 +284,8 @@ impl Log {
         }
     }
 
-    /// The times of the starts at or after `from`. If `by` is a cause, other starts are left out.
+    /// The times at which vmstat work started, at or after `from`. If `by` is a cause, starts with
+    /// another cause are left out.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))
@@ -292,8 +293,8 @@ impl Log {
     }
 }
 
-/// The largest number of `starts` within any interval of length `window`. `starts` must be in order
-/// of time.
+/// The largest number of `starts`, times at which vmstat work started, within any interval of
+/// length `window`. `starts` must be in ascending order.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -311,7 +312,8 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The largest number of `starts` between two successive ticks. `starts` must be in order of time.
+/// The largest number of `starts`, times at which vmstat work started, between two successive
+/// ticks. `starts` must be in ascending order.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

@@ -222,8 +222,8 @@ impl Firings {
 }
 
 impl Tick {
-    /// The ticks of a recording. The time of a tick follows from the jiffies that timer events
-    /// print. Without such events, a tick is assumed at time 0 of the recorded clock.
+    /// Computes the times of the ticks of a recording from the jiffies that timer events print. If
+    /// there are no such events, assumes that a tick was at time 0 of the recorded clock.
     fn of(Recording { header, events }: &Recording) -> Self {
         let Header { hz, .. } = header;
         let length_ns = 1_000_000_000_u64.checked_div(u64::from(*hz)).unwrap_or(0);
@@ -235,8 +235,9 @@ impl Tick {
             }
             _ => None,
         };
-        // An event prints the current jiffy at the jiffy's tick or later. So the smallest
-        // difference between an event's time and its jiffy's time is closest to the tick.
+        // An event prints the current jiffy, so the event happened at the tick of that jiffy or
+        // later. The difference between the event's time and the length of `now` jiffies is
+        // therefore smallest for the event that followed its tick most closely.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
         Self {

@@ -9,8 +9,8 @@ use crate::report::figures::{Figures, Line};
 /// The version of the JSON format; it increases when a key changes its meaning.
 const SCHEMA: u32 = 1;
 
-/// Renders every row of every table without a newline; numbers have the units that `measures`
-/// names.
+/// Renders every row of every table, without a newline. In each table, `measures` states the units
+/// of the numbers.
 ///
 /// # Panics
 /// Never panics: no part of the object can fail to serialise.

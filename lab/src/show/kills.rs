@@ -19,7 +19,8 @@ pub struct Victim {
     pub woken_ns: Option<u64>,
     /// The time at which the reaper first began to empty the victim's address space.
     pub started_ns: Option<u64>,
-    /// The time at which the reaper ended its last attempt at this victim that it did not skip.
+    /// The time at which the reaper ended its last attempt at this victim, not counting attempts
+    /// that it skipped.
     pub finished_ns: Option<u64>,
     /// The number of attempts at this victim that the reaper skipped.
     pub skips: u64,

@@ -227,8 +227,8 @@ impl Finder {
                     open.list = open.list.or(list);
                     return self.add(cpu, pfn, order);
                 }
-                // A spill empties only one list. So if a block of another list follows without a
-                // free, it is part of a drain.
+                // A spill empties only one list. So if a block of another list follows, and no free
+                // comes between the two, that block is part of a drain.
                 match open.so_far.path {
                     Path::Spill => Path::Drain,
                     path => path,

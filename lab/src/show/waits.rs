@@ -13,8 +13,8 @@ use crate::measure::locks::{LockRow, Waits};
 pub struct Contentions {
     /// A row for each kind of lock and caller, in order of descending total wait.
     pub rows: Vec<LockRow>,
-    /// The number of waits still in progress at the end of the recording; they are counted up to
-    /// that end.
+    /// The number of waits that are still in progress at the end of the recording. The rows include
+    /// them as if they had ended then.
     pub open: u64,
     /// The number of ends of waits that began before the recording; these waits are not counted.
     pub begun_before: u64,
@@ -205,8 +205,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Returns whether a kernel function belongs to a lock or to the event of the wait. If so, the
-/// function that waited is further up the call chain.
+/// Returns whether a kernel function is part of the code of a lock, or of the code that emits the
+/// event of a wait. If it is, the function that waited is one of its callers.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

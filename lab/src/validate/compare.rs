@@ -4,10 +4,12 @@ use std::fmt;
 
 use super::Seen;
 
-/// The largest accepted error of a predicted 99th percentile, as a share of the measured one.
+/// The largest accepted error of a predicted 99th percentile, as a share of the measured
+/// percentile.
 pub const P99_TOLERANCE: f64 = 0.10;
 
-/// The largest accepted error of a predicted contended share, as a share of all acquisitions.
+/// The largest accepted difference between the predicted and the measured share of acquisitions
+/// that are contended. Both shares are from 0 to 1.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
 /// A prediction whose error is larger than accepted, with the measured and the predicted value.

@@ -11,8 +11,8 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// The largest accepted factor between earlier and later prices. A larger factor means that the
-/// virtual CPUs have moved to other cores.
+/// The largest accepted factor between the prices before the first measurement and those timed
+/// later. A larger factor means that the virtual CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 /// The number of rounds in each timing of the prices. Prices are timed three times: before, between
@@ -71,9 +71,10 @@ impl Real {
 pub enum Skip {
     /// The computer does not permit the measurement.
     Cannot(CannotMeasure),
-    /// Earlier and later prices differ by this factor.
+    /// The prices before the first measurement and those timed later differ by this factor.
     Drift(f64),
-    /// The CPUs changed between being two threads of one core and being separate cores.
+    /// Between two timings of the prices, the virtual CPUs moved: from two threads of one core to
+    /// separate cores, or the other way round.
     Moved,
     /// The two measurements of the load differ by more than a prediction's accepted error.
     Noise(Miss),
@@ -101,8 +102,9 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
-    // A virtual CPU that moves while a load runs may have moved back when it ends. The prices
-    // between the two measurements show whether it was on another core in the meantime.
+    // A virtual CPU that moves during the first measurement may have moved back by the end of the
+    // second. The prices that are timed between the two measurements then show that it was on
+    // another core.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

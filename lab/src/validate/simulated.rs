@@ -23,10 +23,11 @@ const ACQUISITIONS: u32 = 200_000;
 /// Returns the machine `laptop-2` with the lock prices of two real CPUs, which are the means of
 /// `prices`.
 ///
-/// The price of a cache line is at most the price of the whole lock operation. If the two CPUs are
-/// threads of one core, no cache line moves between them. The ping-pong of a cache line then
-/// measures how much the two threads disturb each other, which may take longer than a lock
-/// operation.
+/// The price of moving a cache line is the measured one, but at most the prices of the two lock
+/// operations that include the move: a hand-over, and acquiring a free lock that the other CPU held
+/// last. If the two CPUs are threads of one core, no cache line moves between them. The measurement
+/// in which they pass a line back and forth then shows how much the two threads disturb each other,
+/// which may take longer than a lock operation.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.
@@ -42,8 +43,9 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.transfer_ns[Distance::Llc as usize] = line;
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
-    // The waits to compare end at the first access to the guarded value. So the price includes
-    // getting the lock up to this access, and excludes releasing it.
+    // A measured wait ends at the first access to the value that the lock guards. So this price is
+    // the time from the request for a free lock to that access, without the time to release the
+    // lock.
     costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
     Ok(profile)
 }
@@ -89,7 +91,8 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// Returns the smallest value in `sorted` that at least this share of the values does not exceed.
+/// Returns a quantile of `sorted`: the smallest value such that a part of at least `share`, from 0
+/// to 1, of all values is equal to it or smaller.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -16,10 +16,11 @@ use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-/// The number of pages that are counted together (Linux: pages reach the LRU in batches of 31).
+/// The largest number of newly mapped pages that a CPU adds to the machine's counters at once
+/// (Linux: pages reach the LRU in batches of 31).
 const COUNTED_TOGETHER: usize = 31;
 
-/// The number of pages that are unmapped before they are freed (Linux: one chunk of a gather).
+/// The number of pages that a CPU unmaps before it frees them all (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
 /// The kinds of work to unmap a page, in order, without the work of the page allocator.

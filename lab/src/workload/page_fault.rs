@@ -74,12 +74,13 @@ pub(crate) struct Mark {
     pub(crate) waited: Nanos,
 }
 
-/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay of
-/// at most this time for each page of a round, which is about the length of a round.
+/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay.
+/// The delay is at most this time multiplied by the number of pages in a round, which is about the
+/// length of a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
-/// The number of pages that a task faults in before it checks whether the run is over. A page table
-/// maps as many pages.
+/// The number of pages that a task faults in before it checks whether the run is over. It is the
+/// number of pages that one page table maps.
 const STEP: usize = 512;
 
 /// An address space of the benchmark.

@@ -1,5 +1,6 @@
-//! Compares Plimsoll with two real kernels, move for move, on recordings of 6.12 booted on four
-//! CPUs and of 6.18 on a computer with two CPUs.
+//! Compares each move of pages between page lists and zones that Plimsoll makes with the move that
+//! a real kernel made. The recordings are of Linux 6.12 booted on four CPUs, and of 6.18 on a
+//! computer with two CPUs.
 //!
 //! The expected counts are those of the current model. If the number of identical moves falls, a
 //! change has made Plimsoll decide differently from the kernel.
@@ -25,8 +26,8 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.12-4-cpus.plr", None);
     assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
     assert!(judgement.first_difference.is_empty());
-    // CPU 0 also ran the program that read the lists. Each other CPU ends with as many pages on its
-    // lists as the kernel reports.
+    // At the end of the replay, each CPU except CPU 0 has as many pages on its lists as the kernel
+    // reported. CPU 0 also ran the program that read the kernel's report.
     let left = &judgement.tables[1].rows;
     for row in &left[1..] {
         assert_eq!(row[4], row[5], "{row:?}");

@@ -76,9 +76,9 @@ fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
     assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
 }
 
-/// Returns the largest numbers of CPUs that start within one tick and within 1, 4, 31, 32 and 64
-/// ms. There are three rows: as recorded, as simulated, and as simulated with the recorded share of
-/// late ticks.
+/// Returns the largest numbers of CPUs whose vmstat work starts within one tick, and within 1, 4,
+/// 31, 32 and 64 ms. There are three rows of six numbers: as recorded, as simulated, and as
+/// simulated with the recorded share of late ticks.
 fn crowds(name: &str) -> Vec<Vec<usize>> {
     let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
     let crowding = judgement.tables.last().expect("the table of crowds");
@@ -96,8 +96,8 @@ fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
     };
     assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
     assert_eq!(simulated[..5], [3; 5]);
-    // Which groups of CPUs fire late is random. A group that fires late and the next group, or
-    // parts of the two, fall within 31 ms.
+    // In the simulation with late ticks, chance decides which groups of CPUs fire late. If a group
+    // fires late, CPUs of this group and of the next one fire within 31 ms of each other.
     assert_eq!(late[..3], [3; 3]);
     assert!(late[3] > 3, "{late:?}");
 }
@@ -109,7 +109,8 @@ fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
     };
     assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
     assert_eq!(simulated[..5], [22; 5]);
-    // The groups fire 64 ms apart. If one fires late, it and the next one fall within 64 ms.
+    // The groups fire 64 ms apart. If a group fires late, CPUs of this group and of the next one
+    // fire within 64 ms of each other.
     assert_eq!(late[..5], [22; 5]);
     assert!(late[5] > 22, "{late:?}");
 }

@@ -22,7 +22,8 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // The list was in use by another context, so one block is taken directly for the caller.
+        // The page lists were in use by another context of the CPU, so the allocation took one
+        // block directly from the zone.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
         // This block is too large for a list.
@@ -127,7 +128,8 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // After another CPU's list, CPU 0 drains its own list, although it has just freed a block.
+        // CPU 0 drains the lists of CPUs 1, 0 and 2. The move from its own list is a drain, not a
+        // spill, although CPU 0 has just freed the block.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

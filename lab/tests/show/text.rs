@@ -1,4 +1,5 @@
-//! The output for people, at 80 columns, as Markdown and side by side, and the output for programs.
+//! Tests the output of `show` for people and for programs. The output for people is a table of 80
+//! columns, Markdown, or two recordings side by side.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, TABLES, json};

@@ -1,5 +1,5 @@
-//! Waits for locks: pairs of begin and end events, callers, and waits cut off by the recording's
-//! ends.
+//! Tests the tables of waits for locks: pairs of begin and end events, callers, and waits that
+//! began before the recording or ended after it.
 
 use plimsoll_lab::show::waits::Contentions;
 use plimsoll_recording::What;

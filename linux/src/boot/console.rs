@@ -64,7 +64,7 @@ impl Stage {
         }
     }
 
-    /// Describes this stage as the time of an event in the guest, for error messages.
+    /// Returns words for an error message that say in which stage of the guest an error occurred.
     pub(crate) fn when(&self) -> &'static str {
         match self {
             Self::Booting => "while it booted",

@@ -64,7 +64,9 @@ pub(crate) fn write(
     }
     if let Program::Dynamic(loader) = elf::kind(&program) {
         let name = loader.rsplit('/').next().unwrap_or_default();
-        // On some computers the loader already has the path that libraries have in the guest.
+        // The program names its loader by a path of this computer, so the archive gets a link with
+        // this path. If the path is the one that libraries have in the guest, the file exists
+        // already.
         if loader != format!("{LIBRARIES}/{name}") {
             io(archive.link(&loader, &format!("{LIBRARIES}/{name}")))?;
         }

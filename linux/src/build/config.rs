@@ -10,7 +10,8 @@ use super::{Checks, Error, Recipe, Tools};
 const FRAGMENT: &str = include_str!("fragment.config");
 /// The lines of a `.config` that [`Checks::On`] adds.
 const DEBUG: &str = include_str!("debug.config");
-/// The file in a build folder that stores the fragment with which the folder was configured.
+/// The name of a file in each build folder. It stores the configuration fragment with which the
+/// folder was configured.
 const CONFIGURED: &str = "plimsoll.config";
 
 /// Configures `folder` to build `source`, unless the folder already has this configuration. After

@@ -133,8 +133,9 @@ pub fn names(folder: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Makes `source` the packaged source with `patches` and no others. A file that already has the
-/// right content is not rewritten, so that `make` does not compile it again.
+/// Changes the files of `source` so that they are those of the package with `patches` applied, and
+/// with no other patches. A file that already has the right content is not rewritten, so that
+/// `make` does not compile it again.
 pub(super) fn patch(
     tools: &Tools,
     source: &Source,

@@ -28,8 +28,8 @@ pub(super) fn share() -> io::Result<()> {
     start(wait, libc::CLONE_VM)
 }
 
-/// Starts a second process like [`share`], but waits until it exits. The second process reports
-/// that it runs.
+/// Starts a second process like [`share`], but the calling process waits until the second process
+/// exits. The second process reports to the load's leader that it runs.
 pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }

@@ -173,7 +173,8 @@ impl Chosen {
     }
 }
 
-/// Limits an event to these functions: by name, or by address on kernels before 6.3.
+/// Sets the event's filter so that only events of `functions` are recorded. The filter has the
+/// names of the functions or, on kernels before 6.3, their addresses.
 fn of_functions(
     instance: &Instance,
     folder: &str,

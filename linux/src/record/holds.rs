@@ -74,8 +74,8 @@ pub(super) fn enable(
     header.missing.push(missing);
 }
 
-/// Returns a filter for callers inside these functions; `None` if the addresses of functions are
-/// hidden.
+/// Returns a filter for releases whose return address is inside one of [`FUNCTIONS`]; `None` if the
+/// kernel hides the addresses of functions.
 fn filter(kallsyms: &Kallsyms) -> Option<String> {
     let extents = FUNCTIONS.iter().flat_map(|name| kallsyms.extents(name));
     let terms = extents.map(|(from, to)| format!("(caller > {from:#x} && caller < {to:#x})"));

@@ -32,7 +32,7 @@ const TEXT_BYTES_MAX: usize = 1 << 24;
 ///
 /// # Errors
 /// If the kernel refuses to be recorded, the command cannot be started, or a write to the file
-/// fails. The file then has the data that was written before the error.
+/// fails. If a write fails, the file has the data that was written before.
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;

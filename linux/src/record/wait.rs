@@ -78,8 +78,10 @@ impl Watch {
         self.sender.clone()
     }
 
-    /// Waits until `command` ends, `until` is reached, or a signal or a write error stops the
-    /// recording. Returns the exit status if the command has ended.
+    /// Waits for the end of the recording. If there is a command, the recording ends when the
+    /// command ends; at the time `until`, or at a first signal, the command is only told to end.
+    /// Without a command, the recording ends at `until` or at a signal. In both cases a write error
+    /// ends it. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,
@@ -93,7 +95,8 @@ impl Watch {
             thread.spawn(move || ended.send(News::Ended(child.wait())))?;
         }
         let mut told = false;
-        // The loop ends when the command ends, the time is over, or a second signal arrives.
+        // The loop ends: without a command at `until` or at the first signal, and otherwise when
+        // the command ends or a second signal arrives.
         loop {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
@@ -101,7 +104,7 @@ impl Watch {
                 let Some(pid) = pid else {
                     return Ok(None);
                 };
-                // The command is asked to end, and the recording continues until it has ended.
+                // The recorder tells the command to end, and records until the command has ended.
                 until = None;
                 terminate(pid);
                 continue;

@@ -16,8 +16,9 @@ pub(crate) use instance::{Instance, Marker};
 pub(crate) use mount::Tracefs;
 pub(crate) use probe::{NoProbe, Probe};
 
-/// The size of one read, in bytes. Some files of tracefs return no more than the first read
-/// requests, and nothing to the next read.
+/// The size of one read, in bytes. For some files of tracefs only the first read returns text, and
+/// the rest of a text longer than this read is lost. So the size exceeds the length of any such
+/// text.
 const READ_BYTES: usize = 1 << 16;
 
 /// Reads the text of a file of tracefs.

@@ -67,8 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A page that was swapped out is read back when it is touched.
     space.fault(memory, heap.start, Access::Read)?;
 
-    // The process exits on one CPU. A helper on the other CPU also empties its memory, as the OOM
-    // reaper would.
+    // The process exits on one CPU. A helper on the other CPU empties the memory of the process at
+    // the same time, as the OOM reaper would.
     let (exited, reaped) = thread::scope(|scope| {
         let helper = scope.spawn(|| {
             let _cpu = host.enter(CpuId(1));

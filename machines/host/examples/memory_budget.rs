@@ -85,9 +85,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         for cpu in (0..TENANTS).map(CpuId) {
             let (budget, held, most) = (&budget, &held, &most);
             scope.spawn(move || {
-                // A thread that plays a CPU need not ask the kernel which CPU it is on. The thread
-                // also subtracts returned pages on the CPU on which it added them. So no sum
-                // includes the subtraction without the addition.
+                // The thread plays one CPU throughout, for two reasons. First, an addition then
+                // need not ask the kernel on which CPU the thread runs. Second, returned pages are
+                // subtracted from the same CPU's part to which they were added, so no sum can
+                // include the subtraction without the addition.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);
             });
@@ -98,7 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{asked} requests, {summed} of them so near the limit that every CPU was summed");
     assert!(summed * 5 < asked, "the cheap look decides nearly always");
 
-    // The limit is exact, except for additions that other threads are making at the same moment.
+    // The budget may be exceeded, but only by additions that other threads are making at the same
+    // moment.
     let under_way = plan.shape().in_flight(REQUEST_PAGES_MAX);
     let allowed = BUDGET_PAGES.saturating_add_unsigned(u64::from(TENANTS - 1) * under_way);
     let most = most.into_inner();

@@ -108,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(!tenant.is(&host, State::Killed));
         oom.killer().exit(memory, tenant)?;
     }
-    // When its delay is over, the reaper finds that the victim has already exited.
+    // When the reaper's delay is over, the reaper finds that the victim has already exited.
     while oom.killer().reaper().queued(&host) > 0 {
         thread::sleep(Duration::from_millis(20));
         oom.killer().reaper().step(memory);

@@ -60,10 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Prints the count. It reads only a few words, however many CPUs there are.
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
-    // All additions that have returned are in this range. The range is a single value while only
-    // one CPU at a time has added, and it widens with each further CPU. An addition that is in
-    // progress on another thread may or may not be included. Besides, while that addition carries a
-    // batch or two up the tree, these batches are not included.
+    // While no addition is in progress, the range contains the exact count. The range is a single
+    // value until several CPUs have added in turn, and then widens with each further CPU. An
+    // addition in progress on another thread may or may not be included. Moreover, while such an
+    // addition carries a batch or two up the tree, these batches are missing from the range.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

@@ -1,8 +1,8 @@
 //! Memory for pages: one anonymous mapping that starts with frame 0.
 //!
-//! The base is aligned to the size of the largest block. So a block of frames has the same
-//! alignment in memory as its first frame number has, and a huge page fits into a block. Frames
-//! that were never touched, or were returned to the kernel, take only address space.
+//! Frame 0 is aligned to the size of the largest block. So every block that is aligned in frame
+//! numbers is equally aligned in memory, and a huge page fits into a block. Frames that were never
+//! touched, or were returned to the kernel, take only address space.
 
 use std::ptr::NonNull;
 use std::{fmt, io};
@@ -35,7 +35,8 @@ impl Arena {
     /// Maps memory for `pages` frames.
     ///
     /// # Errors
-    /// If `pages` is 0 or too large, or the kernel refuses the mapping or the advice.
+    /// If `pages` is 0 or too large, or the kernel refuses the mapping or the advice about huge
+    /// pages.
     pub fn new(pages: Pages, huge: HugePages) -> Result<Self, ArenaError> {
         let align_bytes = Order::MAX.pages().bytes();
         let bytes = pages.bytes() + align_bytes;
@@ -64,9 +65,9 @@ impl Arena {
     ///
     /// The pointer is valid for reads and writes of this frame and of all later frames, up to
     /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
-    /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Users of the
-    /// pointer must order their accesses. If the frame comes from the page allocator, only the
-    /// owner of the frame may access it.
+    /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Threads that
+    /// use the same memory must synchronize their accesses. If the frame comes from the page
+    /// allocator, only the owner of the frame may access it.
     ///
     /// # Panics
     /// If the arena has no such frame.

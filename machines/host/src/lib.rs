@@ -14,7 +14,7 @@
 //!
 //! Four files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena.rs`, which returns memory to the
-//! kernel; and `discard.rs`, which decides when.
+//! kernel; and `discard.rs`, which calls `arena.rs` to return the memory of freed pages.
 
 pub mod affinity;
 pub mod arena;

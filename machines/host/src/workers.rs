@@ -32,8 +32,8 @@ impl Host {
         &self,
         handler: impl Fn(&Self, Job) + Send + Sync + 'static,
     ) -> Result<Workers, StartError> {
-        // Acquire pairs with the Release in `Workers::finish`, so that the job queues are open
-        // again.
+        // Acquire pairs with the Release in `Workers::finish`: if earlier workers have finished,
+        // this thread also sees that their job queues are open again.
         if self.shared().served.swap(true, Acquire) {
             return Err(StartError::Started);
         }

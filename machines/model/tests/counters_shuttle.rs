@@ -41,6 +41,13 @@ fn setting_while_adding() {
 }
 
 #[test]
+fn summing_while_it_wraps() {
+    for setup in counter::setups() {
+        run_law(&counter::summing_while_it_wraps(setup), CPUS, SCHEDULES);
+    }
+}
+
+#[test]
 fn making_and_ending() {
     for setup in counter::setups() {
         run_law(&counter::making_and_ending(setup), CPUS, SCHEDULES);

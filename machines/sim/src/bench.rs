@@ -61,7 +61,7 @@ pub const ALL: [(&str, Bench); 6] = [
     ("local spend", local_spend),
 ];
 
-/// Each step does local work until a random time and then passes an order point.
+/// Each step does local work of random length and then passes an order point.
 #[must_use]
 fn order_points(cpus: u32, steps: u64) -> Cost {
     measure(cpus, steps, |sim, ()| {

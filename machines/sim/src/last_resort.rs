@@ -1,4 +1,5 @@
-//! Last resorts for simulated machines. They stay on one thread, so they need not be `Send`.
+//! Last resorts for simulated machines. A last resort calls a closure that is stored on the thread
+//! of its machine, so the closure need not be `Send`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

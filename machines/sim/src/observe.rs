@@ -85,8 +85,8 @@ impl Sim {
     /// Hashes a slow-path event, and passes every event to observers that want it.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // An event of a single page is built a second time in a closure. So it need not be stored
-        // if no observer wants it.
+        // `tell` gets a closure that builds the event of a single page a second time. If `tell` got
+        // `event` itself, `event` would have to be stored in memory even if no observer wants it.
         match event {
             Event::PageAlloc { pfn, order } => {
                 if self.0.hooks.pages_observed.get() {

@@ -23,10 +23,11 @@ pub struct SimOptions {
     pub jitter_ns: u32,
     /// The address space for one task's stack, in bytes; only touched pages take memory.
     pub stack_bytes: usize,
-    /// The percentage of the wheel's timers that fire one jiffy late. Such a timer's CPU ticks
-    /// before the timekeeping CPU has counted the jiffy. At most 50, and never on CPU 0, which
-    /// keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator, shows 18 to 25
-    /// percent. No measurement on real hardware is known, so the default is 0.
+    /// The percentage of the wheel's timers that fire one jiffy late. A timer is late if its CPU
+    /// ticks before the timekeeping CPU has counted the jiffy. At most 50. Timers on CPU 0 are
+    /// never late, because CPU 0 keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an
+    /// emulator, shows 18 to 25 percent. No measurement on real hardware is known, so the default
+    /// is 0.
     pub late_ticks_percent: u32,
     /// The faults to inject.
     pub faults: Faults,

@@ -128,8 +128,8 @@ pub struct CpuWaits {
 }
 
 impl LongestWait {
-    /// The key that orders waits by length. Of equal waits the earliest ranks highest, then the one
-    /// with the lowest CPU.
+    /// A key that is larger for a longer wait. Of two equally long waits, the one that began
+    /// earlier has the larger key; if both began at the same time, the one on the lower CPU has it.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.wait, Reverse((self.at, self.cpu)))
     }

@@ -44,9 +44,9 @@ impl Counting {
     /// other in random memory order, if every CPU has added to each group. A selection uses this
     /// factor as its [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
-    /// The factor was measured with `plimsoll bench oom`: all candidates were in the band and mixed
-    /// in memory, and the time of the approximate sums was left out. The factor is 1 for variants
-    /// that do not gain.
+    /// The factor was measured with `plimsoll bench oom`. In that benchmark, approximate sums could
+    /// rule out no candidate, and the candidates were in random order in memory; the time of the
+    /// approximate sums was left out. The factor is 1 for variants that do not gain.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {

@@ -12,19 +12,13 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::error::InitError;
+use super::runs::{PLACES, RUNS, chunks_of, first_of, run_of};
 use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine};
 use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site, Work};
 
-/// The number of places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
-pub(super) const PLACES: usize = 64;
 /// The number of words in a block. Every row starts at the start of a block.
 const BLOCK: usize = 16;
-/// The number of consecutive runs that have equally many chunks. After that many runs, the number
-/// of chunks per run doubles.
-const RUNS_OF_A_LENGTH: usize = 4;
-/// The maximum number of runs. Together they have 16,380 chunks, room for a million groups.
-const RUNS: usize = 48;
 
 /// The number of counters of a group for which [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
@@ -45,8 +39,8 @@ struct Free<M: Machine> {
     /// The free places. The list has room for all existing places, so returning a place never
     /// allocates.
     places: Vec<Place<M>>,
-    /// The runs that have memory or are about to get it, as a bit set.
-    taken: u64,
+    /// The number of runs that have memory. They are the first ones of `runs`.
+    made: usize,
 }
 
 /// Some words of a row, aligned so that they share no cache line with other rows.
@@ -62,14 +56,22 @@ struct Run<M: Machine> {
     lost: Vec<M::Field>,
 }
 
-/// A run whose memory must be allocated next.
-#[derive(Clone, Copy)]
-struct NextRun {
+/// The memory of a run, allocated outside the lock.
+struct NewRun<M: Machine> {
     number: usize,
-    /// The number of places that the list of free places must have room for.
-    room: usize,
-    /// True if the current list of free places has less room than `room`.
-    is_list_too_short: bool,
+    memory: Run<M>,
+    /// A longer list of free places, if the list that the CPU saw was too short for one more run.
+    places: Vec<Place<M>>,
+}
+
+/// What a CPU found that took the lock to get a place.
+enum Found<M: Machine> {
+    /// A place that a group may have used before.
+    Used(Place<M>),
+    /// The first place of the run that the CPU has allocated. All words of the place are 0.
+    Fresh(Place<M>),
+    /// No place is free. The fields describe the run that must be allocated next.
+    NoPlace { run: usize, is_list_too_short: bool },
 }
 
 /// One CPU's words of all groups of a chunk.
@@ -119,7 +121,7 @@ impl<M: Machine> Area<M> {
         let free = Free {
             runs: (0..RUNS).map(run).collect(),
             places: Vec::new(),
-            taken: 0,
+            made: 0,
         };
         Ok(Self {
             width,
@@ -147,6 +149,16 @@ impl<M: Machine> Area<M> {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 
+    /// Returns the number of bytes of per-CPU memory that the area has allocated, for groups that
+    /// exist and for free places. An area never returns memory before it is dropped.
+    pub fn bytes(&self, machine: &M) -> usize {
+        let places = self
+            .free
+            .with(machine, Site::CounterInit, |free| first_of(free.made));
+        let row = blocks_per_row(self.width) * size_of::<Block<M>>();
+        places / PLACES * row * self.cpus as usize
+    }
+
     /// Returns the number of groups that hold a place now. A one-sided tree holds none before it
     /// grows.
     pub fn groups(&self, machine: &M) -> usize {
@@ -157,81 +169,94 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// Takes a free place and sets all its words to 0.
+    /// Takes a free place and sets all its words to 0. If there is none, allocates the memory of a
+    /// run outside the lock.
+    ///
+    /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
+    /// adds its memory to the area, and the others free theirs and try again. Otherwise each of
+    /// many CPUs would add a run, although the places of one run are enough for them.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
-        let found = self.free.with(machine, Site::CounterInit, |free| {
-            if free.places.is_empty() {
-                self.recover(free);
-            }
-            if let Some(place) = free.places.pop() {
-                return Ok(Ok(place));
-            }
-            let run = free.taken.trailing_ones() as usize;
-            if run == RUNS {
-                return Err(InitError::OutOfMemory);
-            }
-            free.taken |= 1 << run;
-            let room = places_of(free.taken);
-            Ok(Err(NextRun {
-                number: run,
-                room,
-                is_list_too_short: free.places.capacity() < room,
-            }))
-        })?;
-        match found {
-            Ok(mut place) => {
-                place.held = 1;
-                // A place is cleared when it is taken, so that returning it stays cheap.
-                self.clear(machine, &place);
-                Ok(place)
-            }
-            Err(next) => self.grow(machine, next),
+        let mut new = None;
+        loop {
+            let found = self.free.with(machine, Site::CounterInit, |free| {
+                self.find(free, new.as_mut())
+            });
+            let mut place = match found {
+                Found::Used(place) => {
+                    // A place is cleared when it is taken, so that returning it stays cheap.
+                    self.clear(machine, &place);
+                    place
+                }
+                Found::Fresh(place) => {
+                    machine.spend(Work::ScanCpu, self.cpus);
+                    place
+                }
+                Found::NoPlace { run: RUNS, .. } => return Err(InitError::OutOfMemory),
+                Found::NoPlace {
+                    run,
+                    is_list_too_short,
+                } => {
+                    new = Some(self.allocate(machine, run, is_list_too_short)?);
+                    continue;
+                }
+            };
+            place.held = 1;
+            return Ok(place);
         }
     }
 
-    /// Allocates the memory of a run outside the lock, and a longer list of free places if the
-    /// current one is too short. Several CPUs may do this at once, each for a different run; no run
-    /// is lost.
-    fn grow(&self, machine: &M, next: NextRun) -> Result<Place<M>, InitError> {
-        let NextRun {
-            number: run,
-            room,
-            is_list_too_short,
-        } = next;
-        let made = Run::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|memory| {
-            let places = if is_list_too_short {
-                room::list_of(room).map_err(|NoRoom| InitError::OutOfMemory)?
-            } else {
-                Vec::new()
-            };
-            Ok((memory, places))
-        });
-        let (memory, mut places) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                self.free.with(machine, Site::CounterInit, |free| {
-                    free.taken &= !(1 << run);
-                });
-                return Err(error);
-            }
+    /// Looks for a free place. If there is none and `new` is the next run, adds it. Called with the
+    /// lock held, so it neither allocates nor frees memory: what is left over stays in `new`.
+    fn find(&self, free: &mut Free<M>, new: Option<&mut NewRun<M>>) -> Found<M> {
+        if free.places.is_empty() {
+            self.recover(free);
+        }
+        if let Some(place) = free.places.pop() {
+            return Found::Used(place);
+        }
+        match new {
+            Some(new) if new.number == free.made => Found::Fresh(self.add(free, new)),
+            _ => Found::NoPlace {
+                run: free.made,
+                is_list_too_short: free.places.capacity() < first_of(free.made + 1),
+            },
+        }
+    }
+
+    /// Adds the next run, and returns its first place.
+    fn add(&self, free: &mut Free<M>, new: &mut NewRun<M>) -> Place<M> {
+        let run = &mut free.runs[new.number];
+        let run = Arc::get_mut(run).expect("no group has a place in a run without memory");
+        core::mem::swap(run, &mut new.memory);
+        free.made += 1;
+        room::replace(&mut free.places, &mut new.places);
+        // The list is popped from its end, so groups created in succession get consecutive places.
+        let (first, end) = (first_of(new.number), first_of(new.number + 1));
+        let others = (first + 1..end).rev();
+        let others = others.map(|number| self.place(&free.runs, number));
+        free.places.extend(others);
+        self.place(&free.runs, first)
+    }
+
+    /// Allocates the memory of a run, and a longer list of free places if the current one is too
+    /// short. Call with no lock held.
+    fn allocate(
+        &self,
+        machine: &M,
+        number: usize,
+        is_list_too_short: bool,
+    ) -> Result<NewRun<M>, InitError> {
+        let memory = Run::new(machine, self.width, self.cpus, chunks_of(number))?;
+        let places = if is_list_too_short {
+            room::list_of(first_of(number + 1)).map_err(|NoRoom| InitError::OutOfMemory)?
+        } else {
+            Vec::new()
         };
-        let first = first_of(run);
-        let mut place = self.free.with(machine, Site::CounterInit, |free| {
-            let empty = Arc::get_mut(&mut free.runs[run]);
-            *empty.expect("no group has a place in a run without memory") = memory;
-            room::replace(&mut free.places, &mut places);
-            // The list is popped from its end, so groups created in succession get consecutive
-            // places.
-            let others = (first + 1..first_of(run + 1)).rev();
-            let others = others.map(|number| self.place(&free.runs, number));
-            free.places.extend(others);
-            self.place(&free.runs, first)
-        });
-        place.held = 1;
-        // The shorter list is freed here, where no lock is held.
-        drop(places);
-        machine.spend(Work::ScanCpu, self.cpus);
-        Ok(place)
+        Ok(NewRun {
+            number,
+            memory,
+            places,
+        })
     }
 
     /// Creates the handle of the place with this number; the caller ensures that no group holds the
@@ -285,36 +310,6 @@ impl<M: Machine> Area<M> {
             free.places.push(place);
         });
     }
-}
-
-/// Returns the total number of places in the runs of the bit set `runs`.
-fn places_of(runs: u64) -> usize {
-    let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
-    (0..RUNS).map(of).sum()
-}
-
-/// Returns the number of chunks of a run.
-const fn chunks_of(run: usize) -> usize {
-    1 << (run / RUNS_OF_A_LENGTH)
-}
-
-/// Returns the number of a run's first place.
-const fn first_of(run: usize) -> usize {
-    // The first `RUNS_OF_A_LENGTH` runs have 1 chunk each, the next `RUNS_OF_A_LENGTH` runs have 2,
-    // the next have 4, and so on. So all runs with fewer chunks than this one together have
-    // `RUNS_OF_A_LENGTH * (2^longer - 1)` chunks.
-    let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
-    let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
-    chunks * PLACES
-}
-
-/// Returns the run of a place, and the number of the place within that run.
-const fn run_of(number: usize) -> (usize, usize) {
-    let chunk = number / PLACES;
-    let longer = (chunk / RUNS_OF_A_LENGTH + 1).ilog2() as usize;
-    let run = longer * RUNS_OF_A_LENGTH;
-    let same = (number - first_of(run)) / (PLACES << longer);
-    (run + same, number - first_of(run + same))
 }
 
 /// Converts the number of a place or a block to 32 bits. The number fits, because a run has fewer
@@ -456,24 +451,5 @@ impl<M: Machine> fmt::Debug for Area<M> {
             .field("width", &self.width)
             .field("cpus", &self.cpus)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_follow_each_other_without_a_gap() {
-        let mut first = 0;
-        for run in 0..RUNS {
-            assert_eq!(first_of(run), first);
-            let next = first + chunks_of(run) * PLACES;
-            for number in [first, first + 1, next - 1] {
-                assert_eq!(run_of(number), (run, number - first));
-            }
-            first = next;
-        }
-        assert_eq!(first, 16_380 * PLACES);
     }
 }

@@ -6,8 +6,8 @@
 //! the fastest way to read memory.
 
 use super::any::AnyCounters;
-use super::area::PLACES;
 use super::cells::{Cells, Parts};
+use super::runs::PLACES;
 use super::used::ones;
 use crate::machine::Machine;
 use crate::site::Work;

@@ -9,9 +9,9 @@
 //! | variant | memory that an addition writes | error of the approximate sum |
 //! |---|---|---|
 //! | [`Shared`] | a cache line that all CPUs share | none |
-//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; a shared part under a lock once per `2 × CPUs` | up to `(batch − 1) × CPUs` either way |
-//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; an item once per `batch`, and so on upwards | up to about `levels × batch × CPUs` either way |
-//! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | up to `T`, on one side, and only for CPUs that ever added |
+//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; and, each time this part reaches the batch of `2 × CPUs`, a shared part under a lock | up to `(batch − 1) × CPUs` either way |
+//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's cell; and, each time this cell passes a multiple of the batch, an item, and so on upwards | up to about `levels × batch × CPUs` either way |
+//! | [`OneSidedTree`], Plimsoll's own | as [`Tree`], along the machine's topology | on one side only: at most what the cells and items of the CPUs that ever added may hold back |
 //!
 //! While additions are in progress, a reader may rely on this: an addition changes the precise sum
 //! in one step, and the approximate sum somewhat later. The accuracy holds for additions that have
@@ -34,6 +34,7 @@ mod flat;
 mod items;
 mod many;
 mod one_sided;
+mod runs;
 mod shape;
 mod shared;
 mod tree;
@@ -55,7 +56,7 @@ pub use self::tree::Tree;
 use crate::machine::Machine;
 use crate::units::at_least_0;
 
-/// A group of counters: signed 64-bit sums that wrap, numbered from 0.
+/// A group of counters, which are numbered from 0. Each counter is a signed 64-bit sum that wraps.
 ///
 /// Every method that takes a counter's number panics if the group has no such counter.
 pub trait Counters<M: Machine> {

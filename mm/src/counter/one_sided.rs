@@ -11,8 +11,8 @@
 //! - A group starts as one shared cache line of plain integers, whose sums are exact. Whenever a
 //!   different CPU adds, the line moves to that CPU. When it has moved so often that a tree would
 //!   have cost as much, the tree is created. So an owner that stays on one CPU never pays for a
-//!   tree, and no owner pays more than twice the cost of the better choice. If no memory is
-//!   available for the tree, the group keeps using the shared line.
+//!   tree, and any owner pays at most twice the cost of the line or of the tree, whichever is
+//!   cheaper. If no memory is available for the tree, the group keeps using the shared line.
 //! - [`Counters::add`] never creates the tree and never allocates. So a caller may hold a
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.
@@ -59,8 +59,8 @@ pub struct OneSidedTree<M: Machine> {
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// The group's first cache line. It has one word for each counter, the sum of all additions
-    /// made before the tree existed, and the two words [`BEHIND`] and [`HOME`].
+    /// The group's first cache line. It has one word for each counter, with the sum of all
+    /// additions made before the tree existed. Two more words are [`BEHIND`] and [`HOME`].
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -204,8 +204,8 @@ impl<M: Machine> OneSidedTree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the first line if this CPU added last. Otherwise the line moves; see
-    /// [`Self::add_moved`].
+    /// Adds to the first line if this CPU also made the last addition. Otherwise the line moves;
+    /// see [`Self::add_moved`].
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
@@ -259,7 +259,8 @@ impl<M: Machine> OneSidedTree<M> {
     #[cold]
     #[inline(never)]
     fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        // Mark the CPU before its cell holds anything: readers that skip unused cells must find it.
+        // Mark the CPU before its cell holds anything, so that readers that skip unused cells do
+        // not skip this one.
         self.use_cpu(machine, grown, cpu);
         self.add_to_cell(machine, grown, cpu, counter, delta);
     }

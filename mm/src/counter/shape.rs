@@ -168,8 +168,8 @@ impl Shape {
         let mut starts: Vec<usize> = (0..cpus.len()).collect();
         let mut step = i64::from(batch.get());
         let mut within_caches = true;
-        // The loop ends: when groups may cross caches, each round at least halves the number of a
-        // socket's groups, rounded up.
+        // The loop ends: from the second round on, groups may cross caches, and each such round
+        // reduces the `n` groups of a socket to `n / 2`, rounded up, or fewer.
         while most_per(&starts, socket) > fan_in {
             let same =
                 |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));

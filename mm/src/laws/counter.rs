@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::Law;
+use super::{Body, Law};
 use crate::counter::{
     Accuracy, AnyCounters, Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree,
     Shape, Shared, Tree, precise_totals,
@@ -152,11 +152,28 @@ impl<M: Machine> Counted<M> {
         );
     }
 
+    /// Returns the sums of every precise way.
+    fn sums(&self, machine: &M) -> [i64; 3] {
+        let counters = &self.counters;
+        let (sum, total) = (
+            counters.precise_sum(machine, 0),
+            counters.precise_total(machine),
+        );
+        [sum, total, self.total(machine)]
+    }
+
+    /// Asserts that every sum has wrapped. Twice the largest number wraps to −2.
+    fn has_wrapped(&self, machine: &M) {
+        assert_eq!(self.sums(machine), [BEFORE - 2; 3]);
+    }
+
     /// Returns the sum that [`precise_totals`] takes for many groups together.
     fn total(&self, machine: &M) -> i64 {
         let mut totals = [0];
         let group = |_: &i64| Some(&self.counters);
-        precise_totals(machine, &mut totals, group, |total, more| *total += more);
+        precise_totals(machine, &mut totals, group, |total, more| {
+            *total = total.wrapping_add(more);
+        });
         totals[0]
     }
 
@@ -416,5 +433,28 @@ pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
 impl<M: Machine> fmt::Debug for Counted<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Counted").field(&self.how).finish()
+    }
+}
+
+/// Two CPUs each add more than half of what a counter can hold, while a third sums the counter in
+/// every way.
+#[must_use]
+pub fn summing_while_it_wraps<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
+    let much: Body<M, Counted<M>> = |machine, counted| {
+        counted.counters.add_growing(machine, 0, i64::MAX);
+    };
+    Law {
+        name: "a counter wraps, also while its parts are too large to be added up",
+        setup,
+        bodies: vec![
+            much,
+            |machine, counted| {
+                counted.sums(machine);
+                counted.counters.approximate_sum(machine, 0);
+                counted.counters.min_max(machine, 0);
+            },
+            much,
+        ],
+        check: |machine, counted| counted.has_wrapped(machine),
     }
 }

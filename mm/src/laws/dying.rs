@@ -10,6 +10,7 @@ use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use super::cast;
 use crate::counter::Counters;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
@@ -24,7 +25,6 @@ use crate::space::{
     Memory, Notified, Place, Refused, Spaces,
 };
 use crate::units::{Pages, Vpn};
-use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The number of pages of the machine, few enough for a model checker to include all their tags.
 const ARENA: u32 = 64;
@@ -282,23 +282,9 @@ impl<M: Machine> Dying<M> {
             assert_eq!(left, 0, "{} is exact", kind.name());
         }
         assert_eq!(self.space.table_pages(machine), 0, "no table is left");
-        assert_eq!(self.spaces.lru().total(machine), 0, "no page is aged");
-        assert_eq!(self.spaces.swap().used(machine), 0, "no slot is taken");
         assert_eq!(self.budget.used(machine), 0, "no page is charged");
-        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
-            assert_eq!(self.manager.counted_on_nodes(machine, item), 0);
-        }
         self.shared.empty(machine, self.manager.pages());
         self.file.empty(machine, self.manager.pages());
-        self.manager.pages().drain_all_sync(machine);
-        let free = self.manager.pages().counted(machine, ZoneItem::FreePages);
-        let anonymous = self.manager.pages().counted(machine, ZoneItem::Anon);
-        let zone = &self.manager.pages().view(machine)[0];
-        assert_eq!(
-            (free, anonymous),
-            (u64::from(zone.managed.0), 0),
-            "no page is lost"
-        );
-        assert_eq!(zone.free, zone.managed, "every page is back");
+        cast::is_whole(self.memory(machine));
     }
 }

@@ -1,8 +1,8 @@
 //! Laws of a frontier, for the walkers that empty an address space from both ends.
 //!
 //! In these laws, a walker empties a table by setting the table's mark. Only the walker that
-//! claimed the table sets the mark. It does so by relaxed loads and stores, so nothing but the
-//! frontier orders the marks.
+//! claimed the table sets the mark, by a relaxed load and a relaxed store. So only the frontier
+//! orders the accesses of different walkers to a mark.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -4,8 +4,11 @@
 //! result. Each machine crate has a runner: `host` runs real threads many times, loom runs every
 //! interleaving, shuttle runs random interleavings, and `sim` runs virtual CPUs under many seeds.
 //! Set-ups are tiny, because loom visits every interleaving.
+//!
+//! [`cast`] is no law: it holds the steps that laws and the machines' tests of OOM kills share.
 
 pub mod budget;
+pub mod cast;
 pub mod churn;
 pub mod counter;
 pub mod draining;
@@ -282,5 +285,25 @@ pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
             },
         ],
         check: |machine, counts| counts.is_two(machine),
+    }
+}
+
+/// Two CPUs each count more than half of what a counter can hold, while a third sums the counter.
+#[must_use]
+pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
+    let much: Body<M, FewCounts<M>> = |machine, counts| {
+        counts.0.add(machine, FewCounts::<M>::ITEM, i64::MAX);
+    };
+    Law {
+        name: "a sum wraps, also while differentials are too large to be added up",
+        setup: |machine| FewCounts(Counters::new(machine, 2)),
+        bodies: vec![much, much, |machine, counts| {
+            counts.0.snapshot(machine, FewCounts::<M>::ITEM);
+        }],
+        check: |machine, counts| {
+            // Twice the largest number wraps to −2.
+            counts.0.add(machine, FewCounts::<M>::ITEM, 4);
+            counts.is_two(machine);
+        },
     }
 }

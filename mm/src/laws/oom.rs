@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::Law;
+use super::{Law, cast};
 use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::manager::Manager;
@@ -17,8 +17,8 @@ use crate::oom::{
 };
 use crate::page::{Config, Layout, Relief};
 use crate::space::budget::Budget;
-use crate::space::{AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
-use crate::units::{Nanos, Pages, ProcessId, Vpn};
+use crate::space::{AddressSpace, Flag, Memory, Spaces};
+use crate::units::{Nanos, Pages, Vpn};
 
 /// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
@@ -84,8 +84,7 @@ impl<M: Machine> TwoProcesses<M> {
         let space = Arc::new(space.expect("there is memory"));
         let enroll = |id| {
             let space = Some(Arc::clone(&space));
-            let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
-            Arc::new(process.expect("there is memory"))
+            cast::enroll(machine, &killer, id, Kind::Process, space)
         };
         Self {
             processes: (0..users).map(enroll).collect(),
@@ -99,12 +98,7 @@ impl<M: Machine> TwoProcesses<M> {
     /// Makes an address space with one user and one page.
     fn with_a_page(machine: &M) -> Self {
         let two = Self::new(machine, 1);
-        let start = Vpn(512);
-        let request = MapRequest::anonymous(Place::Fixed(start), 1);
-        let memory = two.memory(machine);
-        two.space.map(memory, request).expect("nothing is there");
-        let used = two.space.populate(memory, start..Vpn(start.0 + 1));
-        used.expect("there is memory");
+        cast::fill(two.memory(machine), &two.space, Vpn(512), 1);
         two
     }
 
@@ -156,9 +150,7 @@ impl<M: Machine> TwoProcesses<M> {
         assert_eq!(self.killer.victims(machine), 0, "no victim is left");
         assert!(self.space.has(machine, Flag::Ended), "no process uses it");
         assert_eq!(self.space.rss().resident_precise(machine), 0);
-        self.manager.pages().drain_all_sync(machine);
-        let free = self.manager.pages().view(machine)[0].free;
-        assert_eq!(free, PAGES, "every page is back");
+        cast::is_whole(self.memory(machine));
     }
 }
 
@@ -198,8 +190,7 @@ impl<M: Machine> PressedGroup<M> {
         let enroll = |id| {
             let space = AddressSpace::new(memory).expect("there is memory");
             let space = Some(Arc::new(space.limited(Arc::clone(&group))));
-            let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
-            Arc::new(process.expect("there is memory"))
+            cast::enroll(machine, &killer, id, Kind::Process, space)
         };
         let owner = Listed((0..2).map(enroll).collect());
         let oom = OutOfMemory::new(machine, killer, owner, Rules::default(), Vec::new());

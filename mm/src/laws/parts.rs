@@ -1,5 +1,5 @@
-//! Laws of the parts that address spaces share: pages of an object, swap slots, and the lists of
-//! used pages.
+//! Laws of the parts that address spaces share: pages of an object, swap slots, the lists of used
+//! pages, and the batches of gathers.
 
 use alloc::vec;
 use core::array;
@@ -11,6 +11,7 @@ use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::page::Request;
 use crate::page::watermark::Urgency;
+use crate::space::batches::{BATCHES_MAX, Batches, Share};
 use crate::space::lru::Lru;
 use crate::space::object::{Object, ObjectKind};
 use crate::space::swap::{SwapArea, SwapSlot};
@@ -216,5 +217,59 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
             aged.drains(machine);
         }],
         check: |machine, aged| aged.is_exact(machine, 30 + 2 + 1 - 3),
+    }
+}
+
+/// One batch more than those that are kept for the dying.
+pub struct FewBatches<M: Machine>(Batches<M>);
+
+impl<M: Machine> fmt::Debug for FewBatches<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewBatches").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> FewBatches<M> {
+    const ALL: usize = BATCHES_MAX + 1;
+
+    fn new(machine: &M) -> Self {
+        let all = u32::try_from(Self::ALL).expect("a few");
+        Self(Batches::new(machine, all).expect("memory for a few batches"))
+    }
+
+    fn exits(&self, machine: &M) {
+        let got = self.churns(machine, Share::Dying);
+        assert_eq!(got, 2, "there are enough for the dying");
+    }
+
+    fn unmaps(&self, machine: &M) {
+        let got = self.churns(machine, Share::Living);
+        assert!(got < 2, "all but one are kept for the dying");
+    }
+
+    fn is_whole(&self, machine: &M) {
+        assert_eq!(self.0.spare(machine), Self::ALL, "no batch is lost");
+    }
+
+    /// Takes two batches, if a gather of this `share` gets them, and gives them back. Returns how
+    /// many it got.
+    fn churns(&self, machine: &M, share: Share) -> usize {
+        let taken = [(); 2].map(|()| self.0.take(machine, share));
+        let got = taken.iter().flatten().count();
+        self.0.give_back(machine, taken.into_iter().flatten());
+        got
+    }
+}
+
+/// A CPU that exits and one that unmaps take batches and give them back.
+#[must_use]
+pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
+    Law {
+        name: "the living leave batches to the dying, and no batch is lost",
+        setup: FewBatches::new,
+        bodies: vec![|machine, few| few.exits(machine), |machine, few| {
+            few.unmaps(machine);
+        }],
+        check: |machine, few| few.is_whole(machine),
     }
 }

@@ -79,7 +79,7 @@ pub fn badness(facts: &Facts, pages: i64, total: TotalPages) -> Option<i64> {
     is_killable(facts).then(|| points(pages, facts.adj, total))
 }
 
-/// Returns whether the process may be killed, and whether killing it would free memory.
+/// Returns true if the process may be killed and killing it would free memory.
 pub(super) fn is_killable(facts: &Facts) -> bool {
     facts.kind == Kind::Process && facts.memory == Memory::Own && facts.adj != ScoreAdj::NEVER
 }
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(oom_score(Some(1_000_000), all), 1333);
         assert_eq!(oom_score(Some(2_000_000), all), 2000);
         assert_eq!(oom_score(Some(-1_000_000), all), 0);
-        // The score is rounded towards 0 twice: −1 page is less than a thousandth.
+        // Both divisions round towards 0. So −1 page, which is less than a thousandth of all pages,
+        // gives the same score as 0 pages.
         assert_eq!(oom_score(Some(-1), all), 666);
         assert_eq!(oom_score(Some(1500), all), 667);
     }

@@ -205,3 +205,22 @@ impl<M: Machine> fmt::Debug for Census<'_, M> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_in_swap_and_of_tables_are_not_resident() {
+        let pages = Pages {
+            file: 2,
+            anon: 30,
+            shmem: 500,
+            swap: 7000,
+            tables: 11_000,
+        };
+        assert_eq!(pages.resident(), 532);
+        assert_eq!(pages.all(), 18_532);
+        assert_eq!(Pages::default().resident(), 0);
+    }
+}

@@ -255,15 +255,17 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// has left its address space, because selections do not wait for it then.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
         // Count the victim before marking it, so that `victims` never misses a process that is just
-        // being marked. Relaxed: other CPUs look at the state, which changes afterwards.
+        // being marked. Relaxed is enough: the change of the state below is a release, so a CPU
+        // that sees the new state also sees this addition.
         self.victims.add(machine, 1, Relaxed);
         let Ok(before) = process.make_victim(machine) else {
             self.victims.add(machine, -1, Relaxed);
             return;
         };
         if let Some(space) = process.last_space() {
-            // This flag also lets other processes that use the space allocate from the reserves.
-            // Linux does not allow that; here pages are charged to spaces.
+            // This flag lets every process that uses the space allocate from the reserves. Linux
+            // allows that only to the victim itself. Plimsoll charges pages to spaces, so it cannot
+            // tell the processes of a space apart.
             space.raise(machine, Flag::Victim);
         }
         machine.emit(Event::MarkVictim(process.id()));

@@ -105,8 +105,8 @@ pub enum First {
 }
 
 impl Rules {
-    /// Makes rules that consider the process with the most points first, find it as `design` says,
-    /// and assume no swap.
+    /// Makes rules by which the process with the most points is considered first, the variant of
+    /// `design` selects it, and there is no swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {

@@ -257,10 +257,11 @@ impl<M: Machine> Process<M> {
     fn change(&self, machine: &M, to: impl Fn(i64) -> Option<i64>) -> Result<i64, i64> {
         // Relaxed: the exchange fails if this value is out of date.
         let mut now = self.state.load(machine, Relaxed);
-        // The loop ends: an exchange fails only because another CPU's exchange succeeded, and there
-        // are few states.
+        // The loop ends: an exchange fails only if another CPU has changed the state in the
+        // meantime, which happens seldom.
         while let Some(next) = to(now) {
-            // AcqRel: the release pairs with the acquire in `state`, the acquire with this release.
+            // AcqRel: the release pairs with the acquire in `state` and with the acquire of later
+            // exchanges here.
             match self.state.compare_exchange(machine, now, next, AcqRel) {
                 Ok(before) => return Ok(before),
                 Err(others) => now = others,

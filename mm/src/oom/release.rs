@@ -72,8 +72,8 @@ pub fn release<'p, M: Machine>(
             Err(ReleaseError::NotDying)
         };
     }
-    // The loop ends: a task that this call gives way to was signalled to die, takes the lock next,
-    // and does not return for it.
+    // The loop ends: a task to which this call gives way was signalled to die. That task takes the
+    // lock next, and does not ask for it again.
     loop {
         match space.release(memory, &killed) {
             None => return Err(ReleaseError::Interrupted),

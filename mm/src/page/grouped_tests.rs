@@ -386,3 +386,49 @@ fn a_kept_block_that_serves_again_is_counted_once() {
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     assert_eq!(world.buddy.free_kept().0, 508);
 }
+
+/// A block larger than a page block may have parts of different types: a CPU's list holds blocks of
+/// 512 pages, and two of them may be joined on their way to the zone.
+#[test]
+fn each_part_of_a_block_larger_than_a_page_block_is_freed_by_its_own_type() {
+    let half = Order::HUGE;
+    for (lower, upper, expected) in [
+        // The parts merge, and the block is of the type of the part that is freed last.
+        (
+            Mobility::Movable,
+            Mobility::Unmovable,
+            &[(Order::MAX, Mobility::Unmovable)][..],
+        ),
+        (
+            Mobility::Unmovable,
+            Mobility::Movable,
+            &[(Order::MAX, Mobility::Movable)],
+        ),
+        // A part that is kept for atomic requests merges with no other type.
+        (
+            Mobility::HighAtomic,
+            Mobility::Movable,
+            &[(half, Mobility::Movable), (half, Mobility::HighAtomic)],
+        ),
+        (
+            Mobility::Movable,
+            Mobility::HighAtomic,
+            &[(half, Mobility::Movable), (half, Mobility::HighAtomic)],
+        ),
+    ] {
+        let mut world = World::new(1024, Grouping::Huge);
+        let taken = world.take(10, Mobility::Movable, &mut Stage::default());
+        assert_eq!(taken, Some(0));
+        world.known.types.set(0, half, lower);
+        world.known.types.set(512, half, upper);
+        world.give(0);
+        let expected = expected.iter().map(|&block| (block, 1)).collect();
+        assert_eq!(world.counts(), expected, "{lower:?}, {upper:?}");
+        let kept = [lower, upper].contains(&Mobility::HighAtomic);
+        assert_eq!(
+            world.buddy.free_kept(),
+            Pages(if kept { 512 } else { 0 }),
+            "{lower:?}, {upper:?}"
+        );
+    }
+}

@@ -140,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn movable_memory_keeps_a_1024th_of_itself_within_bounds() {
+        let min = |managed| {
+            let min_free = Pages(1000);
+            marks(Pages(managed), Pages(1 << 20), min_free, 10, Share::Movable).min
+        };
+        assert_eq!(min(32 * 1024), Pages(32));
+        assert_eq!(min(51 * 1024 - 1), Pages(50));
+        assert_eq!(min(51 * 1024), Pages(51));
+        assert_eq!(min(1 << 20), Pages(128));
+    }
+
+    #[test]
     fn urgency_lowers_a_mark_as_linux_does() {
         let lowered = |urgency: Urgency| urgency.lowered(Pages(1001)).0;
         assert_eq!(lowered(Urgency::Normal), 1001);

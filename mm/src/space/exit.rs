@@ -79,7 +79,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Empties every mapping, in ascending order.
     fn empty_all(&self, memory: Memory<'_, M>) {
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_dying(memory, self);
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         while let Ok(Some(vma)) = cursor.forward() {
             self.unmap_range(&mut gather, vma.start..vma.end, Site::Exit);
@@ -92,7 +92,7 @@ impl<M: Machine> AddressSpace<M> {
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         let mut walker = self.frontier.join_last_user(machine);
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_dying(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
         while let Some(claim) = self.claim(machine, &mut walker) {
             self.empty_tables(&mut gather, &claim.tables, Site::Exit);
@@ -171,7 +171,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);
         self.mappings.write(machine, site, |mappings| {
-            let mut gather = Gather::new(memory, self);
+            let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
             // With a frontier, walkers have forgotten most mappings along with their claims.

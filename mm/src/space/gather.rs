@@ -7,16 +7,18 @@
 //! page of memory and has room for 510 records. If there is no page for a batch, or no batch may be
 //! added, the pages gathered so far have to be freed first.
 //!
-//! A batch also needs memory of the global allocator, because this code cannot write records into a
-//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. If there is no
-//! such memory, the gather works with its own 8 records.
+//! A batch also needs memory for its records, because this code cannot write records into a page.
+//! That memory was set aside when the spaces were made (`batches.rs`), so a gather never asks the
+//! global allocator. If none of it is left, no batch is added.
 //!
 //! Locks: pages are freed with no lock held but `Mmap`. Freeing takes `Lru`, `Pcp` and `Zone`, one
-//! after the other.
+//! after the other. Adding a batch takes `Batches`, and then `Pcp` and `Zone`.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use core::iter;
 
 use super::AddressSpace;
+use super::batches::{BATCH, BATCHES_MAX, Gathered, Record, Records, Share};
 use super::memory::Memory;
 use super::page_table::{Page, PageKind};
 use crate::event::{Event, Phase};
@@ -30,11 +32,6 @@ use crate::vmstat::counters::{NodeItem, ZoneItem};
 /// The number of records that the gather itself holds, without a batch (Linux:
 /// `MMU_GATHER_BUNDLE`).
 const BUNDLE: usize = 8;
-/// The number of records of a batch: the number of pointers that fit into a page, less two.
-const BATCH: usize = 510;
-/// The largest number of batches. Linux limits a gather to 10,000 pages, so that freeing them does
-/// not take too long.
-const BATCHES_MAX: usize = 10_000 / BATCH;
 /// The number of pages that are freed together, with one look-up of their lists and zones (Linux: a
 /// folio batch).
 const TOGETHER: usize = 31;
@@ -43,107 +40,131 @@ const TOGETHER: usize = 31;
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
-    /// The records while there is no batch. There is room for one more than `BUNDLE`, because a
-    /// huge page and its table are added together.
-    bundle: [Gathered; BUNDLE + 1],
-    /// All records, as soon as there is a batch.
-    batched: Vec<Gathered>,
-    /// The number of records.
-    len: usize,
-    /// The number of records that the gather has room for.
-    room: usize,
+    share: Share,
+    /// The first records. There is room for one more than `BUNDLE`, as in [`Records`].
+    bundle: [Record; BUNDLE + 1],
+    /// The records of the batch that is being filled; `None` while the bundle is.
+    filling: Option<Box<Records>>,
+    /// The number of batches that were begun since the last flush, the one being filled included.
+    begun: usize,
+    /// The number of records in the batch or bundle that is being filled.
+    at: usize,
+    /// The number of records at which the batch or bundle that is being filled is full.
+    full_at: usize,
+    /// The records of the other batches, and perhaps those for the next batch to be added. The
+    /// place of the batch being filled is empty.
+    batches: [Option<Box<Records>>; BATCHES_MAX],
     /// The pages that hold the batches.
-    batches: [Pfn; BATCHES_MAX],
-    /// The number of batches.
-    batches_len: usize,
+    pages: [Pfn; BATCHES_MAX],
+    /// The number of batches, each of which has a page.
+    len: usize,
     /// True if translations may still lead to pages that were unmapped.
     stale: bool,
 }
 
-/// A record: one unmapped page, or one page table.
-#[derive(Clone, Copy)]
-enum Gathered {
-    /// A page, or a huge page.
-    Page(Page, Order),
-    /// The page of a page table.
-    Table(Pfn),
-}
-
 impl<'m, M: Machine> Gather<'m, M> {
-    /// Makes an empty gather for `space`.
-    pub(super) fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
+    /// Makes an empty gather for `space`, which a living process unmaps some of.
+    pub(super) fn of_living(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
+        Self::new(memory, space, Share::Living)
+    }
+
+    /// Makes an empty gather for `space`, which its last user or a helper empties for good.
+    pub(super) fn of_dying(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
+        Self::new(memory, space, Share::Dying)
+    }
+
+    fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>, share: Share) -> Self {
         Self {
             memory,
             space,
-            bundle: [Gathered::Table(Pfn(0)); BUNDLE + 1],
-            batched: Vec::new(),
+            share,
+            bundle: [Record::BLANK; BUNDLE + 1],
+            filling: None,
+            begun: 0,
+            at: 0,
+            full_at: BUNDLE,
+            batches: [const { None }; BATCHES_MAX],
+            pages: [Pfn(0); BATCHES_MAX],
             len: 0,
-            room: BUNDLE,
-            batches: [Pfn(0); BATCHES_MAX],
-            batches_len: 0,
             stale: false,
         }
-    }
-
-    /// Prepares for up to `more` further pages: asks the global allocator for room for their
-    /// records, so that no caller has to allocate under a page-table lock. Call with no lock held
-    /// but `Mmap`. If there is no memory, the gather is flushed more often.
-    #[inline]
-    pub(super) fn expect(&mut self, more: u32) {
-        let needed = self.len + more as usize;
-        // The gather begins a batch only if there is room for all of its records.
-        if needed >= BUNDLE && needed + BATCH >= self.batched.capacity() {
-            self.expect_slow(needed);
-        }
-    }
-
-    #[cold]
-    fn expect_slow(&mut self, needed: usize) {
-        let batches = (needed + 1 - BUNDLE).div_ceil(BATCH).min(BATCHES_MAX);
-        let more = (BUNDLE + batches * BATCH + 1).saturating_sub(self.batched.len());
-        // If there is no memory, the capacity stays unchanged.
-        let _kept = self.batched.try_reserve(more);
     }
 
     /// Adds a page that was just unmapped. Returns whether there is room for more. If there is
     /// none, the caller has to flush first.
     #[must_use]
+    #[inline]
     pub(super) fn add(&mut self, page: Page, order: Order) -> bool {
-        self.push(Gathered::Page(page, order))
+        self.push(Record::of_page(page, order))
     }
 
     /// Adds the page of a page table. Returns whether there is room for more, as [`Gather::add`]
     /// does.
     #[must_use]
     pub(super) fn add_table(&mut self, pfn: Pfn) -> bool {
-        self.push(Gathered::Table(pfn))
+        self.push(Record::of_table(pfn))
     }
 
     /// Adds the page of a page table, and flushes if there is no room for more. Call with no lock
     /// held but `Mmap`.
     pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
-        self.expect(1);
         if !self.add_table(pfn) {
             self.flush();
         }
     }
 
-    fn push(&mut self, gathered: Gathered) -> bool {
+    #[inline]
+    fn push(&mut self, record: Record) -> bool {
         self.stale = true;
-        if self.batches_len == 0 {
-            self.bundle[self.len] = gathered;
-        } else {
-            self.batched.push(gathered);
+        match &mut self.filling {
+            Some(records) => records[self.at] = record,
+            None => self.bundle[self.at] = record,
         }
-        self.len += 1;
-        self.len < self.room || self.has_grown()
+        self.at += 1;
+        self.at < self.full_at || self.begins_batch()
     }
 
-    fn gathered(&self) -> &[Gathered] {
-        if self.batches_len == 0 {
-            &self.bundle[..self.len]
-        } else {
-            &self.batched
+    /// Begins to fill the next batch. Adds a batch if there is none. Returns whether there is room
+    /// for more.
+    #[cold]
+    fn begins_batch(&mut self) -> bool {
+        if self.begun == self.len && !self.has_grown() {
+            return false;
+        }
+        // The caller was told that the gather is full, and adds one record more.
+        if self.at > self.full_at {
+            return false;
+        }
+        let next = self.batches[self.begun].take();
+        self.put_aside();
+        self.filling = next;
+        self.begun += 1;
+        (self.at, self.full_at) = (0, BATCH);
+        true
+    }
+
+    /// Puts the records of the batch that is being filled, if there is one, back to their place.
+    fn put_aside(&mut self) {
+        let filled = self.filling.take();
+        if let Some(last) = self.begun.checked_sub(1) {
+            self.batches[last] = filled;
+        }
+    }
+
+    /// Returns all records, in the order in which they were added. The caller has called
+    /// [`Gather::put_aside`].
+    fn records(&self) -> impl Iterator<Item = &[Record]> {
+        let full = |part: usize, full_at| if part == self.begun { self.at } else { full_at };
+        let bundle = &self.bundle[..full(0, BUNDLE)];
+        let batches = (1..).zip(self.batches[..self.begun].iter().flatten());
+        iter::once(bundle).chain(batches.map(move |(part, batch)| &batch[..full(part, BATCH)]))
+    }
+
+    /// Returns the number of records.
+    fn count(&self) -> usize {
+        match self.begun.checked_sub(1) {
+            Some(full) => BUNDLE + full * BATCH + self.at,
+            None => self.at,
         }
     }
 
@@ -157,28 +178,30 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.stale = true;
     }
 
-    /// Adds one more batch, if there is a free page. The caller may hold the lock of a page table,
-    /// so this does not ask the global allocator.
-    #[cold]
+    /// Adds one more batch, if there is a free page and memory for its records. The caller may hold
+    /// the lock of a page table, so this does not ask the global allocator.
     fn has_grown(&mut self) -> bool {
-        if self.batches_len == BATCHES_MAX || self.batched.capacity() <= self.room + BATCH {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = self.memory;
+        let Some(records) = self.batches.get_mut(self.len) else {
+            return false;
+        };
+        if records.is_none() {
+            *records = spaces.batches.take(machine, self.share);
+        }
+        if records.is_none() {
             return false;
         }
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
-        let Ok(batch) = self
-            .memory
-            .manager
-            .pages()
-            .alloc(self.memory.machine, request)
-        else {
+        // If there is no page, the next attempt finds the records here.
+        let Ok(page) = manager.pages().alloc(machine, request) else {
             return false;
         };
-        if self.batches_len == 0 {
-            self.batched.extend_from_slice(&self.bundle[..self.len]);
-        }
-        self.batches[self.batches_len] = batch;
-        self.batches_len += 1;
-        self.room += BATCH;
+        self.pages[self.len] = page;
+        self.len += 1;
         true
     }
 
@@ -197,36 +220,55 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// Flushes translations, then frees everything that was gathered (Linux: `tlb_flush_mmu`).
     pub(super) fn flush(&mut self) {
         self.flush_translations();
-        if self.len == 0 {
+        if self.count() == 0 {
             return;
         }
         let machine = self.memory.machine;
         machine.emit(Event::Begin(Phase::FreePages));
-        for run in self.gathered().chunks(TOGETHER) {
-            self.give_back(run);
+        self.put_aside();
+        let (mut run, mut len) = ([Record::BLANK; TOGETHER], 0);
+        for mut records in self.records() {
+            while !records.is_empty() {
+                let (now, later) = records.split_at(records.len().min(TOGETHER - len));
+                run[len..len + now.len()].copy_from_slice(now);
+                (records, len) = (later, len + now.len());
+                if len == TOGETHER {
+                    self.give_back(&run);
+                    len = 0;
+                }
+            }
         }
-        self.batched.clear();
-        self.len = 0;
+        if len > 0 {
+            self.give_back(&run[..len]);
+        }
+        (self.begun, self.at, self.full_at) = (0, 0, BUNDLE);
         machine.emit(Event::End(Phase::FreePages));
     }
 
     /// Flushes as [`Gather::flush`] does, if there are at least `many` records.
     pub(super) fn flush_above(&mut self, many: u64) {
-        if self.len as u64 >= many {
+        if self.count() as u64 >= many {
             self.flush();
         }
     }
 
-    /// Flushes, and frees the pages of the batches too (Linux: `tlb_finish_mmu`).
+    /// Flushes, and frees the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         self.flush();
-        for batch in self.batches[..self.batches_len].chunks(TOGETHER) {
-            self.memory.give_back(batch);
+        for pages in self.pages[..self.len].chunks(TOGETHER) {
+            self.memory.give_back(pages);
+        }
+        if self.batches[0].is_some() {
+            let Memory {
+                machine, spaces, ..
+            } = self.memory;
+            let batches = self.batches.into_iter().flatten();
+            spaces.batches.give_back(machine, batches);
         }
     }
 
     /// Frees the pages of at most [`TOGETHER`] records.
-    fn give_back(&self, run: &[Gathered]) {
+    fn give_back(&self, run: &[Record]) {
         let Memory {
             machine,
             manager,
@@ -234,7 +276,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         } = self.memory;
         let (mut own, mut tables, mut aged) = (Run::new(), Run::new(), Run::new());
         let mut others = 0;
-        for &gathered in run {
+        for gathered in run.iter().map(|record| record.get()) {
             if let Gathered::Page(page, _) = gathered
                 && page.kind == PageKind::Anon
             {
@@ -274,11 +316,11 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 
     /// Frees the huge pages of `run`.
-    fn give_back_huge(&self, run: &[Gathered]) {
+    fn give_back_huge(&self, run: &[Record]) {
         let Memory {
             machine, manager, ..
         } = self.memory;
-        let huge = |gathered: &Gathered| match *gathered {
+        let huge = |record: &Record| match record.get() {
             Gathered::Page(page, order) if order != Order::ZERO => Some((page, order)),
             _ => None,
         };

@@ -8,7 +8,6 @@
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::error::MapError;
@@ -123,7 +122,7 @@ impl<M: Machine> AddressSpace<M> {
         let start = self.place(mappings, &request)?;
         let pages = range(start, request.pages)?;
         request.check_at(start)?;
-        let id = mappings.adopt(request.backing, start)?;
+        let id = mappings.sources.adopt(request.backing, start)?;
         let end = pages.end;
         let new = Vma { start, end, id };
         let added = match request.place {
@@ -133,7 +132,7 @@ impl<M: Machine> AddressSpace<M> {
                 .map_err(MapError::from),
         };
         if added.is_err() {
-            mappings.count_pieces(&new, -1);
+            mappings.sources.count_pieces(&new, -1);
         }
         added
     }
@@ -147,15 +146,16 @@ impl<M: Machine> AddressSpace<M> {
         new: Vma,
     ) -> Result<Vma, MapError> {
         let pages = new.start..new.end;
-        let removal = self.removal(memory, mappings, &pages)?;
+        let removal = self.removal(memory, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
-        let editor = &mut mappings.editor;
+        let Mappings { editor, sources } = mappings;
         // Emptying the range would also unmap a page that is touched meanwhile, so faults wait: see
         // `fault::version`.
         self.replacing.set(1);
-        let stored = self.tree.store(memory.machine, editor, new, |_| {});
+        let stored = self.tree.store(memory.machine, editor, new, |piece| {
+            sources.count_pieces(&piece, removal.change(&piece));
+        });
         if stored.is_ok() {
-            removal.count(mappings);
             self.empty(memory, &pages);
         }
         self.replacing.set(0);
@@ -228,12 +228,13 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(memory.machine, Flag::Exiting) {
             return Err(MapError::Ended);
         }
-        let removal = self.removal(memory, mappings, pages)?;
+        let removal = self.removal(memory, pages)?;
         self.check_room(mappings, removal.more)?;
-        let editor = &mut mappings.editor;
+        let Mappings { editor, sources } = mappings;
         self.tree
-            .clear(memory.machine, editor, pages.clone(), |_| {})?;
-        removal.count(mappings);
+            .clear(memory.machine, editor, pages.clone(), |piece| {
+                sources.count_pieces(&piece, removal.change(&piece));
+            })?;
         Ok(())
     }
 
@@ -247,14 +248,10 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns the effect that removing `pages` will have on mappings and sources. Changes nothing.
-    fn removal(
-        &self,
-        memory: Memory<'_, M>,
-        mappings: &Mappings<M>,
-        pages: &Range<Vpn>,
-    ) -> Result<Removal, MapError> {
+    fn removal(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) -> Result<Removal, MapError> {
         let mut removal = Removal {
-            pieces: Vec::new(),
+            before: None,
+            after: None,
             more: 0,
         };
         let mut edits = 0;
@@ -265,13 +262,15 @@ impl<M: Machine> AddressSpace<M> {
             }
             check_pieces(&vma, pages)?;
             edits += 1;
-            let rests = i32::from(vma.start < pages.start) + i32::from(vma.end > pages.end);
-            removal.more += rests - 1;
-            if rests != 1 && mappings.source(&vma).is_some() {
-                let pieces = &mut removal.pieces;
-                pieces.try_reserve(1).map_err(|_| MapError::NoMemory)?;
-                pieces.push((vma, rests - 1));
+            if vma.start < pages.start {
+                removal.before = Some(pages.start);
+                removal.more += 1;
             }
+            if vma.end > pages.end {
+                removal.after = Some(pages.end);
+                removal.more += 1;
+            }
+            removal.more -= 1;
         }
         memory.machine.spend(Work::MapEdit, edits);
         Ok(removal)
@@ -283,7 +282,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         self.table.catch_up(machine);
         self.announce(machine, pages);
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_living(memory, self);
         self.unmap_range(&mut gather, pages.clone(), Site::Munmap);
         self.announce_end(machine, pages);
         self.free_spare_tables(&mut gather, pages);
@@ -310,18 +309,20 @@ impl<M: Machine> AddressSpace<M> {
 
 /// The effect of removing mappings, or parts of them.
 struct Removal {
-    /// The mappings with a source. Each comes with the change of the number of mappings that have
-    /// this source.
-    pieces: Vec<(Vma, i32)>,
+    /// The page at which the first removed piece begins, if its mapping begins before the range.
+    before: Option<Vpn>,
+    /// The page at which the last removed piece ends, if its mapping ends after the range.
+    after: Option<Vpn>,
     /// The change of the number of mappings; negative if fewer remain.
     more: i32,
 }
 
 impl Removal {
-    fn count<M: Machine>(self, mappings: &mut Mappings<M>) {
-        for (vma, pieces) in self.pieces {
-            mappings.count_pieces(&vma, pieces);
-        }
+    /// Returns by how much removing `piece` changes the number of mappings with its source.
+    fn change(&self, piece: &Vma) -> i32 {
+        let rest_before = self.before == Some(piece.start);
+        let rest_after = self.after == Some(piece.end);
+        i32::from(rest_before) + i32::from(rest_after) - 1
     }
 }
 

@@ -108,7 +108,13 @@ fn source_of(vma: &Vma) -> Option<usize> {
 /// The data that the lock of an address space's mappings guards.
 pub(super) struct Mappings<M: Machine> {
     pub(super) editor: Editor,
-    sources: Vec<Option<Source<M>>>,
+    pub(super) sources: Sources<M>,
+}
+
+/// The sources of mappings, by number.
+pub(super) struct Sources<M: Machine> {
+    by_number: Vec<Option<Source<M>>>,
+    /// The numbers of no source.
     free: Vec<u32>,
 }
 
@@ -132,18 +138,26 @@ impl<M: Machine> Source<M> {
 
 impl<M: Machine> Mappings<M> {
     pub(super) const fn new(editor: Editor) -> Self {
-        Self {
-            editor,
-            sources: Vec::new(),
+        let sources = Sources {
+            by_number: Vec::new(),
             free: Vec::new(),
-        }
+        };
+        Self { editor, sources }
     }
 
     /// Returns the source of the pages of `vma`, if it has one.
     pub(super) fn source(&self, vma: &Vma) -> Option<&Source<M>> {
-        self.sources.get(source_of(vma)?)?.as_ref()
+        self.sources.by_number.get(source_of(vma)?)?.as_ref()
     }
 
+    /// Drops all sources.
+    pub(super) fn clear(&mut self) {
+        self.sources.by_number = Vec::new();
+        self.sources.free = Vec::new();
+    }
+}
+
+impl<M: Machine> Sources<M> {
     /// Returns the id for a mapping of `backing` that begins at `start`, and stores the mapping's
     /// source.
     pub(super) fn adopt(&mut self, backing: Backing<M>, start: Vpn) -> Result<u32, NoMemory> {
@@ -167,18 +181,18 @@ impl<M: Machine> Mappings<M> {
 
     fn store(&mut self, source: Source<M>) -> Result<u32, NoMemory> {
         if let Some(number) = self.free.pop() {
-            self.sources[number as usize] = Some(source);
+            self.by_number[number as usize] = Some(source);
             return Ok(number);
         }
-        let number = self.sources.len();
+        let number = self.by_number.len();
         if number + 1 >= SOURCES_MAX {
             return Err(NoMemory);
         }
-        self.sources.try_reserve(1).map_err(|_| NoMemory)?;
+        self.by_number.try_reserve(1).map_err(|_| NoMemory)?;
         // Reserve room for every number in the list of free numbers now, so that dropping a source
         // needs no memory.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
-        self.sources.push(Some(source));
+        self.by_number.push(Some(source));
         Ok(count_of(number))
     }
 
@@ -186,19 +200,13 @@ impl<M: Machine> Mappings<M> {
     /// shrunk if `pieces` is negative. Drops the source with the last mapping.
     pub(super) fn count_pieces(&mut self, vma: &Vma, pieces: i32) {
         let Some(number) = source_of(vma) else { return };
-        let Some(source) = &mut self.sources[number] else {
+        let Some(source) = &mut self.by_number[number] else {
             return;
         };
         source.pieces = source.pieces.saturating_add_signed(pieces);
         if source.pieces == 0 {
-            self.sources[number] = None;
+            self.by_number[number] = None;
             self.free.push(count_of(number));
         }
-    }
-
-    /// Drops all sources.
-    pub(super) fn clear(&mut self) {
-        self.sources = Vec::new();
-        self.free = Vec::new();
     }
 }

@@ -8,9 +8,10 @@
 //! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. The last
 //! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
 //! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
-//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru` and
-//! `memory`.
+//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru`,
+//! `batches` and `memory`.
 
+pub(crate) mod batches;
 pub mod budget;
 mod error;
 mod exit;

@@ -185,7 +185,7 @@ impl<M: Machine> AddressSpace<M> {
         pages: Range<Vpn>,
         site: Site,
     ) -> Result<(), Refused> {
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_dying(memory, self);
         let outcome = self.announced(memory.machine, &pages, || {
             self.unmap_range(&mut gather, pages.clone(), site);
         });
@@ -219,7 +219,7 @@ impl<M: Machine> AddressSpace<M> {
             Err(NotJoined::TooLate) => return (Reaped::All, Left::Nothing),
             Err(NotJoined::TooMany) => return (Reaped::Busy, Left::Nothing),
         };
-        let mut gather = Gather::new(memory, self);
+        let mut gather = Gather::of_dying(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
         let reaped = self.reap_claims(&mut gather, &mut walker, site);
         machine.emit(Event::End(Phase::Unmap));

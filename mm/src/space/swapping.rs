@@ -23,7 +23,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         // Hold the lock as a reader, so that no CPU unmaps a page while it is being moved.
         self.mappings.read(machine, Site::SwapOut, |_| {
-            let mut gather = Gather::new(memory, self);
+            let mut gather = Gather::of_living(memory, self);
             let mut went = 0;
             let mut index = table_of(pages.start);
             while let Some(spot) = self.table.next(index) {
@@ -95,7 +95,6 @@ impl<M: Machine> AddressSpace<M> {
             given.expect("the slot was just taken");
             return Some(false);
         };
-        gather.expect(1);
         if !gather.add(page, Order::ZERO) {
             gather.flush();
         }

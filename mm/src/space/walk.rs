@@ -84,11 +84,13 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns the kind of the mapping that contains all of `pages`, if there is one.
+    /// Returns the kind of the mapping that contains all of `pages`, if there is one. There is at
+    /// least one page.
     fn mapped_around(&self, pages: &Range<Vpn>) -> Option<MappingKind> {
         // No CPU changes the tree, because the lock of the mappings is held.
         let vma = self.tree.find(pages.start).ok().flatten();
-        let vma = vma.filter(|vma: &Vma| vma.end >= pages.end)?;
+        let last = Vpn(pages.end.0 - 1);
+        let vma = vma.filter(|vma: &Vma| vma.contains(last))?;
         Some(MappingKind::of(&vma))
     }
 }

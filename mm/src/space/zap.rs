@@ -5,8 +5,8 @@
 //! pages are freed, and the walk continues.
 //!
 //! Locks: `PageTable`; for a huge page that is not claimed, also `UpperTable` around it. Inside
-//! `PageTable`: `Swap`, the locks that counters take, `Pcp` and `Zone` to allocate a page for the
-//! gather, and `Lru` when a huge page is split.
+//! `PageTable`: `Swap`, the locks that counters take, `Batches`, `Pcp` and `Zone` to add a batch to
+//! the gather, and `Lru` when a huge page is split.
 
 use core::ops::Range;
 
@@ -98,7 +98,6 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Stop {
         let memory = gather.memory();
         let machine = memory.machine;
-        gather.expect(range.end - range.start);
         machine.emit(Event::Begin(Phase::TableLock));
         spot.leaf.entries.with(machine, site, |entries| {
             machine.emit(Event::End(Phase::TableLock));
@@ -146,8 +145,6 @@ impl<M: Machine> AddressSpace<M> {
         whose: Whose,
     ) {
         let machine = gather.memory().machine;
-        // The gather gets the huge page and the page of the table that was kept for splitting it.
-        gather.expect(2);
         machine.emit(Event::Begin(Phase::TableLock));
         // The memory of that table is dropped with no lock held.
         let (full, _blank) = match whose {

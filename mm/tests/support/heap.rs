@@ -1,5 +1,5 @@
-//! A global allocator that tests can make fail. It also records its uses while a lock of the
-//! machine is held. Settings and records are per thread.
+//! A global allocator that tests can make fail. It also counts the requests of code that must make
+//! none, and records its uses while a lock of the machine is held. Settings and records are per thread.
 #![expect(unsafe_code, reason = "a global allocator is unsafe to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,12 +13,14 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     /// The number of allocations that were refused.
     static REFUSED: Cell<u64> = const { Cell::new(0) };
+    /// The number of requests since [`asked_by`] was called; `None` outside of it.
+    static ASKED: Cell<Option<u64>> = const { Cell::new(None) };
     /// The classes of the locks that this thread holds, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };
     /// The classes of locks that were held during some use of the heap, a bit for each, and the
     /// number of such uses.
     static USED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// Whether the first use under a lock panics, so that a backtrace shows where it is.
+    /// Whether the first forbidden use panics, so that a backtrace shows where it is.
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -43,6 +45,14 @@ pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     (result, REFUSED.get())
 }
 
+/// Runs `f`, which frees memory and so must not ask for any: a heap may wait, and then `f` would
+/// wait for itself. Returns how often `f` asked. The requests are granted, so that `f` ends.
+pub(crate) fn asked_by(f: impl FnOnce()) -> u64 {
+    ASKED.set(Some(0));
+    f();
+    ASKED.take().unwrap_or(0)
+}
+
 /// Sets a panic hook that lets a panicking thread allocate the memory for its message.
 fn let_panics_speak() {
     static ONCE: Once = Once::new();
@@ -50,18 +60,20 @@ fn let_panics_speak() {
         let speak = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |why| {
             LEFT.set(None);
+            ASKED.set(None);
             HELD.set(0);
             speak(why);
         }));
     });
 }
 
-/// Runs `f` with memory, even inside [`failing_from`] or [`holding`]: for the test's own
-/// allocations.
+/// Runs `f` with memory, even inside [`failing_from`], [`asked_by`] or [`holding`]: for the test's
+/// own allocations.
 pub(crate) fn with_memory<R>(f: impl FnOnce() -> R) -> R {
-    let (left, held) = (LEFT.take(), HELD.take());
+    let (left, asked, held) = (LEFT.take(), ASKED.take(), HELD.take());
     let result = f();
     LEFT.set(left);
+    ASKED.set(asked);
     HELD.set(held);
     result
 }
@@ -87,9 +99,9 @@ pub(crate) fn uses_under_locks() -> (Vec<LockClass>, u64) {
     (LockClass::ALL.into_iter().filter(used).collect(), uses)
 }
 
-/// Makes the next use of the heap under a lock panic on this thread, if the environment variable
-/// `PLIMSOLL_HEAP_PANICS` is set.
-pub(crate) fn panic_under_locks() {
+/// Makes the next use of the heap under a lock, or inside [`asked_by`], panic on this thread, if the
+/// environment variable `PLIMSOLL_HEAP_PANICS` is set.
+pub(crate) fn panic_if_forbidden() {
     let_panics_speak();
     PANICS.set(std::env::var_os("PLIMSOLL_HEAP_PANICS").is_some());
 }
@@ -107,6 +119,14 @@ fn note() {
 
 fn may() -> bool {
     note();
+    if let Some(asked) = ASKED.get()
+        && !std::thread::panicking()
+    {
+        ASKED.set(Some(asked + 1));
+        if PANICS.take() {
+            panic!("the heap is asked for memory by code that frees memory");
+        }
+    }
     match LEFT.get() {
         None => true,
         // The message of a panic is formatted before the hook is called.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
@@ -43,13 +43,13 @@ pub(crate) struct World {
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
+    oom: Arc<Oom>,
 }
 
 /// The owner of the processes in tests of OOM kills.
 pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
-    kept: OnceLock<Weak<Kept>>,
-    oom: OnceLock<Weak<Oom>>,
+    kept: Weak<Kept>,
     /// True if killed processes exit; otherwise only the reaper empties their memory.
     pub(crate) die: AtomicBool,
 }
@@ -65,22 +65,18 @@ impl Owner<Plain> for OomWorld {
 
     fn pause(&self, machine: &Plain) {
         machine.pass(Nanos::from_ms(300));
-        let kept = self.kept.get().and_then(Weak::upgrade);
-        let oom = self.oom.get().and_then(Weak::upgrade);
-        let (Some(kept), Some(oom)) = (kept, oom) else {
-            return;
-        };
-        let memory = Memory::new(machine, &kept.manager, &kept.spaces);
+        let kept = self.kept.upgrade().expect("the world is complete");
+        let (memory, killer) = (kept.memory(machine), kept.oom.killer());
         let all = self.all.lock().expect("one thread");
         for process in all.iter() {
             let killed = process.is(machine, State::Killed) && !process.is(machine, State::Left);
             if self.die.load(Relaxed) && killed {
-                let parted = oom.killer().exit(memory, process);
+                let parted = killer.exit(memory, process);
                 assert!(parted.is_ok(), "it had not left");
             }
         }
         drop(all);
-        oom.killer().reaper().step(memory);
+        killer.reaper().step(memory);
     }
 }
 
@@ -102,6 +98,12 @@ impl Notified<Plain> for Choosy {
     fn release(&self, _: &Plain) {}
 }
 
+impl Kept {
+    fn memory<'k>(&'k self, machine: &'k Plain) -> Memory<'k, Plain> {
+        Memory::new(machine, &self.manager, &self.spaces)
+    }
+}
+
 impl World {
     pub(crate) fn new(cpus: u32, design: Design, grouping: Grouping) -> Self {
         let machine = Plain::new(Topology::flat(cpus));
@@ -110,26 +112,27 @@ impl World {
             pause: Nanos(1),
             attempts_max: 3,
         };
-        let killer = Arc::new(OomKiller::new(&machine, (), patience));
-        let owner = OomWorld {
-            all: Mutex::new(Vec::with_capacity(8)),
-            kept: OnceLock::new(),
-            oom: OnceLock::new(),
-            die: AtomicBool::new(true),
-        };
-        let rules = Rules::of(&design);
-        let oom = Arc::new(OutOfMemory::new(&machine, killer, owner, rules, Vec::new()));
-        let mut config = Config::new(Layout::arena(MEMORY));
-        (config.design, config.grouping) = (design, grouping);
-        config.last_resort = Some(Box::new(Arc::clone(&oom)));
-        let manager = Manager::new(&machine, config).expect("an arena is a layout");
-        let spaces = Spaces::new(&machine, &design, 300).expect("it can be counted");
-        let kept = Arc::new(Kept { manager, spaces });
-        let set = oom.owner().kept.set(Arc::downgrade(&kept));
-        assert!(set.is_ok() && oom.owner().oom.set(Arc::downgrade(&oom)).is_ok());
+        let kept = Arc::new_cyclic(|kept| {
+            let owner = OomWorld {
+                all: Mutex::new(Vec::with_capacity(8)),
+                kept: Weak::clone(kept),
+                die: AtomicBool::new(true),
+            };
+            let killer = Arc::new(OomKiller::new(&machine, (), patience));
+            let rules = Rules::of(&design);
+            let oom = Arc::new(OutOfMemory::new(&machine, killer, owner, rules, Vec::new()));
+            let mut config = Config::new(Layout::arena(MEMORY));
+            (config.design, config.grouping) = (design, grouping);
+            config.last_resort = Some(Box::new(Arc::clone(&oom)));
+            Kept {
+                manager: Manager::new(&machine, config).expect("an arena is a layout"),
+                spaces: Spaces::new(&machine, &design, 300).expect("it can be counted"),
+                oom,
+            }
+        });
         Self {
+            oom: Arc::clone(&kept.oom),
             kept,
-            oom,
             budget: Arc::new(Budget::new(&machine, 1 << 30)),
             file: Arc::new(Object::new(&machine, ObjectKind::File)),
             shared: Arc::new(Object::new(&machine, ObjectKind::Shared)),
@@ -138,7 +141,7 @@ impl World {
     }
 
     pub(crate) fn memory(&self) -> Memory<'_, Plain> {
-        Memory::new(&self.machine, &self.kept.manager, &self.kept.spaces)
+        self.kept.memory(&self.machine)
     }
 
     /// Makes a process with an address space that notifies [`Choosy`]; `None` without heap memory.

@@ -110,9 +110,10 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     body.extend_from_slice(bytes);
 }
 
-/// Takes the next column off a body; returns its number and its uncompressed bytes. `room` is the
-/// number of bytes to which the rest of the chunk may still unpack. Returns `None` if the column
-/// exceeds `room` or is damaged.
+/// Takes the next column off a body; returns the column's number and its uncompressed bytes. `room`
+/// is the largest number of uncompressed bytes that the remaining columns of the chunk may have
+/// together; the function subtracts those of this column. Returns `None` if the column has more
+/// than `room` bytes or is damaged.
 pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;

@@ -53,7 +53,8 @@ pub(super) enum Column {
     Victim = 19,
     Range = 20,
     Text = 21,
-    /// The texts of the first or the last chunk; events do not use it.
+    /// The header's pairs of name and value, in the first and the last chunk. Events do not use
+    /// this column.
     Fields = 22,
     /// For allocations: the index of the guess that was right, or 0 if none was. The next three
     /// columns have the same for frees, batched frees and drains.

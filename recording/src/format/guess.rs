@@ -36,8 +36,8 @@ const GUESSES: usize = 12;
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of frees that are remembered while they wait for the event of the batch that
-/// contains them.
+/// The largest number of freed pages that are remembered for a CPU until an event of a batched free
+/// names them.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.
@@ -77,8 +77,8 @@ pub(super) struct Guesser {
     pid: u32,
     /// For each CPU, order and migrate type, the pages on the list, from its head to its tail.
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
-    /// For each CPU, the pages that the CPU has freed and that a later batch may contain, the
-    /// oldest first.
+    /// For each CPU, the pages that the CPU has freed and that a later event of a batched free may
+    /// name, in the order of the frees.
     pending: FxHashMap<u32, VecDeque<u64>>,
     /// For each page, the page that the same thread allocated next with the same migrate type.
     after: Table,
@@ -200,8 +200,8 @@ impl Guesser {
         match deed.role {
             Role::Alloc => {
                 let list = self.lists.entry(key).or_default();
-                // Events that were not recorded have removed the pages nearer to the head of the
-                // list.
+                // Removes `page` and the pages nearer to the head of the list. Events that were not
+                // recorded must have removed those.
                 list.drain(..place.min(list.len()));
                 let stream = self.stream(deed.mobility);
                 if let Some(last) = self.last_alloc.get(stream) {
@@ -213,8 +213,8 @@ impl Guesser {
             Role::Drain => {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
-                    // No guess was right: events that were not recorded have removed the pages
-                    // nearer to the tail.
+                    // No guess was right. If `page` is near the tail, removes it and the pages
+                    // nearer to the tail. Events that were not recorded must have removed those.
                     0 => place_from_end(list, page),
                     place => place,
                 };
@@ -223,7 +223,8 @@ impl Guesser {
             Role::Batched => {
                 let pending = self.pending.entry(self.cpu).or_default();
                 let place = match place {
-                    // This page is the first of a batch, so the frees before it belong to no batch.
+                    // No guess was right, so this page is the first of a batch. The pages that were
+                    // freed before it belong to no batch.
                     0 => pending
                         .iter()
                         .position(|it| *it == page)

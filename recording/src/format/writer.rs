@@ -17,7 +17,8 @@ use crate::header::Header;
 const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
 /// The maximum number of bytes of texts and call chains that the writer buffers. The other fields
-/// of an event take less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+/// of an event take less than 128 bytes, and a chunk has at most `CHUNK_EVENTS_MAX` events. So a
+/// chunk unpacks to less than `CHUNK_BYTES_MAX`.
 const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
@@ -214,7 +215,8 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
 fn bytes_of(what: &What) -> usize {
     match what {
         What::Mark(text) => text.len(),
-        // Each symbol takes at most six bytes: a zero, and a new number below 2³² in five bytes.
+        // A symbol takes the most bytes, six, if its number is new: a byte that is zero, and five
+        // bytes for the number, which is below 2³².
         What::ContentionBegin { stack, .. } => stack.len() * 6,
         _ => 0,
     }

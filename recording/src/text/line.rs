@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A comm may contain spaces, colons and brackets, so the parser searches for a CPU in brackets
-//! followed by a time. perf cannot compute `page`, so pages are identified by `pfn`, which is
-//! hexadecimal since Linux 5.13 and decimal before. A failed allocation has neither a `page` nor a
-//! `pfn`.
+//! followed by a time. perf computes `page` from a wrong base, so the parser identifies a page by
+//! `pfn`, and by `page` only if there is no `pfn`. `pfn` is hexadecimal since Linux 5.13 and
+//! decimal before. For a failed allocation, neither `page` nor `pfn` is the number of a page.
 
 use super::Expected;
 use super::events::event;

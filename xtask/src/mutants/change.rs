@@ -18,7 +18,8 @@ pub(crate) enum Genre {
     MatchArm,
     /// The guard of an arm becomes `true` or `false`.
     MatchArmGuard,
-    /// A field of a struct literal is deleted, so that it comes from the literal's base.
+    /// A field of a struct literal is deleted, so that its value comes from the literal's base
+    /// (`..base`).
     StructField,
 }
 

@@ -30,7 +30,8 @@ use score::Score;
 
 pub(crate) use survivors::{FILE as SURVIVORS, parse as parse_survivors};
 
-/// Tries the mutants that `args` select. It is an error if one survives that is not accepted.
+/// Tries the mutants that `args` select. Returns an error if one of them survives and is not in the
+/// list of accepted survivors.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let groups = groups::read(root, &options.groups)?;
@@ -87,7 +88,9 @@ fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     drawn
 }
 
-/// Returns the positions of the mutants to try. A sample is drawn until enough of it compile.
+/// Returns the positions of the mutants to try. If the options request a sample, draws mutants
+/// until as many of them compile as the sample needs. The sample also has the drawn mutants that do
+/// not compile.
 fn choose(
     all: &[(&Group, Mutant)],
     options: &Options,
@@ -175,8 +178,8 @@ fn judge_all(
     Ok(fates)
 }
 
-/// Builds one mutant and runs the tests on it. Most are caught by unit tests, which are built
-/// sooner than the rest.
+/// Builds one mutant and runs the tests on it. The unit tests come first, because they notice most
+/// mutants and take less time to build than the other tests.
 fn judge_alone(
     build: &Build,
     judge: &Judge,

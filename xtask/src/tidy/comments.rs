@@ -43,7 +43,8 @@ pub(super) fn plain(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Returns an error for each doc comment whose first line has a bad opening or says nothing.
+/// Returns an error for each doc comment whose first line begins with one of [`OPENINGS`] or has
+/// fewer than [`WORDS_MIN`] words.
 fn openings(file: &File) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = false;

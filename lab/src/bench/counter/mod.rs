@@ -135,8 +135,8 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
     table
 }
 
-/// Times the approximate sum and the precise sum of every subject. Before, two threads have added
-/// to the subject.
+/// Times the approximate sum and the precise sum of every subject. Two threads have already added
+/// to each subject.
 fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     let approximate = timing::reads(subjects, 4096, |subject, times| {
         subject.approximate_sums(times);

@@ -209,11 +209,11 @@ fn in_turns(
     Ok(raced)
 }
 
-/// Computes how long the threads of each race waited for page-table locks. An acquisition may be
-/// slow without a wait, so this compares each race with the exit without helpers in the same round,
-/// which never waits for a page-table lock. An acquisition counts as a wait if it took longer than
-/// 99 % of the acquisitions of that exit. The length of the wait is the time of the acquisition
-/// minus the median time of the acquisitions of that exit.
+/// Computes how long the threads of each race waited for page-table locks. Even an acquisition
+/// without a wait may be slow, so this compares each race with exit alone in the same round. Exit
+/// alone has no helpers, so it never waits for a page-table lock. An acquisition counts as a wait
+/// if it took longer than 99 % of the acquisitions of exit alone. The length of the wait is the
+/// time of the acquisition minus the median time of the acquisitions of exit alone.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {

@@ -145,8 +145,8 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|raced| stats::estimate(&raced.of(what)));
-                // If the next column shows an interval, that of the ratio, there is no room for an
-                // interval here.
+                // If the next column shows a ratio with its interval, this cell has room only for
+                // the median, without an interval.
                 let cell = estimate.map(|estimate| {
                     if states_ratio {
                         human(estimate.median, Unit::Nanos)
@@ -175,7 +175,8 @@ impl Shown<'_> {
     }
 }
 
-/// Formats a ratio: with its interval if `is_ratio`, and as a percentage without one otherwise.
+/// Formats `ratio`. If `is_ratio`, writes it as a ratio with its interval; otherwise as a
+/// percentage without its interval.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {

@@ -272,6 +272,7 @@ fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64
         }
         fits
     });
-    // If no gap between two mappings is large enough, the space after the last mapping is.
+    // If no gap between two mappings is large enough, the result is the first page after the last
+    // mapping, or `from` if that is higher.
     before.map_or(free_from, |_| free_from)
 }

@@ -316,11 +316,11 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// If one process is a hog, our selection may take at most this number of times the time of a
-/// selection that makes one approximate sum of every process.
+/// If one process is a hog, our selection may take at most this many times as long as a selection
+/// that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// If all processes are in the band, our selection must be at least this number of times as fast as
-/// a selection that makes a precise sum of every process.
+/// If all processes are in the band, our selection must be at least this many times as fast as a
+/// selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
 /// The table of the targets. A quick run measures neither of the two.

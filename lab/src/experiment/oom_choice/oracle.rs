@@ -90,13 +90,14 @@ mod tests {
         assert_eq!((judged.regret, judged.least_sums), (75, 0));
         assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
         let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
-        // The ranges of the first two candidates reach above 18, so these two are summed. Their
-        // points are below 16, which the third candidate has at least, so the third needs no sum.
+        // The ranges of the first two candidates reach above 16, the low end of the third
+        // candidate's range, so these two are summed. The points of both are below 16, so the third
+        // needs no sum.
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
         // The first candidate must be summed, and so must the third, which is the largest. The
-        // second may have 18 points at most, and loses a tie against the third.
+        // second needs no sum: it has 18 points at most, and loses a tie against the third.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

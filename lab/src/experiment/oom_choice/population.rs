@@ -98,7 +98,8 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // Ranks are shuffled, so that a process with a special rank may be anywhere.
+        // Ranks are shuffled, so that a process with a special rank, such as the hog, may be
+        // anywhere in the list of processes.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {
@@ -109,8 +110,9 @@ impl Population {
         population
     }
 
-    /// Draws the CPUs on which a process touches its pages. `rank` is the process's position in a
-    /// random order of all processes.
+    /// Draws the number of pages of a process, if its kind leaves that open, and the CPUs on which
+    /// the process touches them. `rank` is the process's position in a random order of all
+    /// processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -164,9 +166,9 @@ impl Population {
         }
     }
 
-    /// Lets a process move over all CPUs. In the end the process has `pages`, of which a third are
-    /// file pages. On the way, it touches a quarter of `pages` in addition as anonymous pages, and
-    /// unmaps as many on other CPUs.
+    /// Lets a process run on random CPUs. In the end the process has `pages`, of which a third are
+    /// file pages and the rest anonymous. In addition, it touches anonymous pages, a quarter as
+    /// many as `pages`, and unmaps the same number on random CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);

@@ -289,10 +289,10 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps: first the
-    /// multiple of the batch, which a flat counter's per-CPU part folds into the shared value, then
-    /// the rest, which the per-CPU part keeps. Adding one page at a time would give the same
-    /// result.
+    /// Counts `runs` on the calling CPU. Each run of pages is added in two steps. The first adds as
+    /// many whole batches as the run has; a flat counter folds them from its per-CPU part into the
+    /// shared value. The second adds the rest, which the per-CPU part keeps. Adding one page at a
+    /// time would give the same result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {

@@ -20,7 +20,8 @@ pub(super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
 pub(super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
 pub(super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
 pub(super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
-/// The number of kills whose victim was not the process with the most memory.
+/// The number of kills in which the largest process exceeded the victim by at least [`AS_LARGE`]
+/// pages.
 pub(super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
 /// The memory by which the largest process exceeded the victim, in bytes: the mean over all kills.
 pub(super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);

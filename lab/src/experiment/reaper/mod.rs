@@ -5,7 +5,8 @@
 //! for each other's locks. If the reaper walks in the opposite direction, exit and reaper meet only
 //! once. This experiment runs both directions, the variant that was proposed later in the thread,
 //! and our design. The report also shows what reviewers asked for: the time until all memory is
-//! free, other machines, one large mapping, and the locks that tasks wait for instead.
+//! free, other machines, one large mapping, and the locks that tasks wait for when they no longer
+//! wait for those of page tables.
 //!
 //! The submodule `scene` has the races, `targets` the targets for our design.
 

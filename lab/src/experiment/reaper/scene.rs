@@ -61,8 +61,9 @@ pub(super) struct Scenes {
 /// The number of small mappings of the app.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
-/// About the number of all pages of the app, divided by the number of its small mappings. The scene
-/// `one` has as many pages in total as the app.
+/// The total number of pages of the app, divided by the number of its small mappings; only
+/// approximate. The mapping in the scene `one` has this number of pages for each small mapping of
+/// the app, so it is about as large as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// The names of the scenes that every machine has.

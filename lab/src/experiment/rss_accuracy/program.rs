@@ -57,11 +57,16 @@ pub(super) enum Hops {
     /// The program maps on each CPU in order and unmaps on the first, as a main thread would.
     OneUnmaps,
     /// The program brings every CPU's part of the counter to its upper end and then to its lower
-    /// end, in a cycle of four rounds. A round makes as many mappings as there are CPUs. In the
-    /// first round, the program maps on each CPU. In the second and the third round, it maps only
-    /// on CPU 0. In the second round, it unmaps on each CPU the pages that it mapped there in the
-    /// first. In the third round, it unmaps on each CPU a part of the pages that it mapped on CPU 0
-    /// in the second. In the fourth round, it maps on each CPU again.
+    /// end, in a cycle of four rounds. A round makes as many mappings as there are CPUs:
+    ///
+    /// - In the first round, the program maps on each CPU.
+    /// - In the second round, it maps on CPU 0, and unmaps on each CPU the pages that it mapped
+    ///   there in the first round.
+    /// - In the third round, it maps on CPU 0, and unmaps on each CPU a part of the pages that it
+    ///   mapped on CPU 0 in the second round.
+    /// - In the fourth round, it maps on each CPU again.
+    ///
+    /// In the first and the fourth round, it unmaps on CPU 0.
     Edge,
     /// The program stays on one CPU.
     Stay,

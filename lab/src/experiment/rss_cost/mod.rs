@@ -189,8 +189,8 @@ fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     })
 }
 
-/// The table of the most important metrics at the low and at the high card. At these cards all
-/// prices are at the low end, or at the high end, of their ranges.
+/// The table of the most important metrics at the low and at the high card. At the low card, each
+/// price is the lowest of its range; at the high card, it is the highest.
 const CARDS: Cards<Scene, Kept> = Cards {
     title: "Trees (B) against flat, at each cost card",
     note: "A verdict that changes between cards is fragile.",

@@ -39,10 +39,10 @@ pub(super) struct Scene {
     bytes: fn(tasks: u32) -> u64,
 }
 
-/// Returns the number of bytes that a task touches in a round. If there are few tasks, it is the
-/// 128 MiB of the benchmark. If there are many, it is a quarter of this, so that rounds are
-/// shorter. The page lists then hold a larger part of a round's pages, so CPUs take zone locks even
-/// less often than with 128 MiB.
+/// Returns the number of bytes that a task touches in a round. With few tasks, the number is that
+/// of the benchmark, 128 MiB. With many tasks, it is 32 MiB, so that a run takes less time. The
+/// smaller a round, the larger the part of its pages that fits on the page lists. So with 32 MiB,
+/// CPUs take zone locks even less often than with 128 MiB.
 const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
@@ -50,7 +50,8 @@ const fn bytes(tasks: u32) -> u64 {
 /// The data of one run that the tables need besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// For each mode and number of tasks, what the tasks spent their time on.
+    /// For each mode and number of tasks, the percentage of the tasks' time that went to each of
+    /// [`PARTS`].
     times: Vec<(Mode, u32, Percents)>,
     /// The results of counting alone, at each pace.
     pub(super) counting: [Counted; PACES.len()],
@@ -76,8 +77,8 @@ pub(super) const PARTS: [&str; 10] = [
 pub(super) const MMAP_LOCK: usize = 7;
 
 impl Kept {
-    /// What `tasks` tasks in `mode` spent their time on; `None` if the benchmark did not run with
-    /// this number of tasks.
+    /// The percentage of the time of `tasks` tasks in `mode` that went to each of [`PARTS`]; `None`
+    /// if the benchmark did not run with this number of tasks.
     pub(super) fn times(&self, mode: Mode, tasks: u32) -> Option<&Percents> {
         let mut times = self.times.iter();
         let found = times.find(|(of_mode, of_tasks, _)| (*of_mode, *of_tasks) == (mode, tasks));
@@ -204,8 +205,9 @@ mod tests {
     fn parts_are_all_of_the_time() {
         for (mode, tasks, percents) in measure(Counting::Flat).times {
             assert!((percents.iter().sum::<f64>() - 100.0).abs() < 1e-6);
-            // When a mark is set, other CPUs may have run ahead by up to 0.1 ms, which is 3 % of a
-            // round.
+            // At the beginning and the end of the measured time, a CPU may be up to 0.1 ms, or 3 %
+            // of a round, ahead of the CPU that reads the statistics. So a part may seem to be a
+            // few percent less than 0 or more than 100.
             let all = |percent: &f64| (-5.0..=105.0).contains(percent);
             assert!(percents.iter().all(all), "{mode:?} {tasks}: {percents:?}");
         }

@@ -1,11 +1,12 @@
 //! `reproduce rss-memory`: what do a process's four counters cost before they are used?
 //!
-//! An *owner* has four counters, as a process does. The experiment measures the bytes of one owner,
-//! and the time to create and destroy an owner. Machines have 2 to 4096 CPUs, two sockets, and
-//! last-level caches that 16 CPUs share. Times are real times of this computer, and each seed is a
-//! repetition of the measurement. A *warm* time is that of an owner that reuses the memory of the
-//! previous owner, as a process reuses memory of a slab cache. A *cold* time is the mean over 64
-//! owners that are all created before the first of them is destroyed.
+//! An *owner* has four counters, as a process does. The experiment measures the bytes of one owner
+//! and two times, *warm* and *cold*. The warm time is the time to create and destroy an owner that
+//! reuses the memory of the previous owner, as a process reuses memory of a slab cache. The cold
+//! time is the time to create an owner without such memory. It is the mean over 64 owners that are
+//! all created before the first of them is destroyed. Machines have 2 to 4096 CPUs, two sockets,
+//! and last-level caches that 16 CPUs share. Times are real times of this computer, and each seed
+//! is a repetition of the measurement.
 //!
 //! The submodule `owners` creates owners and measures them.
 
@@ -27,7 +28,8 @@ use crate::run::options::{Determinism, Effort};
 /// The experiment's entry in the catalog.
 pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 
-/// The declaration. Its workload is only the effort, which says how long to measure.
+/// The declaration of the experiment. It has no workload besides the effort, which says how long to
+/// measure.
 static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     name: "rss-memory",
     question: "what do a process's counters cost in bytes, and to make and end?",
@@ -130,8 +132,9 @@ fn all_metrics() -> Vec<Metric> {
         .collect()
 }
 
-/// All metrics, but of the cold times only that at [`HEADLINE`] CPUs. A table shows the other cold
-/// times. With thirty columns, the important ones would be hard to find.
+/// Returns the metrics that the report shows as columns: all except the cold times at numbers of
+/// CPUs other than [`HEADLINE`]. A separate table shows these times, because the important columns
+/// would be hard to find among thirty.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
     let headline = cold(HEADLINE);
@@ -141,7 +144,7 @@ fn shown(_: &Effort) -> Vec<Metric> {
 
 fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), Error> {
     if run.options.determinism == Determinism::Check {
-        // Only bytes are checked, because times are never equal.
+        // Only bytes are checked, because the times of two runs are never equal.
         let bytes = |case: &Case<Owner>| bytes_of(case.design);
         Comparison::run(&OWNERS, run.options, run.progress, bytes)?;
     }
@@ -161,7 +164,7 @@ fn bytes_of(owner: Owner) -> Sample {
 }
 
 /// The bytes and the times of an owner on every machine. The hash covers only the bytes, because
-/// times are never equal.
+/// the times of two runs are never equal.
 fn costs_of(owner: Owner, effort: Effort) -> Sample {
     let mut sample = bytes_of(owner);
     for (cpus, _) in MACHINES {

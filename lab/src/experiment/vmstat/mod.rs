@@ -1,10 +1,11 @@
 //! `reproduce vmstat`: what is gained by staggering the per-CPU vmstat work, and why?
 //!
 //! The mailing-list thread measured one patch on one machine: contentions at `free_pcppages_bulk`
-//! fell from 872 to 117. The patch makes two changes at once. Its premise is that "all CPUs fire
-//! together", but in fact only the CPUs within a group do. The experiment therefore separates the
-//! causes: phase, interval, timer wheel and shepherd. For each cause, it compares Linux with a
-//! design that differs from Linux only in this cause.
+//! fell from 872 to 117. The patch makes two changes at once. Its author assumes that "all CPUs
+//! fire together", but in fact the timers of the CPUs fire in groups: only those of one group fire
+//! together. The experiment therefore separates the causes: phase, interval, timer wheel and
+//! shepherd. For each cause, it compares Linux with a design that differs from Linux only in this
+//! cause.
 //!
 //! The submodule `scene` has the workload and its metrics. `causes` has the table of one cause at a
 //! time, and the finding. `crowding` counts the CPUs that fire together, by tick rate. `regime`
@@ -68,9 +69,9 @@ const OURS: &str = "phased+shepherd-phased";
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machine for which the report also has tables by tick rate and by drain length. The table by
-/// drain length scales the price of a page. So a second machine that differs from this one only in
-/// its prices would give the same table.
+/// The machine for which the report also has tables by tick rate and by drain length. The runs for
+/// the table by drain length multiply the price of freeing a page by several factors. So a second
+/// machine that differs from this one only in its prices would give the same table.
 const MAPPED: &str = "grace-72+kasan";
 
 const SCHEDULES: [&str; 6] = [
@@ -101,8 +102,8 @@ fn conclude(run: &Run<'_, Scene>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, causes::finding(&run.results)))
 }
 
-/// A table of how much the contentions vary between single runs. It matters because a published
-/// count comes from a single run.
+/// A table that shows how much the number of contentions differs between single runs. This matters
+/// because a published number comes from a single run.
 fn spread(run: &Run<'_, Scene>) -> Table {
     let row = |design: &Named| {
         let values = run.results.values(&design.name, &CONTENTIONS);
@@ -126,8 +127,8 @@ fn spread(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// The table that shows whether the verdicts hold at every card. At the low and the high card all
-/// prices are at the low end, or at the high end, of their ranges.
+/// The table that shows whether the verdicts hold at every card. At the low card, each price is the
+/// lowest of its range; at the high card, it is the highest.
 const CARDS: Cards<Scene> = Cards {
     title: "Contentions against round-jiffies+shepherd-at-once, at each cost card",
     note: "A verdict that changes between cards is fragile.",

@@ -56,8 +56,8 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// The mean time, in nanoseconds, that a firing holds the zone lock to drain lists. It is the
-    /// median over the seeds of these means.
+    /// The time for which a firing holds the zone lock to drain lists, in nanoseconds. Each run
+    /// gives a mean over its firings; this is the median of these means over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -129,7 +129,8 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             }
         });
     }
-    // Bursts and the first kicks are over at `SETTLED`, so only scheduled firings are counted.
+    // At `SETTLED`, all bursts are over, and the shepherd has started the vmstat work of every CPU.
+    // So only firings by the CPUs' own schedules are counted.
     testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&testbed.sim.stats());

@@ -105,8 +105,8 @@ impl Seen {
 pub(super) struct Scene {
     pub(super) profile: Profile,
     length: Nanos,
-    /// The time after which page lists are full and schedules have settled. CPUs that start
-    /// together are counted only after this time.
+    /// The time after which page lists are full and schedules have settled. Only after this time
+    /// does a run count the CPUs whose vmstat work starts together.
     settled: Nanos,
 }
 

@@ -33,12 +33,14 @@ const LOOK_AGAIN_NS: u32 = 25;
 pub(super) struct StormWorld {
     pub(super) testbed: Testbed,
     spaces: Spaces<Sim>,
-    killer: Arc<OomKiller<Sim, Calls>>,
-    oom: OutOfMemory<Sim, Calls, ProcOwner>,
+    killer: Arc<OomKiller<Sim, Embedder>>,
+    oom: OutOfMemory<Sim, Embedder, Embedder>,
     pub(super) procs: Vec<Proc>,
     processes: Vec<Arc<Process<Sim>>>,
     population: Population,
     ending: Ending,
+    /// The process on whose behalf each CPU allocates.
+    current: RefCell<Vec<Option<u32>>>,
     reaper_runs: Cell<bool>,
     pub(super) seen: Rc<Seen>,
 }
@@ -79,15 +81,9 @@ pub(crate) struct Kill {
     pub(crate) most: u64,
 }
 
-/// The actions of the OOM killer: killing a process, and starting the reaper.
-struct Calls(RefCell<Weak<StormWorld>>);
-
-/// The owner of the processes.
-struct ProcOwner {
-    world: RefCell<Weak<StormWorld>>,
-    /// The process on whose behalf each CPU allocates.
-    current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
-}
+/// The embedder of the OOM code: lists the processes, makes them exit if they are killed, and starts
+/// the reaper.
+struct Embedder(Weak<StormWorld>);
 
 impl StormWorld {
     /// Creates a machine on which every process exists and has no memory yet.
@@ -101,74 +97,55 @@ impl StormWorld {
         (population, ending): (Population, Ending),
         seed: u64,
     ) -> Rc<Self> {
-        let me: Rc<RefCell<Weak<Self>>> = Rc::default();
-        let world = Rc::clone(&me);
-        let last_resort = last_resort(move |sim, pages, request| {
-            let world = world.borrow().upgrade().expect("it is there");
-            world.note(sim, StormEvent::Ask(Edge::Begin));
-            let relief = world.oom.relieve(sim, pages, request);
-            world.note(sim, StormEvent::Ask(Edge::End));
-            relief
-        });
-        let options = SimOptions {
-            seed,
-            ..SimOptions::default()
-        };
-        let testbed = Testbed::with_last_resort(profile, design, options, Some(last_resort));
-        let (sim, cpus) = (&testbed.sim, profile.topology.cpus() as usize);
-        let killer = Arc::new(OomKiller::new(
-            sim,
-            Calls(RefCell::default()),
-            Patience::LINUX,
-        ));
-        let owner = ProcOwner {
-            world: RefCell::default(),
-            current: RefCell::new(vec![None; cpus]),
-        };
-        let oom = OutOfMemory::new(
-            sim,
-            Arc::clone(&killer),
-            owner,
-            Rules::of(&design),
-            Vec::new(),
-        );
-        let count = population.specs.len();
-        oom.reserve(sim, count)
-            .expect("the host has memory for slots");
-        let spaces = Spaces::new(sim, &design, 0).expect("four counters fit");
-        let memory = Memory::new(sim, &testbed.mm, &spaces);
-        let procs: Vec<Proc> = population
-            .specs
-            .iter()
-            .map(|spec| Proc::new(spec, memory))
-            .collect();
-        let enroll = |(id, proc): (u32, &Proc)| {
-            let space = Some(Arc::clone(&proc.space));
-            let process = killer.enroll(sim, ProcessId(id), Kind::Process, space);
-            Arc::new(process.expect("the host has memory for it"))
-        };
-        let processes = (0..).zip(&procs).map(enroll).collect();
-        let seen = Rc::new(Seen {
-            emptying: RefCell::new(vec![None; cpus]),
-            looked: RefCell::new(vec![false; count]),
-            ..Seen::default()
-        });
-        let world = Rc::new(Self {
-            spaces,
-            killer,
-            oom,
-            procs,
-            processes,
-            population,
-            ending,
-            reaper_runs: Cell::new(false),
-            seen,
-            testbed,
-        });
-        world.killer.signals().0.replace(Rc::downgrade(&world));
-        world.oom.owner().world.replace(Rc::downgrade(&world));
-        me.replace(Rc::downgrade(&world));
-        world
+        Rc::new_cyclic(|world: &Weak<Self>| {
+            let embedder = || Embedder(Weak::clone(world));
+            let asked = embedder();
+            let last_resort = last_resort(move |sim, pages, request| {
+                let world = asked.world();
+                world.note(sim, StormEvent::Ask(Edge::Begin));
+                let relief = world.oom.relieve(sim, pages, request);
+                world.note(sim, StormEvent::Ask(Edge::End));
+                relief
+            });
+            let options = SimOptions {
+                seed,
+                ..SimOptions::default()
+            };
+            let testbed = Testbed::with_last_resort(profile, design, options, Some(last_resort));
+            let (sim, cpus) = (&testbed.sim, profile.topology.cpus() as usize);
+            let killer = Arc::new(OomKiller::new(sim, embedder(), Patience::LINUX));
+            let (rules, notifiers) = (Rules::of(&design), Vec::new());
+            let oom = OutOfMemory::new(sim, Arc::clone(&killer), embedder(), rules, notifiers);
+            let count = population.specs.len();
+            oom.reserve(sim, count)
+                .expect("the host has memory for slots");
+            let spaces = Spaces::new(sim, &design, 0).expect("four counters fit");
+            let memory = Memory::new(sim, &testbed.mm, &spaces);
+            let specs = population.specs.iter();
+            let procs: Vec<Proc> = specs.map(|spec| Proc::new(spec, memory)).collect();
+            let enroll = |(id, proc): (u32, &Proc)| {
+                let space = Some(Arc::clone(&proc.space));
+                let process = killer.enroll(sim, ProcessId(id), Kind::Process, space);
+                Arc::new(process.expect("the host has memory for it"))
+            };
+            Self {
+                processes: (0..).zip(&procs).map(enroll).collect(),
+                current: RefCell::new(vec![None; cpus]),
+                seen: Rc::new(Seen {
+                    emptying: RefCell::new(vec![None; cpus]),
+                    looked: RefCell::new(vec![false; count]),
+                    ..Seen::default()
+                }),
+                spaces,
+                killer,
+                oom,
+                procs,
+                population,
+                ending,
+                reaper_runs: Cell::new(false),
+                testbed,
+            }
+        })
     }
 
     /// Records events from now on.
@@ -189,8 +166,7 @@ impl StormWorld {
 
     /// Makes this CPU allocate on behalf of process `id` from now on.
     pub(super) fn becomes(&self, sim: &Sim, id: u32) {
-        let current = Some(Arc::clone(&self.processes[id as usize]));
-        self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = current;
+        self.current.borrow_mut()[sim.this_cpu().index()] = Some(id);
     }
 
     pub(super) fn is_killed(&self, sim: &Sim, id: u32) -> bool {
@@ -300,7 +276,6 @@ impl StormWorld {
             assert!(proc.space.has(sim, Flag::Ended), "it has not ended");
             assert_eq!(proc.space.table_pages(sim), 0, "a page table is left");
         }
-        world.oom.owner().current.borrow_mut().clear();
         for process in world.processes {
             assert_eq!(
                 world.killer.retire(sim, process),
@@ -367,13 +342,13 @@ impl Seen {
     }
 }
 
-impl Calls {
+impl Embedder {
     fn world(&self) -> Rc<StormWorld> {
-        self.0.borrow().upgrade().expect("it is there")
+        self.0.upgrade().expect("it is there")
     }
 }
 
-impl Signals<Sim> for Calls {
+impl Signals<Sim> for Embedder {
     fn kill(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
         let (world, id) = (self.world(), process.id().0);
         let proc = &world.procs[id as usize];
@@ -404,20 +379,21 @@ impl Signals<Sim> for Calls {
     }
 }
 
-impl Owner<Sim> for ProcOwner {
+impl Owner<Sim> for Embedder {
     fn with_processes(&self, _sim: &Sim, look: &mut Look<'_, Sim>) {
-        let world = self.world.borrow().upgrade().expect("it is there");
-        look(&world.processes);
+        look(&self.world().processes);
     }
 
     fn current(&self, sim: &Sim) -> Option<Arc<Process<Sim>>> {
-        self.current.borrow()[sim.this_cpu().index()].clone()
+        let world = self.world();
+        let id = world.current.borrow()[sim.this_cpu().index()]?;
+        Some(Arc::clone(&world.processes[id as usize]))
     }
 
     /// Sleeps for one jiffy as the timer wheel rounds it: the current jiffy does not count (Linux:
     /// `schedule_timeout_killable(1)`).
     fn pause(&self, sim: &Sim) {
-        let world = self.world.borrow().upgrade().expect("it is there");
+        let world = self.world();
         world.note(sim, StormEvent::Pause(Edge::Begin));
         let hz = sim.hz();
         let Jiffies(now) = hz.jiffies(sim.now());
@@ -427,7 +403,7 @@ impl Owner<Sim> for ProcOwner {
 
     /// The OOM killer calls this once for each look at a process, so the look is charged here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
-        let world = self.world.borrow().upgrade().expect("it is there");
+        let world = self.world();
         let id = process.id().0 as usize;
         let was_looked_at = mem::replace(&mut world.seen.looked.borrow_mut()[id], true);
         if was_looked_at {

@@ -60,8 +60,9 @@ pub(crate) struct Part {
     pub(crate) written: u64,
     /// The number of pages that are moved to swap, from the first page on.
     pub(crate) swapped: u64,
-    /// The node of the threads that touch the mapping. Nodes are numbered from the last user's
-    /// node, which is 0. A number that is too large counts modulo the number of nodes.
+    /// The node of the threads that touch the mapping. Nodes are counted from the node of the CPU
+    /// on which the victim's last user exits, which is node 0 here. On a machine with fewer nodes,
+    /// the number counts modulo the number of nodes.
     pub(crate) node: u32,
 }
 
@@ -105,8 +106,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// On average, one of this number of small anonymous mappings of an app is in swap. Of the app's
-/// heap, one of this number of pages is in swap.
+/// One in this number of an app's small anonymous mappings is in swap, on average, and so is one in
+/// this number of pages of the app's heap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

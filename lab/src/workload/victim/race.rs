@@ -108,8 +108,9 @@ pub(crate) struct Raced {
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// The time that tasks waited for page-table locks, and the time that they slept: first of the
-    /// last user, then of all helpers together.
+    /// Two pairs, the first for the last user, the second for all helpers together. A pair is the
+    /// time that the tasks waited for page-table locks, and the time that they slept because they
+    /// waited for the mmap_lock.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -202,8 +203,8 @@ impl Race {
 }
 
 impl Times {
-    /// Notes that a task has finished its work. Memory is free at the first such time at which the
-    /// address space has ended.
+    /// Notes that a task has finished its work. All memory is free when the first task finishes
+    /// that finds the address space ended.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {

@@ -46,8 +46,8 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`. A CPU of each node touches the parts of this node. On the node of
-    /// `home`, the CPU that does so is `home`.
+    /// Maps and touches `parts`. In each node, one CPU maps and touches all parts of the node. In
+    /// the node of `home`, this CPU is `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();

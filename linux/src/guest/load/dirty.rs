@@ -6,8 +6,9 @@ use super::{Guest, Load, Parameter, Values};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// The number of periods after which a worker unmaps everything it has mapped. 37 periods of any
-/// usual length are not a whole number of seconds.
+/// The number of periods after which a worker unmaps everything it has mapped. With a period of any
+/// usual length, 37 periods are not a whole number of seconds, so a worker's unmaps come at
+/// different moments of the one-second interval of its CPU's vmstat work.
 const PERIODS_KEPT: u64 = 37;
 
 pub(super) const LOAD: Load = Load {

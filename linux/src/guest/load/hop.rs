@@ -207,8 +207,8 @@ impl Hopper {
             .write(format_args!("{title}I all {anon} {file} {shown}\n"))
     }
 
-    /// Makes `cpu` fold its differential of the anonymous-page counter, which is less than `batch`
-    /// pages above or below 0.
+    /// Makes `cpu` fold its differential of the anonymous-page counter. Before that, the
+    /// differential is above `-batch` and below `batch` pages.
     fn fold(&mut self, cpu: u32, batch: usize) -> io::Result<()> {
         pin(cpu)?;
         let most = 2 * batch;

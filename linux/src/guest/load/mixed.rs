@@ -45,8 +45,8 @@ fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
     for nth in 0..values.number("steps") {
         match random.random_range(0..100) {
             0..35 => {
-                // Each power of two is equally likely as the upper bound, so small mappings are as
-                // likely as large ones.
+                // First a power of two is drawn as the upper bound of the mapping's size, each with
+                // the same probability. So small mappings are not rarer than large ones.
                 let bits = values.count("largest").ilog2();
                 let most = 1 << random.random_range(0..=bits);
                 program.push(Op::Map(random.random_range(1..=most)));

@@ -155,7 +155,7 @@ impl Values {
     ///
     /// # Panics
     ///
-    /// If the load has no parameter of this name, or it is not a number.
+    /// If the load has no parameter of this name, or the parameter's value is not a number.
     #[must_use]
     pub(crate) fn number(&self, name: &str) -> u64 {
         let number = self.text(name).parse();

@@ -52,9 +52,10 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
-        // A run without a given time, such as the test, has one thread of each kind. If other
-        // programs also need the CPUs, threads that take locks in the order of arrival make hardly
-        // any progress.
+        // A run without a given time, such as the test, has one thread of each kind instead of two.
+        // The threads take locks in the order of arrival. If other programs also need the CPUs, the
+        // thread that is next in this order often has no CPU, and all threads behind it wait. With
+        // many threads, hardly any of them would make progress.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {
@@ -125,10 +126,14 @@ fn report(all: &Machinery, rounds: u64) {
         HEAP.refused()
     );
     println!("{kills} tenants were killed, {reaped} of them reaped");
+    let asked = HEAP.asked();
+    println!("the reaper and exiting tenants asked for memory {asked} times");
+    assert_eq!(asked, 0, "what frees memory must not wait for any");
     pages.drain_all_sync(host);
     let free = pages.view(host)[0].free;
-    // The list that `view` returned was itself in a page of the heap. That page may or may not have
-    // been freed to the zone since.
+    // While `view` counted the free pages, the list that it returned occupied memory of the heap.
+    // By now the list has been freed, and perhaps a page of the heap with it. So the free pages and
+    // the pages that the heap uses now may add up to a few pages more or fewer than all pages.
     let (used, all_pages) = (HEAP.used(), u64::from(PAGES.0));
     assert!(
         u64::from(free.0).abs_diff(all_pages - used) <= 4,

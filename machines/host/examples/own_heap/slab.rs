@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::Arena;
-use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{AllocError, Mobility, NoKill, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
@@ -53,6 +52,8 @@ pub(crate) struct OwnHeap {
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
+    /// The number of requests by threads that were reaping or exiting.
+    asked: AtomicU64,
 }
 
 /// All pages with blocks of one size that have at least one free block.
@@ -91,6 +92,7 @@ impl OwnHeap {
             }; SIZES],
             used: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -109,6 +111,11 @@ impl OwnHeap {
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
+
+    /// Returns the number of requests by threads that were reaping or exiting.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
+    }
 }
 
 thread_local! {
@@ -116,9 +123,9 @@ thread_local! {
     static FREES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `free`, which reaps or ends an address space. Until `free` returns, the heap refuses a
-/// request of this thread if no page is free, because other threads may be waiting for the memory
-/// that this thread is about to free (Linux: `GFP_NOWAIT`).
+/// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free` makes
+/// ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory that only
+/// this thread frees.
 pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
     FREES.set(true);
     let result = free();
@@ -127,7 +134,7 @@ pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
 }
 
 impl Source {
-    /// Returns the frame that contains `block`; `None` if it is not in the arena.
+    /// Returns the frame that contains `block`; `None` if the block is not in the arena.
     fn frame(&self, block: *mut u8) -> Option<Pfn> {
         let first = self.arena.page(Pfn(0)).addr().get();
         let frame = block.addr().checked_sub(first)? / PAGE;
@@ -138,10 +145,6 @@ impl Source {
     fn take(&self, order: Order) -> Option<NonNull<u8>> {
         // The pages cannot be moved, because nothing records which pointers refer to them.
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
-        if FREES.get() {
-            let taken = self.pages.alloc(self.host, request.urgent(Urgency::NoWait));
-            return taken.ok().map(|pfn| self.arena.page(pfn));
-        }
         let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
         for _ in 0..tries {
             match self.pages.alloc(self.host, request) {
@@ -185,8 +188,8 @@ impl Size {
         while self.locked.swap(true, Acquire) {
             std::thread::yield_now();
         }
-        // SAFETY: this thread took `locked`, so no other thread has a reference until it is cleared
-        // below.
+        // SAFETY: this thread has set `locked`. Until it clears `locked` below, no other thread has
+        // a reference to `first`.
         let result = f(unsafe { &mut *self.first.get() });
         self.locked.store(false, Release);
         result
@@ -319,7 +322,8 @@ impl OwnHeap {
 
     fn give_small(&self, source: &Source, block: *mut u8, size: usize) {
         let page = block.map_addr(|at| at & !(PAGE - 1)).cast::<Header>();
-        // SAFETY: the page of a small block begins with its header, whose size does not change.
+        // SAFETY: the page of a small block begins with its header, whose field `size` does not
+        // change.
         debug_assert_eq!(unsafe { (*page).size }, size);
         if let Some(page) = self.sizes[size].give(page, block.cast()) {
             source.give(page.cast(), Order::ZERO);
@@ -363,6 +367,9 @@ unsafe impl GlobalAlloc for OwnHeap {
             // SAFETY: the caller's guarantees are those that `System` needs.
             return unsafe { System.alloc(layout) };
         };
+        if FREES.get() {
+            self.asked.fetch_add(1, Relaxed);
+        }
         match size_of_block(layout) {
             Some(size) => self.take_small(source, size),
             None => self.take_large(source, layout.size().max(layout.align())),

@@ -240,7 +240,8 @@ impl Tenant {
         let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
-        // The last owner of the process frees its memory; the reaper may be that owner.
+        // The process is freed when its last reference is retired. The reaper may hold that
+        // reference.
         for known in [listed, in_house, Some(process)].into_iter().flatten() {
             let retired = killer.retire(host, known);
             assert_eq!(retired, Ok(()), "its pages were counted right");

@@ -29,9 +29,10 @@ pub(crate) enum Purpose {
 #[derive(Default)]
 pub(crate) struct Fifo {
     waiters: Mutex<Waiters>,
-    /// The number of waiters. This copy can be read without the mutex.
+    /// The number of entries in `waiters`, copied here so that it can be read without the mutex.
     waiting: AtomicU32,
-    /// The number of waiters that want to write. This copy can be read without the mutex.
+    /// The number of entries in `waiters` that want to write, copied here so that it can be read
+    /// without the mutex.
     writers: AtomicU32,
 }
 

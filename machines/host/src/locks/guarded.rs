@@ -23,8 +23,8 @@ use super::ticket::Ticket;
 pub(crate) unsafe trait Excludes: RawLock {}
 
 // SAFETY: tickets are unique until 2³² waiters exist, and only the thread whose ticket is being
-// served holds the lock. The Release store to `serving` pairs with the Acquire load that reads its
-// value.
+// served holds the lock. The Release store to `serving` pairs with the Acquire load that reads the
+// stored value.
 unsafe impl Excludes for Ticket {}
 // SAFETY: only the thread whose swap changed the flag from clear to set holds the lock. The Release
 // store that clears the flag pairs with the next such swap.
@@ -65,9 +65,9 @@ impl<L: Excludes, T> Guarded<L, T> {
 
     /// Runs `f` on the value and drops `_held` afterwards, even if `f` panics.
     fn run<'a, R>(&'a self, _held: L::Held<'a>, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: `_held` lives until `f` has returned, and both callers acquired it from
-        // `self.raw`. Because `L: Excludes` has at most one holder at a time, this is the only
-        // reference to the value.
+        // SAFETY: `_held` lives until `f` has returned. Both callers of this function got `_held`
+        // from `self.raw`, which has at most one holder at a time because `L: Excludes`. So this is
+        // the only reference to the value.
         let value = unsafe { &mut *self.value.get() };
         f(value)
     }

@@ -8,9 +8,9 @@
 //! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads only
 //! from `sync`. So the model checkers can run these files with their own atomics.
 //!
-//! Lock classes whose waiters may sleep use [`TicketLock`] as well: after a bounded number of
-//! attempts a waiter yields its CPU, and sleeping would gain nothing more here. A thread that waits
-//! for a [`SharedLock`] may wait for a long time, so it does sleep.
+//! Some lock classes are mutexes in Linux, where waiters sleep. They use [`TicketLock`] too: after
+//! a bounded number of attempts a waiter yields its CPU, and sleeping would gain nothing beyond
+//! that. A thread that waits for a [`SharedLock`] may wait for a long time, so it does sleep.
 
 mod fifo;
 mod flag;
@@ -30,8 +30,9 @@ pub use shared::SharedLock;
 /// microseconds, which is more than a short hold and far less than a time slice.
 const SPINS_MAX: u32 = 200;
 
-/// Waits once for a held lock, after `looks` earlier attempts. Early waits spin; later ones let
-/// other threads run. If there are more threads than CPUs, one of those threads may be the holder.
+/// Waits once for a held lock, after `looks` earlier attempts. Early waits spin. Later waits let
+/// other threads run: if there are more threads than CPUs, the holder of the lock may be waiting
+/// for this CPU.
 pub(crate) fn spin_then_yield(looks: u32) {
     if looks < SPINS_MAX {
         std::hint::spin_loop();

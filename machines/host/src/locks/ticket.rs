@@ -48,7 +48,7 @@ impl RawLock for Ticket {
         // reads.
         let ticket = self.serving.load(Acquire);
         // Relaxed: as in `acquire`. The exchange succeeds only if `ticket` has not been handed out.
-        // Then the lock is free, and the load above read its latest release.
+        // Then the lock is free, and the load above read the value that the latest release stored.
         let won = self
             .next
             .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);

@@ -15,8 +15,9 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The number of rounds. Each round measures all prices, because a hypervisor may move virtual CPUs
-/// to other cores, and then all prices change.
+/// The number of rounds. Each round measures all prices. A hypervisor may move virtual CPUs to
+/// other cores in the middle of a measurement; because of the rounds, this affects all prices and
+/// not only those that would be measured last.
 const ROUNDS: u32 = 8;
 
 /// The number of timings of one price in each round.

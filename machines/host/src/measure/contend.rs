@@ -14,8 +14,8 @@ use crate::locks::TicketLock;
 /// The smallest acceptable share of kept samples. If fewer are kept, they are not representative.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// A sample is dropped if a clock jump is nearer than this plus the length of a hold, in
-/// nanoseconds, because caches are cold after a jump.
+/// A sample is dropped if the clock jumped shortly before or after it, because caches are cold
+/// after a jump. "Shortly" is this constant plus the length of a hold, in nanoseconds.
 const MARGIN_NS: f64 = 2000.0;
 
 /// The maximum number of samples that one thread takes.
@@ -45,7 +45,8 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     let hold_ticks = rate.ticks(f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
     // Long waits must not be dropped more often than short ones. So the span that must be
-    // undisturbed is equally long for all samples: as long as the longest wait between two threads.
+    // undisturbed is equally long for all samples. Its length is that of one hold, because with two
+    // threads no wait is longer than a hold.
     let span = |sample: &Sample| Span {
         start: sample.start,
         end: sample.start + hold_ticks,

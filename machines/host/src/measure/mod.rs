@@ -150,8 +150,8 @@ pub struct Prices {
     /// Acquiring and releasing a free lock that the same CPU held last.
     pub own: Price,
     /// Acquiring a free lock that the same CPU held last, up to the first read of the value. This
-    /// takes longer than the corresponding part of `own`, because each timing ends only when all
-    /// earlier loads are complete.
+    /// takes longer than the corresponding part of `own`, because a timing of `entry` ends only
+    /// when all earlier loads are complete.
     pub entry: Price,
     /// Acquiring a free lock that the other CPU held last, up to the first read of the value.
     pub remote: Price,
@@ -246,8 +246,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// The smallest value that at least the share `share` of `sorted` does not exceed (nearest rank).
-/// Zero if `sorted` is empty.
+/// Returns the smallest value of `sorted` that is not exceeded by at least the share `share` of all
+/// values (nearest rank). Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

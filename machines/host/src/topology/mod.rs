@@ -111,8 +111,8 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // The key of the core and of the cache of a CPU that is not described. No other CPU has
-        // this key.
+        // If the CPU is not described, this number makes the keys of its core and of its cache
+        // unique: no other CPU has the same number.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {

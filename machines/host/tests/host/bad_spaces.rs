@@ -113,8 +113,8 @@ fn touch_ends(world: &World, pages: Range<Vpn>) {
 
 fn take(world: &World, step: &Step) {
     let (memory, before) = (world.memory(), world.state());
-    // A refused request changes nothing. The exception is a refused fault, which may leave a page
-    // in a file.
+    // A refused request changes nothing. The exception is a refused fault: before it is refused, it
+    // may allocate a page for a file or for shared memory, which then keeps the page.
     let is_refused = match *step {
         Step::Map(place, pages, what) | Step::MapHuge(place, pages, what) => {
             let mapped = world.map(place, pages, what);

@@ -136,8 +136,9 @@ fn an_urgent_request_notes_that_a_zone_is_below_high_as_any_other() {
     let pages = allocator(&host);
     let urgent = upper().urgent(Urgency::Atomic);
     assert!(refill_raises(&host, &pages, urgent, UPPER));
-    // The zone stays above three eighths of the high watermark, which is the limit for an urgent
-    // request in the slow path.
+    // On the slow path, an urgent request compares the free pages with only three eighths of the
+    // high watermark, and the zone stays above that. So only a request on the fast path can find
+    // the zone below its high watermark here.
     take(&host, &pages, urgent, UPPER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, urgent, UPPER));
 }
@@ -191,7 +192,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .seed_sizes(&host, UPPER, high, sizes)
         .expect("it is there");
     pages.test_high(&host, upper());
-    // The high watermark is now low again, but only a spill would notice that.
+    // The zone is above its high watermark again, but it still counts as below: only a spill would
+    // notice the change, and no spill happens here.
     pages
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");
@@ -206,7 +208,7 @@ fn mark(host: &Host, pages: &PageAllocator<Host>, zone: u32, marks: Watermarks) 
         .expect("there is such a zone");
 }
 
-/// Watermarks whose low and high are above the number of free pages of any zone here.
+/// Watermarks of which `low` and `high` are above the number of free pages of any zone here.
 const UNREACHED: Watermarks = Watermarks {
     min: Pages(1),
     low: Pages(2 * PAGES),
@@ -327,7 +329,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // Most of the page block that served the pair is free, and is kept for atomic requests.
+    // The page block that served the pair is kept for atomic requests. Most of its pages are free,
+    // but they do not count as free pages for this comparison.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -393,7 +396,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             high,
         };
         // The free pages of the zone are compared with the sum of the high watermark and the
-        // reserve. This sum is above the drift mark.
+        // reserve. This sum is above the drift mark, so the zone's counter is compared as it is,
+        // without the CPUs' differentials.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

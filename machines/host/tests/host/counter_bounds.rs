@@ -141,9 +141,9 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs, in a tree with 128 places, for which the comparison is wrong. With
-/// this many CPUs the tree's approximate sum may be 1153 below the true sum, but the comparison
-/// allows for an error of only 1152.
+/// The smallest number of CPUs for which the comparison is wrong in the published tree that has
+/// room for 128 CPUs. With this many CPUs the tree's approximate sum may be 1153 below the true
+/// sum, but the comparison allows for an error of only 1152.
 const TOO_MANY: u32 = 107;
 
 #[test]

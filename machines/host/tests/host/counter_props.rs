@@ -113,8 +113,9 @@ proptest! {
     }
 }
 
-/// The shape of the published tree for each order, which is log₂ of the number of cells: for each
-/// level from the cells upwards, log₂ of the number of children that an item has.
+/// The shapes of the published tree. The index is the order: log₂ of the number of cells, rounded
+/// up. Each shape lists, for each level from the cells upwards, log₂ of the number of children that
+/// an item of the next level has.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],

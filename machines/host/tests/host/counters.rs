@@ -42,6 +42,11 @@ fn setting_while_adding() {
 }
 
 #[test]
+fn summing_while_it_wraps() {
+    run_each(counter::summing_while_it_wraps);
+}
+
+#[test]
 fn making_and_ending() {
     run_each(counter::making_and_ending);
 }

@@ -7,24 +7,46 @@ use plimsoll_host::Host;
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
-use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Pages, Vpn};
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
 /// The largest number of records in a gather: 8 in the gather itself, and 510 in each of 19
 /// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages is
-/// unmapped.
-fn times(pages: u64) -> u32 {
-    let times = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&times);
-    let host = Host::with_observer(Topology::flat(1), move |_, _, event| {
-        if event == Event::Begin(Phase::FreePages) {
-            count.fetch_add(1, Relaxed);
+/// The number of steps and of pages that unmapping takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Steps {
+    /// The number of steps in which the gathered pages are freed.
+    times: u32,
+    /// The number of pages that are allocated to hold batches.
+    batches: u32,
+}
+
+/// The free memory while pages are unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Plenty,
+    /// A request that must not wait gets no page.
+    Nothing,
+}
+
+/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns what the
+/// last step takes.
+fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
+    let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let count = Arc::clone(&counts);
+    let host = Host::with_observer(Topology::flat(1), move |_, _, event| match event {
+        Event::Begin(Phase::FreePages) => {
+            count[0].fetch_add(1, Relaxed);
         }
+        Event::PageAlloc { .. } => {
+            count[1].fetch_add(1, Relaxed);
+        }
+        _ => {}
     });
     let _entered = host.enter(CpuId(0));
     let mm = Manager::new(&host, Config::new(Layout::arena(Pages(1 << 15))));
@@ -34,25 +56,90 @@ fn times(pages: u64) -> u32 {
     let space = AddressSpace::new(memory).expect("there is memory");
     // The first and the last mapping keep the page tables that they share with the middle mapping.
     // Otherwise these page tables would be counted, too.
-    for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
-        let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
+    let start = if huge { 512 } else { 513 };
+    for (start, pages, huge) in [
+        (start - 1, 1, false),
+        (start, pages, huge),
+        (start + pages, 1, false),
+    ] {
+        let request = MapRequest {
+            place: Place::Fixed(Vpn(start)),
+            pages,
+            backing: Backing::Anonymous { huge },
+        };
         space.map(memory, request).expect("nothing is mapped there");
     }
-    let filled = space.populate(memory, Vpn(513)..Vpn(513 + pages));
+    let filled = space.populate(memory, Vpn(start)..Vpn(start + pages));
     filled.expect("there is memory");
-    times.store(0, Relaxed);
-    let unmapped = space.unmap(memory, Vpn(513), pages);
+    let at_once = Request::new(Order::ZERO).urgent(Urgency::NoWait);
+    let take = || mm.pages().alloc(&host, at_once).ok();
+    let others: Vec<Pfn> = match left {
+        Left::Plenty => Vec::new(),
+        Left::Nothing => std::iter::from_fn(take).collect(),
+    };
+    counts.iter().for_each(|count| count.store(0, Relaxed));
+    let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
-    let times = times.load(Relaxed);
+    let [times, batches] = [0, 1].map(|nth: usize| counts[nth].load(Relaxed));
+    mm.pages()
+        .free_pages(&host, &others)
+        .expect("all were handed out");
     space.exit(memory).expect("no thread ended it before");
     assert_eq!(space.destroy(&host), Ok(()));
-    times
+    Steps { times, batches }
 }
 
 #[test]
 fn no_more_go_together_than_nineteen_batches_hold() {
+    let times = |pages| unmap(pages, false, Left::Plenty).times;
     assert_eq!(times(7), 1);
     assert_eq!(times(GATHERED_MAX / 2), 1);
     assert_eq!(times(GATHERED_MAX + 2000), 2);
     assert_eq!(times(2 * GATHERED_MAX + 2000), 3);
+}
+
+#[test]
+fn a_batch_is_added_when_there_is_no_room_for_another_page() {
+    for (pages, batches) in [
+        (1, 0),
+        (7, 0),
+        (8, 1),
+        (9, 1),
+        (8 + 509, 1),
+        (8 + 510, 2),
+        // The page table in the middle is freed, too, and needs a record.
+        (8 + 2 * 510 - 2, 2),
+        (8 + 2 * 510 - 1, 3),
+    ] {
+        let steps = unmap(pages, false, Left::Plenty);
+        assert_eq!(steps, Steps { times: 1, batches }, "{pages} pages");
+    }
+}
+
+#[test]
+fn without_memory_for_a_batch_eight_go_together() {
+    for (pages, times) in [(1, 1), (7, 1), (8, 1), (9, 2), (15, 2)] {
+        let steps = unmap(pages, false, Left::Nothing);
+        assert_eq!(steps, Steps { times, batches: 0 }, "{pages} pages");
+    }
+    // The first pages are freed onto a list of this CPU, and one of them then holds a batch.
+    let steps = unmap(100, false, Left::Nothing);
+    assert_eq!(
+        steps,
+        Steps {
+            times: 2,
+            batches: 1
+        }
+    );
+}
+
+/// Each huge page has two records: itself, and the page of the table that was kept for splitting it.
+#[test]
+fn huge_pages_go_together_with_their_tables() {
+    for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {
+        let steps = unmap(512 * huge, true, Left::Plenty);
+        assert_eq!(steps, Steps { times: 1, batches }, "{huge} huge pages");
+    }
+    let steps = unmap(512 * 5, true, Left::Nothing);
+    assert_eq!(steps.times, 2, "four of them, then one");
 }

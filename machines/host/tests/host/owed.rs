@@ -165,8 +165,8 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // The second spill returns the pages above its own target, and also the owed pages, unless the
-    // lists have fewer pages than that.
+    // Without owed pages, a spill would leave `calm` pages on the lists. This spill also returns
+    // the owed pages, or all pages if there are fewer.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");

@@ -37,6 +37,7 @@ fn double_free_is_refused() {
 #[test]
 fn folding_against_counting() {
     run_law(&laws::folding_against_counting(), 2, ROUNDS);
+    run_law(&laws::summing_while_it_wraps(), 3, ROUNDS);
 }
 
 #[test]

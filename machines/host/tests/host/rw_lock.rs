@@ -56,8 +56,9 @@ fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
             scope.spawn(|| {
                 // Relaxed is enough: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // The hold is longer than a slice of waiting, so another reader has already
-                    // entered when this one leaves.
+                    // A hold is longer than the slices of time in which a writer that may be killed
+                    // waits. Without the queue in front of the lock, another reader would always
+                    // have entered before this one leaves, and the writer would never get in.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });
@@ -146,8 +147,9 @@ fn a_writer_that_waits_does_not_get_in_before_another_has_read() {
         thread::scope(|scope| {
             let first = |value: &mut u32| {
                 scope.spawn(|| lock.write(&host, Site::Mmap, |value| *value += 1));
-                // The loop ends when the writer waits. The sleep is long enough for `parking_lot`
-                // to hand the lock over fairly.
+                // The loop ends when the writer waits. A release by `parking_lot` lets a waiter in
+                // if it has waited for long enough, and the sleep is long enough. So the writer
+                // would get in if the lock were released here and not downgraded.
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }

@@ -58,7 +58,8 @@ fn touch_with_ever_more(what: What, access: Access) -> usize {
     let world = world(Reaping::MeetInTheMiddle);
     let _entered = world.host.enter(CpuId(0));
     world.map_at(1024, 512, what);
-    // A victim's thread may allocate even the last free page, so all `left` pages can be allocated.
+    // The `left` free pages are on this CPU's page list, where no watermark is checked, so all of
+    // them can be allocated. A victim's thread may also use some of the zone's reserves.
     assert!(world.space.raise(&world.host, Flag::Victim));
     for left in 0.. {
         let taken = take_all_but(&world, left);
@@ -155,7 +156,7 @@ fn populating_maps_every_page_up_to_the_one_that_is_missing() {
             _ => (pages - 2).min(24).max(pages - 3).min(100) as u64,
         };
         // A victim can allocate all pages on its CPU's lists. Of the pages that spilled to the
-        // zone, it can allocate only those above its watermark.
+        // zone, it can allocate only those above half of the zone's min watermark.
         let between = mapped(listed)..=mapped(left);
         assert!(
             between.contains(&state.rss[1]),
@@ -211,8 +212,8 @@ fn emptying_needs_no_memory() {
             let memory = world.memory();
             assert_eq!(world.space.unmap(memory, Vpn(1500), 2000), Ok(()));
             let state = world.state();
-            // The number of pages that remain of the split huge page, and of private copies of file
-            // pages.
+            // The number of pages that remain mapped of the split huge page, and the number of
+            // private copies of file pages.
             let (parts, copies) = (3584 - 3500, 40);
             assert_eq!(state.rss[1], 500 + parts + 512 + copies);
             assert_eq!(state.used, [state.rss[1]; 3]);

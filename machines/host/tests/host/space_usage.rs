@@ -7,6 +7,7 @@ use plimsoll_host::Host;
 use plimsoll_mm::Manager;
 use plimsoll_mm::counter::{Counting, Range, Reading};
 use plimsoll_mm::design::Design;
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::oom::{
     Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Scope, Selecting, Selection,
     Slot, TotalPages,
@@ -15,7 +16,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{Access, AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Pages, ProcessId, Vpn};
+use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
@@ -63,10 +64,8 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
             .map(|nth| {
                 let space = AddressSpace::new(memory).expect("there is memory");
                 touch(&space, memory, nth);
-                let id = ProcessId(u32::try_from(nth).expect("few"));
-                let space = Some(Arc::new(space));
-                let process = killer.enroll(&host, id, Kind::Process, space);
-                Arc::new(process.expect("there is memory"))
+                let id = u32::try_from(nth).expect("few");
+                cast::enroll(&host, &killer, id, Kind::Process, Some(Arc::new(space)))
             })
             .collect();
         let gone = killer.exit(memory, &processes[GONE as usize]);

@@ -174,7 +174,8 @@ impl Stage {
             "{view:?}"
         );
         assert_eq!(view.listed, Pages::ZERO);
-        // The block sizes of the remainder: 333 = 256 + 64 + 8 + 4 + 1.
+        // The pages at the end of the zone do not fill a block of the largest order. There are 333
+        // of them, in blocks of 256 + 64 + 8 + 4 + 1 pages.
         assert_eq!(view.blocks, [1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 6]);
     }
 }

@@ -10,9 +10,9 @@ use plimsoll_mm::counter::{
     Shared, Tree,
 };
 use plimsoll_mm::design::Design;
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::oom::{
-    AdjOutOfRange, Census, Kind, NoPages, OomKiller, Patience, Process, ReleaseError, SelectError,
-    Signals,
+    AdjOutOfRange, Census, Kind, NoPages, OomKiller, Patience, ReleaseError, SelectError,
 };
 use plimsoll_mm::page::{
     AllocError, Config, FreeError, Layout, LayoutError, NoKill, SeedError, Tried,
@@ -24,7 +24,7 @@ use plimsoll_mm::space::swap::{BadSlot, SwapSlot};
 use plimsoll_mm::space::vma_tree::{Busy, Cursor, Finder, NoMemory, Vma, VmaError};
 use plimsoll_mm::space::{ExitError, FaultError, MapError};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{Nanos, Order, Pages, Pfn, ProcessId, Vpn};
+use plimsoll_mm::units::{Order, Pages, Pfn, Vpn};
 
 use crate::support::world::{Sizes, What, World};
 
@@ -208,23 +208,13 @@ fn address_spaces_and_their_parts_are_shown_with_their_settings() {
     world.end();
 }
 
-/// Signals that nobody hears.
-struct Unheard;
-
-impl Signals<Host> for Unheard {
-    fn kill(&self, _: &Host, _: &Arc<Process<Host>>) {}
-    fn thaw(&self, _: &Host, _: &Arc<Process<Host>>) {}
-    fn reap_at(&self, _: &Host, _: Nanos) {}
-}
-
 #[test]
 fn processes_and_killers_are_shown_with_their_settings() {
     let host = Host::with_topology(Topology::flat(2));
-    let killer = OomKiller::new(&host, Unheard, Patience::LINUX);
+    let killer = OomKiller::new(&host, (), Patience::LINUX);
     begins(&killer, "OomKiller { reaper: Reaper { patience: Patience");
     begins(killer.reaper(), "Reaper { patience: Patience");
-    let process = killer.enroll(&host, ProcessId(8), Kind::KernelThread, None);
-    let process = Arc::new(process.expect("there is memory"));
+    let process = cast::enroll(&host, &killer, 8, Kind::KernelThread, None);
     begins(
         &process,
         "Process { id: ProcessId(8), kind: KernelThread, adj: ",
@@ -238,9 +228,8 @@ fn processes_and_killers_are_shown_with_their_settings() {
 #[test]
 fn a_process_is_frozen_until_it_is_thawed() {
     let host = Host::with_topology(Topology::flat(2));
-    let killer = OomKiller::new(&host, Unheard, Patience::LINUX);
-    let process = killer.enroll(&host, ProcessId(8), Kind::KernelThread, None);
-    let process = process.expect("there is memory");
+    let killer = OomKiller::new(&host, (), Patience::LINUX);
+    let process = cast::enroll(&host, &killer, 8, Kind::KernelThread, None);
     assert!(!process.thaw(&host), "it was not frozen");
     assert!(process.freeze(&host));
     assert!(process.thaw(&host));

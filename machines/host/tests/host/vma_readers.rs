@@ -104,7 +104,7 @@ impl Seen {
         const FAR: u64 = 100;
         let mut cursor = Cursor::at(tree, vma(even).start);
         let mut next = even;
-        // The loop ends: the number rises, or stays the same while the writer changes the tree.
+        // The loop ends: `next` rises at each step, except while the writer changes the tree.
         while next < even + FAR {
             let Some(met) = self.got(cursor.forward()) else {
                 continue;

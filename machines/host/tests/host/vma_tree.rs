@@ -223,6 +223,21 @@ proptest! {
 }
 
 #[test]
+fn a_tree_takes_the_memory_of_its_nodes() {
+    let mut both = Both::new();
+    // An empty tree is one node.
+    let of_one = both.tree.bytes(&both.editor);
+    assert!(of_one > 64, "a node is more than a cache line");
+    for nth in 0..1000 {
+        both.step(Step::Insert(vma(nth * 3..nth * 3 + 2, 7)));
+        assert_eq!(both.tree.bytes(&both.editor) % of_one, 0);
+    }
+    // A node has room for few enough mappings that there are more than ten, and for more than one.
+    let nodes = both.tree.bytes(&both.editor) / of_one;
+    assert!((10..1000).contains(&nodes), "{nodes} nodes");
+}
+
+#[test]
 fn many_mappings_in_any_order_come_and_go() {
     let orders: [fn(u64) -> u64; 3] = [|nth| nth, |nth| 19_999 - nth, |nth| nth * 7_919 % 20_000];
     for order in orders {

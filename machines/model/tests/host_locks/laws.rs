@@ -70,8 +70,8 @@ impl Bell {
         move |looks| {
             heard = match looks {
                 0 => 0,
-                // If the lock is released after this reading of the bell, the bell also rings after
-                // the reading.
+                // If the lock is released after this reading of the bell, the bell rings after the
+                // reading too. So the wait below ends.
                 1 => self.heard(),
                 _ => self.wait_for_more_than(heard),
             };

@@ -38,6 +38,13 @@ fn loom_folding_against_counting() {
 }
 
 #[test]
+fn loom_summing_while_it_wraps() {
+    in_own_process(|| {
+        loom::run_law(&laws::summing_while_it_wraps(), 3);
+    });
+}
+
+#[test]
 fn shuttle_drain_against_local() {
     shuttle::run_law(&laws::drain_against_local(), 2, SCHEDULES);
 }
@@ -55,6 +62,7 @@ fn shuttle_double_free_is_refused() {
 #[test]
 fn shuttle_folding_against_counting() {
     shuttle::run_law(&laws::folding_against_counting(), 2, SCHEDULES);
+    shuttle::run_law(&laws::summing_while_it_wraps(), 3, SCHEDULES);
 }
 
 #[test]

@@ -27,6 +27,11 @@ fn loom_swap_slots() {
 }
 
 #[test]
+fn loom_batches() {
+    loom::run_law(&laws::parts::batches_for_the_dying(), 2);
+}
+
+#[test]
 fn loom_lists_of_used_pages() {
     loom::run_law(&laws::parts::aging_at_once(), 2);
 }
@@ -43,5 +48,6 @@ fn shuttle_objects_swap_and_lists() {
     shuttle::run_law(&laws::parts::touching_at_once(), 2, SCHEDULES);
     shuttle::run_law(&laws::parts::slots_are_not_shared(), 2, SCHEDULES);
     shuttle::run_law(&laws::parts::slot_given_back_twice(), 2, SCHEDULES);
+    shuttle::run_law(&laws::parts::batches_for_the_dying(), 2, SCHEDULES);
     shuttle::run_law(&laws::parts::aging_at_once(), 2, SCHEDULES);
 }

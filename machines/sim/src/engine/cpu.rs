@@ -64,7 +64,8 @@ pub(crate) enum Waits {
     No,
     /// The job waits until this time, in nanoseconds.
     Until(u64),
-    /// The job is due and waits for its turn. The lowest number runs first.
+    /// The job is due and waits for its turn. Of the CPU's waiting jobs, the one with the lowest
+    /// number runs first.
     Turn(u64),
 }
 

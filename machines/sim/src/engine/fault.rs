@@ -17,8 +17,9 @@ use crate::engine::state::{Inner, Sim};
 impl Sim {
     /// Takes `cpu` offline, or brings it online.
     ///
-    /// A CPU that goes offline drops its deferred jobs; a job that is already running finishes. Its
-    /// tasks move to other CPUs as soon as they are not pinned and hold no sleeping lock.
+    /// A CPU that goes offline drops its deferred jobs; a job that is already running finishes.
+    /// Each task of the CPU moves to another CPU as soon as the task is not pinned and holds no
+    /// sleeping lock.
     ///
     /// # Panics
     /// If the last online CPU goes offline while it has tasks.
@@ -40,8 +41,9 @@ impl Sim {
         let asleep = state.sleepers.take().into_sorted_vec();
         let now = self.0.now();
         let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
-        // The list is sorted by `Reverse`, so the latest time comes first. Because of `rev` and the
-        // new sequence numbers, the tasks keep their order of time.
+        // Each entry is a `Reverse`, so the sorted list begins with the latest time; `rev` makes it
+        // begin with the earliest. The tasks are woken in this order, and each gets a new, higher
+        // sequence number. So tasks that wake at the same time also keep their order.
         let asleep = asleep
             .into_iter()
             .rev()
@@ -101,8 +103,8 @@ impl Inner {
         }
     }
 
-    /// Advances the clock by a random number of nanoseconds, and returns the running CPU's new key.
-    /// Outside a run, changes nothing and returns 0.
+    /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key at
+    /// the new time. Outside a run, changes nothing and returns 0.
     #[cold]
     pub(crate) fn jitter(&self) -> u64 {
         let cpu = self.cpu();
@@ -115,9 +117,8 @@ impl Inner {
         crate::engine::tree::key(self.clock.get(), self.cur.get())
     }
 
-    /// Sets `at` to the time of the next fault of one kind on `cpu`, a random time after the clock.
-    /// Faults of this kind are `mean_ns` nanoseconds apart on average. If `mean_ns` is 0, `at` does
-    /// not change.
+    /// Draws the time of the next fault of one kind on `cpu`, and stores it in `at`. Faults of this
+    /// kind are `mean_ns` nanoseconds apart on average. If `mean_ns` is 0, `at` does not change.
     fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
         if mean_ns > 0 {
             at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));

@@ -60,7 +60,8 @@ impl Sim {
         }
     }
 
-    /// Ends the current run as soon as the calling task waits, sleeps or ends.
+    /// Ends the current run. In this run the calling task continues at most until its next order
+    /// point; the next run continues from there.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -83,7 +84,8 @@ impl Sim {
         CpuRng(self)
     }
 
-    /// The task that runs on the caller's CPU, which may be kernel work. `None` if the CPU is idle.
+    /// The number of the task that runs on the caller's CPU; the task may be kernel work. `None` if
+    /// the CPU is idle.
     #[must_use]
     pub fn this_task(&self) -> Option<u32> {
         let task = self.0.cpu().current.get();

@@ -12,11 +12,11 @@ use plimsoll_mm::units::CpuId;
 
 use crate::profile::Costs;
 
-/// A place of a CPU is packed into one number: its core is in so many low bits, and its LLC
-/// (last-level cache) is in the bits above them.
+/// The place of a CPU is packed into one number. The lowest `CORE_BITS` bits hold the number of its
+/// core, and the bits from there up to [`LLC_BITS`] hold the number of its LLC (last-level cache).
 const CORE_BITS: u32 = 16;
-/// The number of low bits of a place that hold the core and the LLC. The socket is in the bits
-/// above them.
+/// The number of bits that the core and the LLC take together. The bits above them hold the number
+/// of the socket.
 const LLC_BITS: u32 = 32;
 
 /// The prices of steps, and the places of CPUs.
@@ -32,7 +32,7 @@ pub(crate) struct Prices {
     /// The socket, LLC and core of each CPU, packed into one number. The highest bit in which two
     /// numbers differ determines the distance between the CPUs.
     places: Box<[u64]>,
-    /// The prices of a CPU, once for each speed that occurs on the machine.
+    /// One table of prices for each speed that a CPU of the machine has.
     at_speeds: Box<[Costs]>,
     /// The index into `at_speeds` for each CPU; empty if all CPUs have the same speed.
     speeds: Box<[usize]>,
@@ -119,10 +119,10 @@ impl Prices {
     /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The line
     /// belongs to memory near CPU `home`.
     ///
-    /// Suppose that `from` and `to` are in one socket but in different last-level caches, and
-    /// `home` is in another socket. The request for the line then goes through the socket of
-    /// `home`, so the price is that of a transfer between sockets. Within one last-level cache no
-    /// request leaves the cache.
+    /// The price depends on `home` only if `from` and `to` are in one socket but in different
+    /// last-level caches. The request for the line then leaves the cache of `to` and goes to the
+    /// socket of `home`. So if `home` is in another socket, the price is that of a transfer between
+    /// sockets.
     #[inline]
     pub(crate) fn transfer_home(&self, from: usize, to: usize, home: usize) -> u64 {
         let mut distance = self.distance(from, to);

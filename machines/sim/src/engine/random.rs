@@ -15,8 +15,8 @@ pub(crate) enum Purpose {
 
 /// The stream of `cpu` for `purpose` in runs with `seed`.
 pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusPlus {
-    // The factor is the increment of SplitMix64, which makes the products of neighbouring lanes
-    // very different. `seed_from_u64` then mixes the bits thoroughly.
+    // `lane` numbers the streams. The factor is the increment of SplitMix64. It makes the products
+    // of neighbouring lanes very different, and `seed_from_u64` then mixes the bits thoroughly.
     let lane = (cpu as u64) << 1 | purpose as u64;
     let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -33,7 +33,8 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
     usize::try_from(drawn).expect("smaller than a usize")
 }
 
-/// A random number that depends only on the seed, the tick and the lane.
+/// A random number that depends only on the seed, the tick and `lane`, which numbers the draws of a
+/// tick.
 pub(crate) fn of_tick(seed: u64, tick: u64, lane: u64) -> u64 {
     let of = |state: u64| Xoshiro256PlusPlus::seed_from_u64(state).next_u64();
     of(of(of(seed) ^ tick) ^ lane)

@@ -1,8 +1,8 @@
 //! The counters of a running machine.
 //!
 //! The counters are plain cells: counting never waits, and never affects the simulation. The run's
-//! hash is a sum over hashed events. So the hash depends on what happened at which time on which
-//! CPU, but not on the order in which the host simulated the events. So both variants of
+//! hash is a sum over hashed events, so it depends on what happened at which time on which CPU, but
+//! not on the order in which the host simulated the events. For this reason both variants of
 //! [`LockModel`](crate::LockModel) give the same hash, unless there are causality slips.
 
 use std::cell::Cell;

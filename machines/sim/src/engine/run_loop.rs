@@ -215,8 +215,9 @@ impl Inner {
         self.sequence.get()
     }
 
-    /// The time of the earliest key, but no later than the clock of the CPU that ran last, in
-    /// nanoseconds. If no CPU has anything left to do, the latest clock of all CPUs.
+    /// The time, in nanoseconds, that the run has reached. While any CPU has something left to do,
+    /// this is the time of the earliest key or the clock of the CPU that ran last, whichever is
+    /// earlier. Otherwise it is the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self

@@ -26,7 +26,8 @@ impl Inner {
         total.set(total.get() + cost);
     }
 
-    /// As [`Inner::spend`], but handles no events. This is for work that cannot be preempted.
+    /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be
+    /// preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -85,8 +86,8 @@ impl Inner {
         self.clock.get() - now
     }
 
-    /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if there
-    /// already is one. The CPU is not pinned.
+    /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if an
+    /// event already waits to be handled. The running CPU is not in a pinned section.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());

@@ -60,9 +60,10 @@ pub(crate) struct Inner {
     pub(crate) outside: Cell<bool>,
     /// True if there is a random delay before each ordered step.
     pub(crate) shaken: bool,
-    /// True if the owner of a per-CPU lock has no fast path: in strict mode the owner waits for its
-    /// turn before it enters, and with [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent)
-    /// each release is an ordered step.
+    /// True if the owner of a per-CPU lock must not take the fast path. In strict mode the owner
+    /// must wait for its turn before it enters, and with
+    /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) each release must be an ordered
+    /// step.
     pub(crate) ceremonial: bool,
     /// True if all CPUs have the same speed and `ceremonial` is false.
     pub(crate) plain: bool,

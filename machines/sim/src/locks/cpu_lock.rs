@@ -1,8 +1,8 @@
 //! The simulated per-CPU lock: its owner runs ahead, and other CPUs wait for their turn.
 //!
-//! The owner's access is not an order point; it only records its time. Another CPU may access the
-//! lock at an earlier virtual time than an access that the owner has already made. This is a slip:
-//! the other CPU then sees the effect of an access that is still in its future. The simulator
+//! The owner's access is not an order point; the lock only records the time of the access. So after
+//! the owner has accessed the lock, another CPU may access it at an earlier virtual time. This is a
+//! slip: the other CPU then sees the effect of an access that is still in its future. The simulator
 //! counts slips. In strict mode the owner waits for its turn too, so there are no slips.
 
 use std::cell::{Cell, RefCell};
@@ -54,9 +54,9 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// The slow path of [`SimCpuLock::enter_local`]. It is needed outside a run, if another CPU
-    /// holds the lock or held it last, if the machine is `ceremonial`, and if the task has left the
-    /// owner's CPU.
+    /// The slow path of [`SimCpuLock::enter_local`]. It is taken outside a run. In a run, it is
+    /// taken if another CPU holds the lock or held it last, if the machine is `ceremonial`, or if
+    /// the task has left the owner's CPU.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

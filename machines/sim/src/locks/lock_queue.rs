@@ -1,18 +1,20 @@
 //! Waiting for a lock: the part that [`SimLock`](crate::SimLock) and
 //! [`SimCpuLock`](crate::SimCpuLock) share.
 //!
-//! A lock is modelled as a server with a queue, at a distance from the CPUs. A request takes half
-//! of a line transfer to reach the lock's cache line, and counts from then on. Until it arrives,
-//! the CPU that has the line can release the lock or acquire it again. The other half of the
+//! A lock is modelled as a server with a queue, at a distance from the CPUs. A *section* is the
+//! work of one CPU while it holds the lock. A request needs half the time of a line transfer to
+//! arrive at the lock's cache line. Only when it arrives does it take its place in the queue. Until
+//! then, the CPU that has the line can release the lock or acquire it again. The other half of the
 //! transfer brings the line to the requesting CPU.
 //!
 //! Requests arrive in order of time. So a CPU that finds the lock free, or held until a known time,
 //! knows at once when its turn begins. The CPU advances its clock to that time, runs its section
-//! ahead, and records when the lock is free again. If the section reaches an order point and other
-//! CPUs run meanwhile, the lock stays held. A CPU that arrives then parks. The release, which is an
-//! order point as well, hands the lock to the first parked waiter. A section starts at the same
-//! time whether its CPU advanced its clock or parked, because both ways serve waiters in the order
-//! of arrival, at the same price of a hand-over.
+//! ahead of the other CPUs, and records when the lock is free again. If the section reaches an
+//! order point and other CPUs run meanwhile, the lock stays held, and a CPU that arrives then
+//! parks. The release is an order point as well; it hands the lock to the first parked waiter.
+//!
+//! A section starts at the same time whether its CPU advanced its clock or parked, because both
+//! ways serve waiters in the order of arrival, at the same price of a hand-over.
 //!
 //! Invariant: waiters whose start is known precede parked waiters, and CPUs park only while the
 //! lock is held.
@@ -31,10 +33,11 @@ use crate::options::LockModel;
 use crate::stats::LongestWait;
 use crate::tasks::wait::Access;
 
-/// The start of a waiter that is parked: its real start is not known yet.
+/// The value of `Waiter::start` while the waiter is parked, because its start is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The epoch of a section that other CPUs may have seen. It differs from every epoch of the engine.
+/// The value of `Section::epoch` if the release must look for parked CPUs in any case, because
+/// other CPUs may have seen the lock held. No epoch of the engine has this value.
 const SEEN: u64 = u64::MAX;
 
 /// A lock without its value. Few locks have waiters, so the waiters are boxed, and the other fields
@@ -221,8 +224,8 @@ impl Queue {
         }
     }
 
-    /// Queues for the held lock, which the running CPU requested at time `asked`. Returns when the
-    /// CPU's section has begun.
+    /// Queues for the lock, which is held and which the running CPU requested at time `asked`.
+    /// Returns when the running CPU's section has begun.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -280,8 +283,8 @@ impl Queue {
         };
         sim.waited(self.class, site, access, wait, traced);
         let section = self.begin(sim);
-        // Other CPUs may have parked before this section began, so the release of this section must
-        // check for parked CPUs.
+        // Other CPUs may have parked before this section began. So the release at the end of the
+        // section must look for parked CPUs; `SEEN` makes it do so.
         let seen = parked || self.class.sleeps();
         Section {
             epoch: if seen { SEEN } else { section.epoch },
@@ -325,7 +328,8 @@ impl Queue {
             self.hand_over(sim);
         }
         if self.class.sleeps() {
-            // The count is kept in the task, because a task that holds a sleeping lock may sleep.
+            // The number of nested sections is kept in the task and not on the CPU, because a task
+            // that holds a sleeping lock may sleep.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {

@@ -1,9 +1,10 @@
 //! The holders and waiters of a [`SimRwLock`](crate::SimRwLock).
 //!
 //! The count of readers is a word in one cache line. So a reader, too, has to fetch the line both
-//! to acquire the lock and to release it. A request takes half of the line transfer to arrive, and
-//! counts from then on; the other half brings the line to the CPU. Each of these steps is an order
-//! point. No CPU runs ahead here, so the fields describe the present time.
+//! to acquire the lock and to release it. A request needs half the time of the line transfer to
+//! arrive at the line, and takes effect only when it arrives. The other half brings the line to the
+//! CPU. Each of these steps is an order point. No CPU runs ahead here, so the fields always
+//! describe the present time.
 //!
 //! The task that releases the lock admits waiters in order of arrival: one writer alone, or all
 //! readers up to the next writer. An admitted waiter counts as a holder at once, but its section
@@ -178,7 +179,8 @@ impl RwQueue {
         !waited_for && !self.is_taken_for(role)
     }
 
-    /// Requests the lock's line. CPUs with earlier keys run first until the request has arrived.
+    /// Sends a request to the lock's line. Returns when the request has arrived there; until then,
+    /// CPUs with earlier keys run.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -270,8 +272,9 @@ impl RwQueue {
         stay
     }
 
-    /// Queues until the task is admitted. Returns the CPU and the site that had been admitted last
-    /// when the task arrived; `None` if the task was killed.
+    /// Queues until the task is admitted. Returns the CPU and the site of the task that held the
+    /// lock, or was admitted to it, last before this task queued. Returns `None` if this task was
+    /// killed.
     #[inline(never)]
     fn wait(
         &self,
@@ -309,7 +312,8 @@ impl RwQueue {
         }
         let start = self.start_of(task);
         if sim.clock.get() < start {
-            // The task was admitted while it was awake and tested whether it had been killed.
+            // The task was admitted while it was awake, testing whether it had been killed. It has
+            // to wait for the time at which its section begins.
             sim.sleep_until(start);
         }
         self.remove(task);
@@ -321,7 +325,8 @@ impl RwQueue {
         Some(blocker)
     }
 
-    /// Sleeps until admitted. If the waiter `looks`, it sleeps for at most one tick.
+    /// Sleeps until the task is admitted or, if `looks` is true, for at most one tick. The task can
+    /// then test whether it has been killed.
     fn doze(&self, sim: &Inner, task: u32, looks: bool) {
         if looks {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;
@@ -339,7 +344,7 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // If this task was a writer, readers may have waited only because of it.
+        // If this task wanted to write, readers behind it may have waited only because of it.
         self.admit(sim);
         true
     }
@@ -385,8 +390,8 @@ impl RwQueue {
                 + u64::from(sim.prices.lock_handover_extra_ns);
             self.line.set(next.cpu);
             self.holder.set((next.cpu, next.site));
-            // A waiter that is awake, because it tests whether it was killed, need not be woken: it
-            // will see that it was admitted.
+            // A waiter that is awake is testing whether it was killed. It need not be woken: after
+            // the test it sees that it was admitted.
             if !next.looks || sim.forget_sleeper(next.task) {
                 sim.wake_at(next.task, next.start);
             }

@@ -12,8 +12,8 @@ use super::size;
 
 /// The least memory of a node, in bytes: a smaller node has no room for page lists.
 const NODE_BYTES_MIN: u64 = 16 << 20;
-/// The most memory of a node, in bytes. A node is at most one zone, and this keeps the page numbers
-/// of a zone well below 2³².
+/// The most memory of a node, in bytes. A zone is never larger than its node, so this limit keeps
+/// the page numbers of a zone well below 2³².
 const NODE_BYTES_MAX: u64 = 8 << 40;
 /// The most pages of a machine: a page frame number has 32 bits.
 const PAGES_MAX: u64 = u32::MAX as u64;
@@ -128,7 +128,8 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     DISTANCES.into_iter().filter(exists).collect()
 }
 
-/// Checks that, at every card, moving a line over a shorter distance costs no more.
+/// Checks that, at every card, moving a line over a distance costs no more than moving it over a
+/// longer distance.
 pub(super) fn nearer_is_cheaper(
     section: &Section<'_>,
     transfers: &[Cost],

@@ -96,7 +96,8 @@ impl CostKey {
         )
     }
 
-    /// Returns whether the cost may be 0 ns. Only costs that are added to another cost may.
+    /// Returns whether the cost may be 0 ns. This is allowed only for a cost that is always added
+    /// to another cost.
     #[must_use]
     pub(super) const fn may_be_zero(self) -> bool {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)

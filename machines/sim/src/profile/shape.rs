@@ -14,7 +14,7 @@ use super::speed::{self, Cluster};
 /// The most CPUs of a machine. A larger number is assumed to be a typing error.
 const CPUS_MAX: u64 = 4096;
 
-/// The largest number that a last-level cache may have: the simulator packs it into 16 bits.
+/// The highest id of a last-level cache, because the simulator packs the id into 16 bits.
 const LLC_MAX: u32 = 0xffff;
 
 /// One physical core, before it is divided into CPUs.
@@ -182,8 +182,9 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // The loop below checks at most one node more than there are cores. If there are more nodes
-    // than cores, one of the checked nodes has no core.
+    // If there are more nodes than cores, some node among the first `cores.len() + 1` has no core.
+    // So the loop over nodes below need not check more nodes than that, however high the highest
+    // node number is.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)

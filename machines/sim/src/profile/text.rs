@@ -184,8 +184,8 @@ impl ProfileText {
 
 impl Cost {
     /// Returns whether the middle value is an estimate, that is, neither published nor measured.
-    /// The source of an estimate starts with `estimate:`, after the factor of a variant if there is
-    /// one.
+    /// The source of an estimate starts with `estimate:`. If a variant has multiplied the price,
+    /// the text `times the … factor: ` precedes `estimate:`.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let own = self

@@ -1,9 +1,11 @@
 //! Stackful coroutines that can be suspended from any depth of calls.
 //!
 //! Only the scheduler loop resumes a [`Fiber`], and only code that runs on the fiber suspends it.
-//! This is the only file of the crate with unsafe code. corosensei passes the handle that suspends
-//! a coroutine only to its entry function, but here every machine operation that waits needs it.
-//! There are no locks, because a machine runs on one host thread.
+//!
+//! This is the only file of the crate with unsafe code. The code is unsafe because corosensei
+//! passes the handle that suspends a coroutine only to the coroutine's entry function, but here
+//! every machine operation that waits needs this handle. There are no locks, because a machine runs
+//! on one host thread.
 
 #![expect(
     unsafe_code,

@@ -284,8 +284,8 @@ impl Sim {
     }
 }
 
-/// A handle on the machine, stored on a coroutine's stack. It does not count as a user of the
-/// machine.
+/// A handle on the machine, stored on a coroutine's stack. When only such handles are left, the
+/// machine ends.
 struct Resident(Sim);
 
 impl Resident {

@@ -1,13 +1,16 @@
 //! Ticks that a CPU handles before CPU 0 has counted the jiffy.
 //!
-//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that
-//! reaches its timer wheel before CPU 0 has counted the jiffy is early: it still reads the previous
-//! jiffy, finds no timer due, and fires its timers a tick later. The number of early CPUs differs
-//! from tick to tick: in most ticks no CPU is early, at times all CPUs but CPU 0 are. So in the
-//! model only some ticks are disordered. In a disordered tick the number of early CPUs is uniformly
-//! distributed, so that half of the CPUs are early on average. The share of disordered ticks is
-//! therefore twice the requested share of late timers. Each draw is a function of seed, tick and
-//! CPU, so it does not change what the program or a fault draws.
+//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU is
+//! *early* if it reaches its timer wheel before CPU 0 has counted the jiffy. An early CPU still
+//! reads the previous jiffy, finds no timer due, and fires its timers a tick later.
+//!
+//! The number of early CPUs differs from tick to tick: in most ticks no CPU is early, but in some
+//! ticks all CPUs except CPU 0 are early. So in the model only some ticks are *disordered*. In a
+//! disordered tick every number of early CPUs is equally likely, so half of the CPUs are early on
+//! average. The share of disordered ticks is therefore twice the requested share of late timers.
+//!
+//! Each draw is a function of seed, tick and CPU, so it does not change the random numbers of the
+//! program or of a fault.
 
 use plimsoll_mm::units::Jiffies;
 

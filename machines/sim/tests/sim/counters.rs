@@ -4,10 +4,14 @@
 use crate::support;
 use crate::support::law::run_law;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::counter::{
+    AnyCounters, Area, Batch, Counters, Counting, Flat, Plan, precise_totals,
+};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
@@ -53,6 +57,11 @@ fn looking_while_adding() {
 #[test]
 fn setting_while_adding() {
     run_each(counter::setting_while_adding);
+}
+
+#[test]
+fn summing_while_it_wraps() {
+    run_each(counter::summing_while_it_wraps);
 }
 
 #[test]
@@ -164,9 +173,9 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Checks that the
-/// sum visits `looks` CPUs for each group. Returns the number of lines that the sum fetches for
-/// each group.
+/// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
+/// number of lines that the sum fetches for each group. Computes this number from the time that the
+/// sum takes, given that the sum visits `looks` CPUs for each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -199,10 +208,78 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // The sum also visits the 32 CPUs that have added nothing, and fetches only each group's own
-    // line.
+    // If 32 CPUs have added nothing, the sum visits all 96 CPUs, and fetches only one line of each
+    // group.
     assert_eq!(lines(64, 96), 1);
-    // If 33 CPUs have added nothing, the sum also fetches the record of the CPUs that have added,
-    // and visits only these CPUs.
+    // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
+    // the group, and visits only these CPUs.
     assert_eq!(lines(63, 63), 2);
+}
+
+/// An addition passes its whole carry on at every level whose batch divides the carry. It leaves the
+/// items of these levels alone, so it is as cheap as one whose carry stays in the first item.
+#[test]
+fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
+    for counting in [Counting::Tree, Counting::OneSided] {
+        let profile = small::profile(Topology::flat(96), 1000);
+        let sim = Sim::new(&profile, SimOptions::default());
+        let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("it has a plan");
+        let add = |delta: i64| {
+            let group = plan.init_many(&sim).expect("there is memory");
+            if let AnyCounters::OneSided(tree) = &group {
+                tree.grow(&sim).expect("there is memory");
+            }
+            let group = Rc::new(group);
+            let of_task = Rc::clone(&group);
+            // The first addition of a CPU also marks the CPU.
+            sim.spawn(CpuId(0), move |sim| of_task.add(sim, 0, 1));
+            sim.run();
+            let before = group.approximate_sum(&sim, 0);
+            let of_task = Rc::clone(&group);
+            let took = ns(&sim, move |sim| of_task.add(sim, 0, delta));
+            (took, group.approximate_sum(&sim, 0) - before)
+        };
+        let (batch, large) = (i64::from(Batch::RSS.get()), 1 << 30);
+        let (to_root, more) = add(large);
+        assert_eq!(more, large, "{counting:?}: it is in the root");
+        let (to_first, more) = add(batch);
+        assert_eq!(more, 0, "{counting:?}: it is not in the root");
+        let (to_both, more) = add(large + batch);
+        assert_eq!(more, large, "{counting:?}: a batch is not in the root");
+        assert_eq!(to_root, to_first, "{counting:?}: one line besides the cell");
+        assert!(to_both > to_root, "{counting:?}: two lines");
+    }
+}
+
+/// If all CPUs need places at one moment, each of them allocates memory for the next run. All but
+/// one CPU must free theirs again, or the area would have as many runs as there are CPUs.
+#[test]
+fn cpus_that_need_places_at_once_add_one_run() {
+    const GROUPS_OF_A_RUN: u32 = 64;
+    const BATCHES: u32 = 3;
+    let cpus = GROUPS_OF_A_RUN * BATCHES;
+    let one = bytes_of_groups(1);
+    assert_eq!(bytes_of_groups(GROUPS_OF_A_RUN), one);
+    assert_eq!(bytes_of_groups(cpus), BATCHES as usize * one);
+}
+
+/// Returns the bytes that an area has allocated after `groups` CPUs have made a group each at one
+/// moment, on a machine of 192 CPUs.
+fn bytes_of_groups(groups: u32) -> usize {
+    let profile = small::profile(Topology::flat(192), 1000);
+    let sim = Sim::new(&profile, SimOptions::default());
+    let area = Arc::new(Area::new(&sim, 4).expect("four counters fit into a line"));
+    let made = Rc::new(Cell::new(0));
+    for cpu in 0..groups {
+        let (area, made) = (Arc::clone(&area), Rc::clone(&made));
+        sim.spawn(CpuId(cpu), move |sim| {
+            let flat = Flat::init_many(sim, &area).expect("there is memory");
+            // The group stays until the end of the test, so that no other CPU gets its place.
+            std::mem::forget(flat);
+            made.set(made.get() + 1);
+        });
+    }
+    sim.run();
+    assert_eq!(made.get(), groups);
+    area.bytes(&sim)
 }

@@ -18,8 +18,8 @@ use support::small::{any, profile};
 /// The largest number of pages that one decay returns to the zone: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Fills the calling CPU's lists nearly to their limit. For this, refills first have to raise
-/// `high`.
+/// Puts more pages on the calling CPU's lists than eight decays return. Before that, allocates many
+/// pages, because refills raise `high`.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)

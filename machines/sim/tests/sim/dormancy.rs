@@ -199,8 +199,8 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // CPU 1 was kicked at 1.5 s and has decayed once. The vmstat work of CPU 1 is pending until 2.5
-    // s.
+    // CPU 1 was kicked at 1.5 s, and its lists have decayed once. The vmstat work of CPU 1 is
+    // pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);

@@ -11,19 +11,20 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::reap::Reaped;
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{
-    AddressSpace, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Backing, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
+use plimsoll_mm::units::{Pages, Vpn};
 use plimsoll_sim::Sim;
-use support::Small;
 use support::small::profile;
+use support::{Lone, Small};
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -32,77 +33,31 @@ const START: Vpn = Vpn(1024);
 /// The number of pages in a table.
 const TABLE: u64 = 512;
 
-/// A machine with an address space whose pages are all present.
-struct Scene {
-    small: Small,
-    spaces: Rc<Spaces<Sim>>,
-    space: Rc<AddressSpace<Sim>>,
+/// Creates a machine where a flush of translations takes `flush_ns` nanoseconds.
+fn machine(flush_ns: u32) -> Small {
+    let mut profile = profile(Topology::flat(4), 1000);
+    profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
+    let mut config = Config::new(Layout::arena(Pages(1 << 16)));
+    config.design = Design::OURS;
+    Small::new(&profile, config)
 }
 
-impl Scene {
-    /// Creates an address space of `pages` pages, on a machine where a flush of translations takes
-    /// `flush_ns` nanoseconds.
-    fn new(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Self {
-        let mut profile = profile(Topology::flat(4), 1000);
-        profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
-        let mut config = Config::new(Layout::arena(Pages(1 << 16)));
-        config.design = Design::OURS;
-        let small = Small::new(&profile, config);
-        let spaces = Rc::new(Spaces::new(&small.sim, &Design::OURS, 0).expect("countable"));
-        let made: Rc<Cell<Option<AddressSpace<Sim>>>> = Rc::default();
-        let (out, shared) = (Rc::clone(&made), Rc::clone(&spaces));
-        small.on(0, move |sim, mm| {
-            let memory = Memory::new(sim, mm, &shared);
-            let mut space = AddressSpace::new(memory).expect("there is memory");
-            if let Some(notified) = notified {
-                space = space.notifying(notified);
-            }
-            space.map(memory, anonymous(START, pages)).expect("free");
-            let filled = space.populate(memory, START..Vpn(START.0 + pages));
-            filled.expect("there is memory");
-            out.set(Some(space));
-        });
-        let space = Rc::new(made.take().expect("it was made"));
-        Self {
-            small,
-            spaces,
-            space,
-        }
-    }
-
-    /// Starts `work` on a CPU, `delay` nanoseconds from now.
-    fn after(
-        &self,
-        cpu: u32,
-        delay: u64,
-        work: impl FnOnce(Memory<'_, Sim>, &AddressSpace<Sim>) + 'static,
-    ) {
-        let at = Nanos(self.small.sim.stats().now.0 + delay);
-        let (mm, spaces) = (Rc::clone(&self.small.mm), Rc::clone(&self.spaces));
-        let space = Rc::clone(&self.space);
-        self.small.sim.spawn(CpuId(cpu), move |sim| {
-            sim.sleep_until(at);
-            work(Memory::new(sim, &mm, &spaces), &space);
-        });
-    }
-
-    fn ends(self) {
-        let space = Rc::clone(&self.space);
-        self.after(0, 1, move |memory, _| {
-            space.exit(memory).expect("it was not ended before");
-        });
-        self.small.sim.run();
-        let space = Rc::into_inner(self.space).expect("no task uses it");
-        assert_eq!(space.destroy(&self.small.sim), Ok(()));
-    }
+/// Creates an address space of `pages` present pages, on a machine where a flush of translations
+/// takes `flush_ns` nanoseconds.
+fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
+    let small = machine(flush_ns);
+    let notify = |space: AddressSpace<Sim>| match notified {
+        Some(notified) => space.notifying(notified),
+        None => space,
+    };
+    Lone::new(small, &Design::OURS, notify, move |memory, space| {
+        cast::fill(memory, space, START, pages);
+    })
 }
 
-fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
-    MapRequest::anonymous(Place::Fixed(start), pages)
-}
-
-/// A listener that holds translations to every other table. If the listener may not wait, it
-/// refuses to drop them, as often as the number in this value says.
+/// A listener that holds translations to the pages of every second page table. If the caller may
+/// not wait, the listener refuses to drop them. The value is the number of times that it will still
+/// refuse.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -119,13 +74,10 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// If the gather is full, translations are flushed before the table's lock is released. So a CPU
-/// that acquires the lock and finds an empty entry knows that no stale translation to the page
-/// exists.
-#[test]
-fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
-    let pages = 20_000;
-    let scene = Scene::new(pages, 200_000, None);
+/// Unmaps the `pages` pages of `scene`, where flushing takes long, while three CPUs look at its
+/// tables. The gather must be full after every `each` pages, and the last flush must be for the
+/// rest. Asserts that no CPU gets into the table that filled the gather before the flush has ended.
+fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);
     scene.small.sim.observe(move |_, _, now, event| {
@@ -157,17 +109,11 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // The last flush happens at the end; the others happen because the gather has room for 9,698
-    // pages.
-    let due = &flushes[..flushes.len() - 1];
-    assert_eq!(due.len(), 2, "{flushes:?}");
-    for flush in due {
-        let nth = u64::try_from(
-            due.iter()
-                .position(|other| other == flush)
-                .expect("it is one"),
-        );
-        let last = START.0 + (nth.expect("few") + 1) * 9698 - 1;
+    // The last flush happens at the end. Each of the others happens because the gather is full.
+    let full = (pages - 1) / each;
+    assert_eq!(flushes.len() as u64, full + 1, "{flushes:?}");
+    for (nth, flush) in (1..=full).zip(&flushes) {
+        let last = START.0 + nth * each - 1;
         let inside = looks
             .borrow()
             .iter()
@@ -177,10 +123,43 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
             .copied()
             .collect::<Vec<_>>();
         assert!(!inside.is_empty(), "no CPU looked at the table of {last}");
-        let before = inside.iter().filter(|look| look.2 < flush.end);
-        assert_eq!(before.count(), 0, "{flush:?}: {inside:?}");
+        let before = inside.iter().find(|look| look.2 < flush.end);
+        assert_eq!(before, None, "{flush:?}");
     }
     scene.ends();
+}
+
+/// If the gather is full, translations are flushed before the table's lock is released. So a CPU
+/// that acquires the lock and finds an empty entry knows that no stale translation to the page
+/// exists.
+#[test]
+fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
+    let pages = 20_000;
+    let scene = full(pages, 200_000, None);
+    no_cpu_looks_before_the_flush(scene, pages, 9698);
+}
+
+/// The same holds for the place of a huge page. The gather has no batches here, so it is full after
+/// four huge pages: each comes with the table that was kept for splitting it.
+#[test]
+fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
+    let pages = 22 * TABLE;
+    let small = machine(200_000);
+    let spaces = Spaces::new(&small.sim, &Design::OURS, 0).expect("countable");
+    let spaces = spaces.with_batches(&small.sim, 0);
+    let spaces = spaces.expect("there is memory");
+    let fill = move |memory: Memory<'_, Sim>, space: &AddressSpace<Sim>| {
+        let huge = MapRequest {
+            place: Place::Fixed(START),
+            pages,
+            backing: Backing::Anonymous { huge: true },
+        };
+        space.map(memory, huge).expect("nothing is mapped there");
+        let filled = space.populate(memory, START..Vpn(START.0 + pages));
+        filled.expect("there is memory");
+    };
+    let scene = Lone::of(small, spaces, |space| space, fill);
+    no_cpu_looks_before_the_flush(scene, pages, 4 * TABLE);
 }
 
 /// A helper empties the tables that a listener refused to an earlier helper.
@@ -188,7 +167,7 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
     let refusals = Choosy(AtomicU32::new(3));
-    let scene = Scene::new(tables * TABLE, 50, Some(refusals));
+    let scene = full(tables * TABLE, 50, Some(refusals));
     scene.after(1, MS, |memory, space| {
         assert_eq!(space.try_reap(memory), Reaped::Partly);
         let left = space.rss().precise(memory.machine, RssKind::Anon);
@@ -201,10 +180,11 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// Runs a helper while another CPU waits to map a page. If `skip` is true, sets [`Flag::Skip`]
-/// before. Returns the result of the helper, and the number of pages that the helper left.
+/// Runs a helper. While it runs, another CPU begins to wait, in order to map a page. If `skip` is
+/// true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits. Returns
+/// the result of the helper, and the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
-    let scene = Scene::new(100 * TABLE, 50, None);
+    let scene = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();
     let out = Rc::clone(&done);
     scene.after(1, MS, move |memory, space| {
@@ -219,7 +199,7 @@ fn gives_way(skip: bool) -> (Reaped, u64) {
         }
     });
     scene.after(3, MS + 40 * US, |memory, space| {
-        let mapped = space.map(memory, anonymous(Vpn(16), 1));
+        let mapped = space.map(memory, MapRequest::anonymous(Place::Fixed(Vpn(16)), 1));
         assert!(!matches!(mapped, Err(MapError::Killed)));
     });
     scene.small.sim.run();

@@ -159,8 +159,8 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs many spills. Passes each spill that was interrupted to `check`, together with a spill that
-/// was not interrupted.
+/// Runs the spill with one drain time for each seed. Passes each spill that was interrupted to
+/// `check`, together with a spill that was not interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -210,7 +210,8 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
 }
 
 /// If a drain interrupts a spill, the pages that the drain took count as returned by the spill. So
-/// the owner does not return as many pages again.
+/// the owner later returns only the pages that are still missing, and not the same number of pages
+/// a second time.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";

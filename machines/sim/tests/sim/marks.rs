@@ -19,7 +19,7 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};
 
-/// Returns a request for one page that may only come from zone 0 and must not wait.
+/// Returns a request for one page that must be allocated from zone 0. The allocation must not wait.
 fn at_once() -> Request {
     Request::new(Order::ZERO)
         .urgent(Urgency::NoWait)

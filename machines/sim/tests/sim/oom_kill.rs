@@ -10,9 +10,11 @@ use plimsoll_mm::oom::{Aftermath, How, Killed, Kind, ScoreAdj, State};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, ExitError, Flag};
-use plimsoll_mm::units::{Nanos, ProcessId};
+use plimsoll_mm::units::{Nanos, Order, ProcessId};
 use support::OomWorld;
-use support::oom_world::{Call, Counted, Marked, START};
+use support::embedder::{Call, Counted, Marked};
+use support::oom_world::START;
+use support::small::any;
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -54,7 +56,7 @@ fn a_kill_is_counted_then_sent_then_the_victim_is_marked_and_reaped_two_seconds_
         ];
         assert_eq!(names, expected, "{reaping:?}");
         let told = Call::Kill(1, Counted(true), Marked(false));
-        let log = world.killer.signals().log.borrow().clone();
+        let log = world.log.borrow().clone();
         assert_eq!(log[0], told, "counted before, marked after");
         let Call::ReapAt(due) = log[1] else {
             panic!("the reaper is told when: {log:?}");
@@ -83,7 +85,7 @@ fn a_frozen_victim_is_thawed_once_exits_and_cannot_be_frozen_again() {
         assert!(!victim.freeze(sim), "the freezer leaves victims alone");
         world.kill(sim, 1);
     });
-    let log = world.killer.signals().log.borrow().clone();
+    let log = world.log.borrow().clone();
     let thaws = log.iter().filter(|call| matches!(call, Call::Thaw(1)));
     assert_eq!(thaws.count(), 1);
     assert!(world.process(1).is(&world.small.sim, State::Left));
@@ -116,7 +118,7 @@ fn all_who_share_the_memory_die_with_it_but_threads_of_the_kernel() {
         world.enroll(sim, 4, Kind::Process, &other);
         let killed = world.kill(sim, 2);
         assert_eq!(killed.signalled, 2);
-        assert_eq!(world.killer.signals().killed(), [2, 1]);
+        assert_eq!(world.killed(), [2, 1]);
         let victims = [1, 2, 3, 4].map(|id| world.process(id).is(sim, State::Victim));
         assert_eq!(victims, [false, true, false, false]);
         // Killing another process that shares this memory tells no process a second time.
@@ -189,10 +191,10 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         // budget that ran out. Here the budget that ran out is the member's own, whose processes do
         // not die together.
         world.kill_for(sim, 6, Some(&member));
-        assert_eq!(world.killer.signals().killed(), [6]);
+        assert_eq!(world.killed(), [6]);
         let killed = world.kill_for(sim, 1, Some(&root));
         assert_eq!(killed.signalled, 2);
-        assert_eq!(world.killer.signals().killed(), [6, 1, 2]);
+        assert_eq!(world.killed(), [6, 1, 2]);
         assert_eq!(world.killer.victims(sim), 3);
         assert_eq!(world.killer.reaper().queued(sim), 3);
     });
@@ -214,7 +216,7 @@ fn of_those_that_are_due_the_last_one_is_reaped_first() {
             let space = world.filled(sim, 100);
             world.enroll(sim, id, Kind::Process, &space);
         }
-        world.killer.signals().without_reaper();
+        world.reaps.set(false);
         for id in 1..=3 {
             world.kill(sim, id);
             sim.sleep(Nanos(MS));
@@ -253,7 +255,7 @@ fn who_writes_its_memory_to_a_file_is_told_again() {
         dumping.set(sim, State::Killed);
         dumping.set(sim, State::CoreDumping);
         assert_eq!(world.kill(sim, 1).signalled, 1);
-        assert_eq!(world.killer.signals().killed(), [1]);
+        assert_eq!(world.killed(), [1]);
     });
     world.ends();
 }
@@ -271,6 +273,17 @@ fn who_has_left_is_not_killed_does_not_become_a_victim_and_does_not_exit_again()
         let again = world.killer.exit(world.memory(sim), &process);
         assert_eq!(again, Err(ExitError::Ended));
         assert_eq!(world.killer.victims(sim), 0);
+    });
+    world.ends();
+}
+
+#[test]
+#[should_panic(expected = "every page is back")]
+fn a_page_that_is_not_given_back_is_found() {
+    let world = lone(Reaping::MeetInTheMiddle, None);
+    world.run(|sim, world| {
+        let page = world.small.mm.pages().alloc(sim, any(Order::ZERO));
+        page.expect("there is memory");
     });
     world.ends();
 }

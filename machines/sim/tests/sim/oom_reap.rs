@@ -16,7 +16,7 @@ use plimsoll_mm::space::{Backing, Flag, MapRequest, Place};
 use plimsoll_mm::units::{Nanos, Pfn, Vpn};
 use plimsoll_sim::Sim;
 use support::OomWorld;
-use support::oom_world::{Device, START, Space};
+use support::oom_world::{Device, START, Setting, Space};
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
@@ -133,7 +133,12 @@ fn wide(reaping: Reaping, pages: &'static [u64]) -> Rc<OomWorld> {
         attempts_max: 1,
         ..Patience::LINUX
     };
-    let world = OomWorld::with_patience(reaping, None, patience);
+    let setting = Setting {
+        reaping,
+        patience,
+        ..Setting::default()
+    };
+    let world = setting.world();
     world.run(move |sim, world| {
         let space = world.space(sim, None, None);
         for (number, pages) in (0..).zip(pages) {
@@ -184,14 +189,19 @@ fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
         ..Patience::LINUX
     };
     // This design frees page tables under the write lock of the mappings.
-    let world = OomWorld::with_patience(Reaping::DescendingChunks, None, patience);
+    let setting = Setting {
+        reaping: Reaping::DescendingChunks,
+        patience,
+        ..Setting::default()
+    };
+    let world = setting.world();
     world.run(|sim, world| {
         let space = world.space(sim, None, None);
         for table in 0..700 {
             world.fill(sim, &space, Vpn(START.0 + 512 * table), 1);
         }
         world.enroll(sim, 1, Kind::Process, &space);
-        world.killer.signals().without_reaper();
+        world.reaps.set(false);
     });
     let start = world.small.sim.stats().now;
     world.at(0, start, |sim, world| {

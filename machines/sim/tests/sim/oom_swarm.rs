@@ -4,39 +4,24 @@ use crate::support;
 
 use std::rc::Rc;
 
-use plimsoll_mm::oom::{Kind, Patience, ReleaseError, Released, State, release};
+use plimsoll_mm::oom::{Kind, ReleaseError, Released, State, release};
 use plimsoll_mm::space::ExitError;
-use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{Nanos, Vpn};
-use plimsoll_sim::{Faults, Sim, SimOptions};
-use support::oom_world::{Device, START, Space};
+use plimsoll_sim::{Faults, Sim};
+use support::oom_world::{Device, START, Setting, Space};
 use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
 const ACTORS: u32 = 4;
 
-/// Makes a world with random faults, reaping and patience.
 fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
-    let options = SimOptions {
-        seed,
-        jitter_ns: dice.below(300),
-        faults: Faults {
-            stall_every: Nanos::from_ms(5),
-            stall_for: Nanos(u64::from(dice.below(2 * MS))),
-            migrate_every: Nanos::from_ms(3),
-            ..Faults::default()
-        },
-        ..SimOptions::default()
+    let faults = Faults {
+        stall_every: Nanos::from_ms(5),
+        stall_for: Nanos(u64::from(dice.below(2 * MS))),
+        migrate_every: Nanos::from_ms(3),
+        ..Faults::default()
     };
-    let reaping = *dice.pick(&Reaping::ALL);
-    let exits = dice.chance(70);
-    let exits_after = exits.then(|| Nanos(u64::from(dice.below(30 * MS))));
-    let patience = Patience {
-        delay: Nanos(u64::from(dice.below(20 * MS))),
-        pause: Nanos(u64::from(dice.below(2 * MS))),
-        attempts_max: dice.below(4),
-    };
-    OomWorld::with_options(options, reaping, exits_after, patience)
+    Setting::drawn(seed, dice, faults).world()
 }
 
 /// Creates an address space of a few mappings that are close together or far apart. It may have a

@@ -4,56 +4,25 @@
 use crate::support;
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::event::Event;
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    AllocError, Config, Layout, NoKill, PageAllocator, Reclaimer, Request, Tried, ZoneKind,
+    AllocError, Config, Grouping, Layout, Mobility, NoKill, PageAllocator, Request, Tried, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use plimsoll_sim::Sim;
+use support::cache::Cache;
 use support::small::{any, order, profile};
 use support::{Dice, Small, seeds};
 
-/// Blocks that a reclaimer frees in batches, and how often the reclaimer was called.
-#[derive(Debug, Default)]
-struct Cache {
-    blocks: Mutex<Vec<(Pfn, Order)>>,
-    calls: AtomicU32,
-}
-
-#[derive(Debug)]
-struct Shrinker(Arc<Cache>);
-
-impl Reclaimer<Sim> for Shrinker {
-    fn name(&self) -> &'static str {
-        "cache"
-    }
-
-    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, wanted: Pages) -> Pages {
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
-        let mut freed = Pages::ZERO;
-        while freed < wanted {
-            let block = self.0.blocks.lock().expect("no task panicked").pop();
-            let Some((pfn, order)) = block else { break };
-            pages.free(sim, pfn, order).expect("it was handed out");
-            freed += order.pages();
-        }
-        freed
-    }
-}
-
-/// Creates a machine of two CPUs and `pages` pages, with one reclaimer for each of `caches`.
-fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
+/// Creates a machine of two CPUs and `pages` pages, with each of `caches` as a reclaimer.
+fn with_caches(pages: u32, caches: [&Cache; 2]) -> Small {
     let mut config = Config::new(Layout::arena(Pages(pages)));
-    for &cache in caches {
-        config
-            .reclaimers
-            .push(Box::new(Shrinker(Arc::clone(cache))));
+    for cache in caches {
+        config.reclaimers.push(Box::new(cache.clone()));
     }
     Small::new(&profile(Topology::flat(2), 1000), config)
 }
@@ -66,9 +35,9 @@ fn take_all(sim: &Sim, pages: &PageAllocator<Sim>) -> Vec<Pfn> {
 
 #[test]
 fn the_error_says_what_was_tried() {
-    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
-    let small = with_caches(600, &[&empty, &full]);
-    let cache = Arc::clone(&full);
+    let (empty, full) = (Cache::default(), Cache::default());
+    let small = with_caches(600, [&empty, &full]);
+    let cache = full.clone();
     small.on(0, move |sim, mm| {
         let pages = mm.pages();
         let all = take_all(sim, pages);
@@ -80,12 +49,9 @@ fn the_error_says_what_was_tried() {
         pages.free_pages(sim, &five).expect("all were handed out");
         let listed = pages.listed(sim, CpuId(0));
         assert!(listed > Pages::ZERO, "the lists are not empty");
-        let cached = apart.take(3).map(|&pfn| (pfn, Order::ZERO));
-        cache
-            .blocks
-            .lock()
-            .expect("no task panicked")
-            .extend(cached);
+        for &pfn in apart.take(3) {
+            cache.push(pfn, Order::ZERO);
+        }
 
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
@@ -106,8 +72,7 @@ fn the_error_says_what_was_tried() {
     });
     // Each reclaimer was called once when all memory was allocated. For the pair, each was called
     // twice: the first round freed pages, the second none.
-    let calls = [empty, full].map(|cache| cache.calls.load(Ordering::Relaxed));
-    assert_eq!(calls, [1 + 2; 2]);
+    assert_eq!([empty, full].map(|cache| cache.calls()), [1 + 2; 2]);
     let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
     assert_eq!(
         small.seen.borrow().iter().filter(|seen| told(seen)).count(),
@@ -119,27 +84,23 @@ fn the_error_says_what_was_tried() {
 
 #[test]
 fn an_allocation_succeeds_after_a_reclaimer_freed_its_pages() {
-    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
-    let small = with_caches(2048, &[&empty, &full]);
-    let cache = Arc::clone(&full);
+    let (empty, full) = (Cache::default(), Cache::default());
+    let small = with_caches(2048, [&empty, &full]);
+    let cache = full.clone();
     small.on(0, move |sim, mm| {
         let blocks = [(); 2].map(|()| {
             mm.pages()
                 .alloc(sim, any(Order::MAX))
                 .expect("there is a block")
         });
-        cache
-            .blocks
-            .lock()
-            .expect("no task panicked")
-            .push((blocks[0], Order::MAX));
+        cache.push(blocks[0], Order::MAX);
         let again = mm
             .pages()
             .alloc(sim, Request::new(Order::MAX).urgent(Urgency::Reserve));
         assert_eq!(again, Ok(blocks[0]));
         mm.pages().alloc(sim, any(Order::MAX)).unwrap_err();
     });
-    assert!(full.calls.load(Ordering::Relaxed) > 0);
+    assert!(full.calls() > 0);
 }
 
 #[test]
@@ -308,4 +269,81 @@ fn cpus_that_drain_at_the_same_time_all_get_their_block() {
             small.sim.run();
         },
     );
+}
+
+/// Creates a machine of one CPU whose zone keeps two page blocks for atomic requests, and in which no
+/// other page is free. `cache` has 128 pages, which do not merge.
+fn with_two_kept_blocks(cache: &Cache) -> Small {
+    const PAGES: u32 = 1 << 16;
+    let mut config = Config::new(Layout::arena(Pages(PAGES)));
+    config.grouping = Grouping::Huge;
+    config.reclaimers.push(Box::new(cache.clone()));
+    let small = Small::new(&profile(Topology::flat(1), 1000), config);
+    let marks = Watermarks {
+        min: Pages(8),
+        low: Pages(PAGES - 1000),
+        high: Pages(PAGES - 900),
+    };
+    let pages = small.mm.pages();
+    let seeded = pages.seed_sizes(&small.sim, 0, marks, small.zone().sizes);
+    seeded.expect("there is such a zone");
+    let cache = cache.clone();
+    small.on(0, move |sim, mm| {
+        let pages = mm.pages();
+        let get = |request| pages.alloc(sim, request).expect("there is a block");
+        let first = get(any(Order::MAX));
+        pages
+            .split(sim, first, Order::MAX)
+            .expect("it was handed out");
+        for page in (0..1024).step_by(8) {
+            cache.push(first.plus(Pages(page)), Order::ZERO);
+        }
+        while pages.view(sim)[0].free > Order::MAX.pages() {
+            get(any(Order::MAX));
+        }
+        // The 33rd of these blocks is in another page block than the first 32.
+        let atomic = Request::new(order(4)).urgent(Urgency::Atomic);
+        let mut served: Vec<Pfn> = (0..33).map(|_| get(atomic)).collect();
+        served.pop();
+        for pfn in served.drain(1..) {
+            pages.free(sim, pfn, order(4)).expect("it was handed out");
+        }
+    });
+    assert_eq!(kept_blocks(&small).len(), 2);
+    assert_eq!(small.zone().free, Pages(2 * (512 - 16)));
+    small
+}
+
+/// Returns the first pages of the page blocks that are kept for atomic requests.
+fn kept_blocks(small: &Small) -> Vec<Pfn> {
+    let blocks = (0..small.zone().managed.0).step_by(512).map(Pfn);
+    let is_kept = |pfn: &Pfn| small.mm.pages().block_type(*pfn) == Some(Mobility::HighAtomic);
+    blocks.filter(is_kept).collect()
+}
+
+/// A request that is not atomic finds enough memory only in a page block that is kept for atomic
+/// requests. The first such block is given up as soon as reclaimers have freed something, and the
+/// last one only when they free nothing more.
+#[test]
+fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
+    let cache = Cache::default();
+    let small = with_two_kept_blocks(&cache);
+    for (blocks, calls, kept) in [
+        // A kept page block has 31 free blocks of this order.
+        (1, 1, 1),
+        (30, 1, 1),
+        // Three calls free the rest of the cache. The fourth frees nothing, so the page block is given
+        // up, and one more call precedes the next attempt.
+        (1, 1 + 5, 0),
+        (30, 1 + 5, 0),
+    ] {
+        small.on(0, move |sim, mm| {
+            for _ in 0..blocks {
+                let block = mm.pages().alloc(sim, Request::new(order(4)));
+                block.expect("one is left");
+            }
+        });
+        assert_eq!(cache.calls(), calls);
+        assert_eq!(kept_blocks(&small).len(), kept);
+    }
 }

@@ -14,14 +14,12 @@ use plimsoll_mm::oom::{
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{AllocError, NoKill, Relief, Request, ZoneKind};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, FaultError};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Nanos, Order, ProcessId, Vpn};
-use plimsoll_sim::SimOptions;
 use support::OomWorld;
-use support::oom_world::{Pressure, START};
-use support::pressure::{grow, killed, process, roomy};
+use support::oom_world::{START, Setting};
+use support::pressure::{grow, process, roomy};
 use support::small::order;
 
 const PAGES: u32 = 1 << 13;
@@ -32,16 +30,14 @@ fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<OomWorld> {
         delay: Nanos(50 * MS),
         ..Patience::LINUX
     };
-    OomWorld::pressed(
-        SimOptions::default(),
-        Reaping::MeetInTheMiddle,
-        exits_after,
+    let setting = Setting {
+        pages: PAGES,
         patience,
-        Pressure {
-            pages: PAGES,
-            rules,
-        },
-    )
+        rules,
+        exits_after,
+        ..Setting::default()
+    };
+    setting.world()
 }
 
 #[test]
@@ -61,8 +57,8 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 // has.
                 assert_eq!(grow(sim, world, 1, 10, 4000), 4000);
             });
-            assert_eq!(killed(&world), [2], "{selecting:?}");
-            let reports = world.oom.owner().reports.borrow().clone();
+            assert_eq!(world.killed(), [2], "{selecting:?}");
+            let reports = world.reports.borrow().clone();
             assert_eq!(reports.len(), 1);
             let Verdict::Killed(row, done) = reports[0].verdict else {
                 panic!("a process was killed");
@@ -94,7 +90,7 @@ fn of_two_allocators_at_once_one_kills_and_the_other_one_waits() {
     }
     world.small.sim.run();
     assert_eq!(done.get(), 2);
-    assert_eq!(killed(&world), [3]);
+    assert_eq!(world.killed(), [3]);
     world.ends();
 }
 
@@ -116,8 +112,8 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
         let text = AllocError::OutOfMemory(tried).to_string();
         assert!(text.ends_with("no process is left that may be killed and would help"));
     });
-    assert_eq!(killed(&world), []);
-    let reports = world.oom.owner().reports.borrow().clone();
+    assert_eq!(world.killed(), []);
+    let reports = world.reports.borrow().clone();
     assert_eq!(
         reports.len(),
         1,
@@ -150,8 +146,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
         let waited = sim.now().0 - before.0;
         assert!((50 * MS..60 * MS).contains(&waited), "{waited} ns");
     });
-    assert_eq!(killed(&world), [2]);
-    assert!(world.oom.owner().reports.borrow().is_empty());
+    assert_eq!(world.killed(), [2]);
+    assert!(world.reports.borrow().is_empty());
     world.ends();
 }
 
@@ -168,10 +164,10 @@ fn late(others: &[u32]) -> Rc<OomWorld> {
             process(sim, world, id, 3900);
         }
         world.kill(sim, 2);
-        world.oom.owner().leaves.set(Some(2));
+        world.leaves.set(Some(2));
         let touched = grow(sim, world, 1, 10, 2000);
         assert_eq!(touched, 2000, "the victim's memory is back");
-        assert_eq!(world.oom.owner().leaves.get(), None, "it was asked");
+        assert_eq!(world.leaves.get(), None, "it was asked");
     });
     world
 }
@@ -179,7 +175,7 @@ fn late(others: &[u32]) -> Rc<OomWorld> {
 #[test]
 fn who_leaves_after_the_look_and_before_the_selection_is_not_followed_by_another() {
     let world = late(&[3]);
-    assert_eq!(killed(&world), [2]);
+    assert_eq!(world.killed(), [2]);
     world.ends();
 }
 
@@ -197,10 +193,10 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         // The victim frees too few pages for the high watermark, so the attempt after the selection
         // fails. Because no process is left to kill, the allocation then tries with the min
         // watermark.
-        while world.oom.owner().reports.borrow().is_empty() {
+        while world.reports.borrow().is_empty() {
             let free = world.small.mm.pages().view(sim)[0].counted_free;
             if free < 1100 && !world.process(2).is(sim, State::Left) {
-                world.oom.owner().leaves.set(Some(2));
+                world.leaves.set(Some(2));
             }
             let page = pages.alloc(sim, Request::new(Order::ZERO));
             taken.push(page.expect("the victim leaves in time"));
@@ -233,7 +229,7 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
             world.kill(sim, victim);
         }
         // Emptying process 2 takes longer than CPU 3 needs to request relief.
-        world.oom.owner().leaves.set(Some(2));
+        world.leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });
     let told = Rc::new(Cell::new(None));
@@ -302,7 +298,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
             .free_pages(sim, &taken[400..])
             .expect("they were handed out");
     });
-    assert_eq!(killed(&world), []);
+    assert_eq!(world.killed(), []);
     world.ends();
 }
 
@@ -341,7 +337,7 @@ fn what_is_not_worth_a_process_kills_nobody() {
             pages.free(sim, pfn, costly).expect("it was handed out");
         }
     });
-    assert_eq!(killed(&world), []);
+    assert_eq!(world.killed(), []);
     world.ends();
 }
 
@@ -357,7 +353,7 @@ fn init_and_who_must_never_be_killed_are_spared_whatever_they_have() {
         process(sim, world, 4, 1500);
         assert_eq!(grow(sim, world, 3, 10, 1500), 1500);
     });
-    assert_eq!(killed(&world), [4]);
+    assert_eq!(world.killed(), [4]);
     world.ends();
 }
 
@@ -373,7 +369,7 @@ fn whoever_asks_may_be_killed_first_if_that_is_the_rule() {
         process(sim, world, 2, 7000);
         assert!(grow(sim, world, 1, 10, 3000) < 3000);
     });
-    assert_eq!(killed(&world), [1]);
+    assert_eq!(world.killed(), [1]);
     world.ends();
 }
 
@@ -402,7 +398,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             let touched = world.oom.fault_or_kill(memory, &grows, page, Access::Write);
             assert!(touched.is_ok(), "{touched:?}");
         }
-        assert_eq!(killed(world), [2]);
+        assert_eq!(world.killed(), [2]);
         // Process 3 is now the only one in the group, and is the next victim itself.
         let mut page = START.0 + 700;
         let end = loop {
@@ -430,8 +426,8 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             "{refused:?}"
         );
     });
-    assert_eq!(killed(&world), [2, 3]);
-    let reports = world.oom.owner().reports.borrow().clone();
+    assert_eq!(world.killed(), [2, 3]);
+    let reports = world.reports.borrow().clone();
     let ids = |nth: usize| -> Vec<u32> {
         let rows = reports[nth].rows.iter();
         rows.map(|row| row.process.0).collect()

@@ -3,29 +3,24 @@
 
 use crate::support;
 
-use plimsoll_mm::oom::{Patience, Rules};
-use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::topology::NodeSet;
-use plimsoll_mm::units::{Nanos, NodeId};
-use plimsoll_sim::SimOptions;
+use plimsoll_mm::units::{Nanos, NodeId, Order};
 use std::rc::Rc;
 use support::OomWorld;
-use support::oom_world::Pressure;
-use support::pressure::{grow, killed, process};
+use support::oom_world::Setting;
+use support::pressure::{grow, process};
 
 const PAGES: u32 = 1 << 13;
+/// The number of blocks that can be freed without a kill.
+const BLOCKS: u32 = 47;
 
 fn pressed() -> Rc<OomWorld> {
-    OomWorld::pressed(
-        SimOptions::default(),
-        Reaping::MeetInTheMiddle,
-        Some(Nanos::from_ms(1)),
-        Patience::LINUX,
-        Pressure {
-            pages: PAGES,
-            rules: Rules::default(),
-        },
-    )
+    let setting = Setting {
+        pages: PAGES,
+        exits_after: Some(Nanos::from_ms(1)),
+        ..Setting::default()
+    };
+    setting.world()
 }
 
 #[test]
@@ -34,19 +29,22 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
     world.run(|sim, world| {
         process(sim, world, 1, 10);
         process(sim, world, 2, 1000);
-        world.balloon.inflate(sim, world.small.mm.pages(), 3000);
-        // The process needs more pages than are free, but not more than the balloon holds.
+        let blocks_of_64 = Order::new(6).expect("small");
+        world
+            .cache
+            .fill(sim, world.small.mm.pages(), blocks_of_64, BLOCKS);
+        // The process needs more pages than are free, but not more than the cache holds.
         assert_eq!(grow(sim, world, 1, 10, 6000), 6000);
     });
-    assert_eq!(killed(&world), []);
-    let left = world.balloon.len();
-    assert!((1..3000).contains(&left), "{left} pages in the balloon");
+    assert_eq!(world.killed(), []);
+    let left = world.cache.len();
+    assert!((1..BLOCKS as usize).contains(&left), "{left} blocks left");
     world.run(|sim, world| {
-        // The pages that remain in the balloon are not enough.
+        // The pages that remain in the cache are not enough.
         assert_eq!(grow(sim, world, 2, 1000, 3000), 3000);
     });
-    assert_eq!(killed(&world), [1]);
-    assert_eq!(world.balloon.len(), 0, "first it has given everything");
+    assert_eq!(world.killed(), [1]);
+    assert_eq!(world.cache.len(), 0, "first it has given everything");
     world.ends();
 }
 
@@ -54,17 +52,16 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
 fn who_cannot_use_the_nodes_that_are_short_is_not_killed_for_them() {
     let node = |node| NodeSet::NONE.with(NodeId(node)).expect("a small number");
     let world = pressed();
-    let owner = world.oom.owner();
-    owner.allowed.set(Some(node(0)));
-    owner.nodes.borrow_mut().push((2, node(1)));
+    world.allowed.set(Some(node(0)));
+    world.nodes.borrow_mut().push((2, node(1)));
     world.run(|sim, world| {
         process(sim, world, 1, 10);
         process(sim, world, 2, 3500);
         process(sim, world, 3, 3000);
         assert_eq!(grow(sim, world, 1, 10, 2500), 2500);
     });
-    assert_eq!(killed(&world), [3], "the largest could not help");
-    let reports = world.oom.owner().reports.borrow().clone();
+    assert_eq!(world.killed(), [3], "the largest could not help");
+    let reports = world.reports.borrow().clone();
     assert!(
         reports[0]
             .text

@@ -6,11 +6,10 @@ use crate::support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use plimsoll_mm::oom::{Kind, Patience, Rules, ScoreAdj, Selecting};
-use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::oom::{Kind, ScoreAdj};
 use plimsoll_mm::units::Nanos;
-use plimsoll_sim::{Faults, Sim, SimOptions};
-use support::oom_world::Pressure;
+use plimsoll_sim::{Faults, Sim};
+use support::oom_world::Setting;
 use support::pressure::{grow, roomy};
 use support::{Dice, OomWorld, seeds};
 
@@ -21,33 +20,16 @@ const PAGES: u32 = 1 << 12;
 const ALLOCATORS: [u32; 2] = [0, 3];
 
 fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
-    let options = SimOptions {
-        seed,
-        jitter_ns: dice.below(300),
-        faults: Faults {
-            stall_every: Nanos::from_ms(2),
-            stall_for: Nanos(u64::from(dice.below(3 * MS))),
-            ..Faults::default()
-        },
-        ..SimOptions::default()
+    let faults = Faults {
+        stall_every: Nanos::from_ms(2),
+        stall_for: Nanos(u64::from(dice.below(3 * MS))),
+        ..Faults::default()
     };
-    let exits = dice.chance(70);
-    let exits_after = exits.then(|| Nanos(u64::from(dice.below(20 * MS))));
-    let patience = Patience {
-        delay: Nanos(u64::from(dice.below(20 * MS))),
-        pause: Nanos(u64::from(dice.below(2 * MS))),
-        attempts_max: dice.below(4),
-    };
-    let rules = Rules {
-        selecting: *dice.pick(&Selecting::ALL),
-        ..Rules::default()
-    };
-    let pressure = Pressure {
+    let setting = Setting {
         pages: PAGES,
-        rules,
+        ..Setting::drawn(seed, dice, faults)
     };
-    let reaping = *dice.pick(&Reaping::ALL);
-    OomWorld::pressed(options, reaping, exits_after, patience, pressure)
+    setting.world()
 }
 
 fn enroll(sim: &Sim, world: &OomWorld, id: u32, kind: Kind, pages: u32) {
@@ -98,7 +80,7 @@ fn one_victim_is_enough_if_it_has_enough() {
             wanted.map(u64::from),
             "all tasks got the pages they wanted"
         );
-        let killed = world.killer.signals().killed();
+        let killed = world.killed();
         let needed = wanted.iter().sum::<u32>() + hog + 100 > PAGES;
         let is_enough = killed == [4] || killed.is_empty() && !needed;
         assert!(is_enough, "{killed:?} for {wanted:?} of {hog}");
@@ -127,7 +109,7 @@ fn whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end() {
             }
         });
         pressure(&world, [PAGES; 2].map(|pages| pages + 100));
-        let mut killed = world.killer.signals().killed();
+        let mut killed = world.killed();
         assert!(!killed.is_empty(), "there is not so much");
         killed.sort_unstable();
         let told = killed.len();

@@ -10,14 +10,13 @@ use std::rc::Rc;
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{How, Kind, Patience, Rules};
-use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::oom::{How, Kind, Patience};
 use plimsoll_mm::space::{MapRequest, Place};
 use plimsoll_mm::units::{Nanos, ProcessId};
-use plimsoll_sim::{Sim, SimOptions};
+use plimsoll_sim::Sim;
 use support::OomWorld;
-use support::oom_world::{Device, Pressure, START};
-use support::pressure::{grow, killed, process};
+use support::oom_world::{Device, START, Setting};
+use support::pressure::{grow, process};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
@@ -33,16 +32,13 @@ fn pressed() -> Rc<OomWorld> {
         attempts_max: 1,
         ..Patience::LINUX
     };
-    OomWorld::pressed(
-        SimOptions::default(),
-        Reaping::MeetInTheMiddle,
-        Some(Nanos(MS / 10)),
+    let setting = Setting {
+        pages: PAGES,
         patience,
-        Pressure {
-            pages: PAGES,
-            rules: Rules::default(),
-        },
-    )
+        exits_after: Some(Nanos(MS / 10)),
+        ..Setting::default()
+    };
+    setting.world()
 }
 
 /// Creates process `id` with `pages` pages. A change of its mappings lasts until `until`.
@@ -89,7 +85,7 @@ fn nobody_else_dies_while_a_victim_is_leaving() {
         assert!(now.0 >= until, "{now:?}: the victim's memory was needed");
     });
     world.small.sim.run();
-    assert_eq!(killed(&world), [2]);
+    assert_eq!(world.killed(), [2]);
     has_given_up_on(&world, &[2]);
     world.ends();
 }
@@ -117,7 +113,7 @@ fn a_victim_that_is_stuck_is_waited_for_once_and_the_next_one_anew() {
         second.len() == 1 && soon_after.contains(&second[0].0),
         "after ten pauses of a millisecond: {second:?}"
     );
-    assert_eq!(killed(&world), [2, 3], "the third is spared");
+    assert_eq!(world.killed(), [2, 3], "the third is spared");
     has_given_up_on(&world, &[2, 3]);
     world.ends();
 }

@@ -1,14 +1,19 @@
-//! The laws of the memory manager on virtual CPUs, each under many seeds.
+//! The laws of the memory manager on virtual CPUs, each under many seeds; and how often a refill
+//! takes the zone lock.
 
 use crate::support;
 use crate::support::law::run_law;
 
 use std::ops::Range;
 
+use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::laws;
+use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::Order;
 use plimsoll_sim::profile::Profile;
-use support::small;
+use support::Small;
+use support::small::{self, any};
 
 fn machine() -> Profile {
     small::profile(Topology::flat(2), 1000)
@@ -52,6 +57,8 @@ fn double_free_is_refused() {
 #[test]
 fn folding_against_counting() {
     run_law(&laws::folding_against_counting(), &machine(), seeds());
+    let three = small::profile(Topology::flat(3), 1000);
+    run_law(&laws::summing_while_it_wraps(), &three, seeds());
 }
 
 #[test]
@@ -66,4 +73,27 @@ fn the_shepherd_moves() {
         &small::profile(Topology::flat(3), 1000),
         seeds(),
     );
+}
+
+/// A refill takes the zone lock only to move pages: not once more when it has all that it wanted.
+#[test]
+fn a_refill_takes_the_zone_lock_once_for_each_hold_that_moves_pages() {
+    for holds in HOLDS {
+        let design = Design {
+            holds,
+            ..Design::OURS
+        };
+        let small = Small::flat(1, 1 << 18, design);
+        small.on(0, |sim, mm| {
+            for _ in 0..2000 {
+                let page = mm.pages().alloc(sim, any(Order::ZERO));
+                page.expect("there is plenty");
+            }
+        });
+        let moved = small.holds(Site::Refill);
+        assert!(moved.len() > 5 && moved.iter().all(|&pages| pages > 0));
+        let stats = small.sim.stats();
+        let taken = stats.site(LockClass::Zone, Site::Refill).acquisitions;
+        assert_eq!(taken, moved.len() as u64, "{holds:?}");
+    }
 }

@@ -15,17 +15,17 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, Exited, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Backing, Exited, Flag, MapRequest, Notified, Place, Refused,
 };
-use plimsoll_mm::units::{CpuId, Nanos, Vpn};
-use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_mm::units::{Nanos, Vpn};
 use plimsoll_sim::Sim;
-use support::Small;
+use support::{Lone, Small};
 
 const PAGES: u32 = 1 << 17;
+const MS: u64 = 1_000_000;
 
-/// The mappings of a victim: the number of mappings, and in pages the size of each mapping and of
-/// the gap between two of them.
+/// The mappings of a victim. All mappings have the same size (`pages`), and the gaps between them
+/// are also of one size (`gap`), both in pages.
 #[derive(Clone, Copy)]
 struct Victim {
     mappings: u64,
@@ -48,7 +48,7 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener that delays the first caller that announces a range. The value is the delay in
+/// A listener that delays the first helper that notifies it of a range. The value is the delay in
 /// nanoseconds.
 struct Stall(AtomicU64);
 
@@ -72,25 +72,12 @@ struct Took {
     waited: Nanos,
 }
 
-fn build(small: &Small, spaces: &Rc<Spaces<Sim>>, victim: Victim) -> Rc<AddressSpace<Sim>> {
-    build_told(small, spaces, victim, Nanos(0))
-}
-
-/// Creates an address space as [`build`] does. The first helper that empties a range of it is
-/// delayed by `stall`.
-fn build_told(
-    small: &Small,
-    spaces: &Rc<Spaces<Sim>>,
-    victim: Victim,
-    stall: Nanos,
-) -> Rc<AddressSpace<Sim>> {
-    let made: Rc<Cell<Option<AddressSpace<Sim>>>> = Rc::default();
-    let out = Rc::clone(&made);
-    let spaces = Rc::clone(spaces);
-    small.on(0, move |sim, mm| {
-        let memory = Memory::new(sim, mm, &spaces);
-        let space = AddressSpace::new(memory).expect("there is memory");
-        let space = space.notifying(Stall(AtomicU64::new(stall.0)));
+/// Creates the address space of `victim`. The first helper that is about to empty a range of the
+/// address space is delayed by `stall`.
+fn build(design: &Design, victim: Victim, stall: Nanos) -> Rc<Lone> {
+    let notify = |space: AddressSpace<Sim>| space.notifying(Stall(AtomicU64::new(stall.0)));
+    let small = Small::flat(4, PAGES, *design);
+    Lone::new(small, design, notify, move |memory, space| {
         for number in 0..victim.mappings {
             let start = Vpn(1000 + number * (victim.pages + victim.gap));
             let request = MapRequest {
@@ -105,10 +92,8 @@ fn build_told(
             assert!(vma.contains(start));
         }
         let pages = victim.mappings * victim.pages;
-        assert_eq!(space.rss().precise(sim, RssKind::Anon), pages);
-        out.set(Some(space));
-    });
-    Rc::new(made.take().expect("it was made"))
+        assert_eq!(space.rss().precise(memory.machine, RssKind::Anon), pages);
+    })
 }
 
 /// Runs the exit on CPU 0 and `helpers` helpers on other CPUs, all at the same time.
@@ -117,17 +102,12 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
         reaping,
         ..Design::OURS
     };
-    let small = Small::flat(4, PAGES, design);
-    let spaces = Rc::new(Spaces::new(&small.sim, &design, 0).expect("countable"));
-    let space = build(&small, &spaces, victim);
-    let started = small.sim.stats().now;
+    let lone = build(&design, victim, Nanos(0));
+    let started = lone.small.sim.stats().now.0 + MS;
     let done: Rc<Cell<u64>> = Rc::default();
     for cpu in 0..=helpers {
-        let (mm, spaces) = (Rc::clone(&small.mm), Rc::clone(&spaces));
-        let (space, done) = (Rc::clone(&space), Rc::clone(&done));
-        small.sim.spawn(CpuId(cpu), move |sim| {
-            sim.sleep_until(Nanos(started.0 + 1_000_000));
-            let memory = Memory::new(sim, &mm, &spaces);
+        let done = Rc::clone(&done);
+        lone.after(cpu, MS, move |memory, space| {
             if cpu == 0 {
                 space.exit(memory).expect("it was not ended before");
             } else {
@@ -137,31 +117,14 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
                     "{reaped:?}"
                 );
             }
-            done.set(done.get().max(sim.now().0));
+            done.set(done.get().max(memory.machine.now().0));
         });
     }
-    small.sim.run();
-    assert!(space.has(&small.sim, Flag::Ended));
-    assert_eq!(space.table_pages(&small.sim), 0);
-    assert_eq!(spaces.lru().total(&small.sim), 0);
-    let space = Rc::into_inner(space).expect("no task uses it");
-    assert_eq!(space.destroy(&small.sim), Ok(()));
-    assert_eq!(
-        small.mm.counted_on_nodes(&small.sim, NodeItem::PageTables),
-        0
-    );
-    assert_eq!(
-        small.mm.counted_on_nodes(&small.sim, NodeItem::AnonMapped),
-        0
-    );
-    let counted = |item| small.mm.pages().counted(&small.sim, item);
-    let listed: u32 = (0..4)
-        .map(|cpu| small.mm.pages().listed(&small.sim, CpuId(cpu)).0)
-        .sum();
-    let managed = u64::from(small.zone().managed.0);
-    assert_eq!(counted(ZoneItem::FreePages) + u64::from(listed), managed);
-    assert_eq!(counted(ZoneItem::Anon), 0);
-    let stats = small.sim.stats();
+    lone.small.sim.run();
+    assert!(lone.space.has(&lone.small.sim, Flag::Ended));
+    assert_eq!(lone.space.table_pages(&lone.small.sim), 0);
+    let stats = lone.small.sim.stats();
+    lone.ends();
     let waited = |class: LockClass| {
         stats.locks[class as usize]
             .iter()
@@ -169,7 +132,7 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
             .sum::<u64>()
     };
     Took {
-        wall: Nanos(done.get() - started.0 - 1_000_000),
+        wall: Nanos(done.get() - started),
         waited: Nanos(waited(LockClass::PageTable) + waited(LockClass::UpperTable)),
     }
 }
@@ -204,34 +167,21 @@ fn a_lone_exit_waits_for_nobody_in_any_way() {
 
 #[test]
 fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
-    let design = Design::OURS;
-    let small = Small::flat(4, PAGES, design);
-    let spaces = Rc::new(Spaces::new(&small.sim, &design, 0).expect("countable"));
-    let stall = Nanos::from_ms(500);
-    let space = build_told(&small, &spaces, ONE, stall);
-    let started = small.sim.stats().now;
-    let start = |cpu, after_ms: u64, work: fn(&AddressSpace<Sim>, Memory<'_, Sim>)| {
-        let (mm, spaces, space) = (Rc::clone(&small.mm), Rc::clone(&spaces), Rc::clone(&space));
-        small.sim.spawn(CpuId(cpu), move |sim| {
-            sim.sleep_until(Nanos(started.0 + after_ms * 1_000_000));
-            work(&space, Memory::new(sim, &mm, &spaces));
-        });
-    };
-    start(1, 1, |space, memory| {
+    let lone = build(&Design::OURS, ONE, Nanos::from_ms(500));
+    lone.after(1, MS, |memory, space| {
         assert_eq!(space.try_reap(memory), Reaped::All);
         assert!(space.has(memory.machine, Flag::Ended), "it was the last");
     });
     // By this time the helper has claimed a tenth of all page tables, and is delayed before it
     // empties the first of them.
-    start(0, 2, |space, memory| {
+    lone.after(0, 2 * MS, |memory, space| {
         let exited = space.exit(memory);
         assert_eq!(exited, Ok(Exited::LeftToHelpers));
     });
-    start(2, 400, |space, memory| {
+    lone.after(2, 400 * MS, |memory, space| {
         let left = space.rss().precise(memory.machine, RssKind::Anon);
         assert!((1..=512).contains(&left), "{left} pages are left");
     });
-    small.sim.run();
-    let space = Rc::into_inner(space).expect("no task uses it");
-    assert_eq!(space.destroy(&small.sim), Ok(()));
+    lone.small.sim.run();
+    lone.ends();
 }

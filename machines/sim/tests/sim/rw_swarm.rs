@@ -54,8 +54,8 @@ const ROUNDS: u32 = 60;
 /// The state that all tasks share.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock. Like `sleeping`, a lock whose waiters sleep, it is sometimes taken while `lock`
-    /// is held.
+    /// A spinlock that a task sometimes takes while it holds `lock`. A task may do the same with
+    /// `sleeping`, a lock whose waiters sleep.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,
@@ -168,7 +168,8 @@ impl Herd {
     }
 }
 
-/// Runs all tasks to the end, and compares the statistics of the lock with the counts of the tasks.
+/// Runs all tasks to the end. Compares the simulator's statistics of the lock with the numbers that
+/// the tasks themselves have counted.
 fn herd(options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(CPUS), options);
     let herd = Rc::new(Herd::new(&sim));

@@ -47,6 +47,11 @@ fn swap_slots() {
 }
 
 #[test]
+fn batches() {
+    run_law(&laws::parts::batches_for_the_dying(), &machine(), seeds());
+}
+
+#[test]
 fn lists_of_used_pages() {
     run_law(&laws::parts::aging_at_once(), &machine(), seeds());
 }

@@ -111,8 +111,8 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    /// Starts `count` actors, whose numbers are `first` and the next higher ones. The higher the
-    /// number of an actor, the lower the number of its CPU, modulo the number of CPUs.
+    /// Starts `count` actors, numbered from `first` on. Each actor runs on the CPU below the CPU of
+    /// the actor before it; after CPU 0 comes the highest CPU again.
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {

@@ -7,7 +7,6 @@ use crate::support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
@@ -16,7 +15,8 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
-use support::actor::{Actor, Cache, Shrinker, Stage};
+use support::actor::{Actor, Stage};
+use support::cache::Cache;
 use support::check_holds::HoldLimit;
 use support::check_owners::Owners;
 use support::scene::Scene;
@@ -32,12 +32,10 @@ struct Play {
 impl Play {
     fn new(scene: Scene) -> Self {
         let sim = Sim::new(&scene.profile, scene.options.clone());
-        let cache = Arc::new(Cache::default());
+        let cache = Cache::default();
         let mut config = scene.config();
         if scene.odds.reclaim {
-            config
-                .reclaimers
-                .push(Box::new(Shrinker(Arc::clone(&cache))));
+            config.reclaimers.push(Box::new(cache.clone()));
         }
         let mm = Manager::new(&sim, config).expect("a random layout is possible");
         let owners = Rc::new(RefCell::new(Owners::new(&scene.layout)));

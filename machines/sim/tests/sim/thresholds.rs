@@ -47,10 +47,10 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // Undo all but one of the steps by one addition. If the steps are still in the
-            // differential, one step is left there. If the steps were folded, the fold took half a
-            // threshold more than the steps, so the differential is half a threshold on the other
-            // side of zero. The addition then passes the threshold and is folded as well, and no
+            // Undo all steps but one, by one addition. If no step has been folded, the differential
+            // is then one step. If the steps have been folded, the fold took half a threshold more
+            // than the steps, so the differential was then half a threshold on the other side of
+            // zero. In this case the addition passes the threshold and is folded as well, and no
             // differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);

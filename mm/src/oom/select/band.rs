@@ -55,7 +55,7 @@ impl<'a> Band<'a> {
         self.floor
     }
 
-    /// Returns the largest key of any candidate that is in the band but has no slot.
+    /// Returns the largest key that any candidate of the band without a slot may have.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
@@ -96,10 +96,12 @@ impl<'a> Band<'a> {
         self.used = self.retain_from(0, self.floor);
     }
 
+    /// Makes room for a candidate that may have at most `high`, and returns whether this candidate
+    /// gets a slot. It gets none if a candidate without a slot may have more than `high`.
+    ///
     /// Frees at least half of the slots, so that offers take constant time on average. If there is
-    /// only one slot, frees it only if its candidate cannot have more points than `high`, the most
-    /// that the offered candidate may have. Returns whether `high` is more than every candidate
-    /// without a slot may have.
+    /// only one slot, frees it only if the candidate in it cannot have more than `high`; otherwise
+    /// returns false.
     #[cold]
     fn make_room(&mut self, high: Key) -> bool {
         self.drop_below_floor();
@@ -108,8 +110,8 @@ impl<'a> Band<'a> {
             self.is_short = true;
             let used = &mut self.slots[..self.used];
             used.select_nth_unstable_by_key(keep, |slot| Reverse(slot.high()));
-            // Keys are distinct: all slots from here on are below those before, and this slot has
-            // the largest key among them.
+            // All keys are distinct. So the slots from `keep` on have smaller keys than those
+            // before, and slot `keep` has the largest of these smaller keys.
             let out = used[keep].high();
             if keep == 0 && high < out {
                 return false;

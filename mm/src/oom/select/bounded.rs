@@ -75,7 +75,7 @@ use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// The largest number of rounds. A second round is needed if the largest candidate exits meanwhile.
+/// The largest number of rounds. Another is needed if the largest candidate exits during one.
 const ROUNDS_MAX: u32 = 3;
 
 /// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
@@ -162,7 +162,7 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The single sums of this round, as the rent in the header's rent-or-buy problem.
+/// The single sums of this round: the rent in the rent-or-buy problem of the file's header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.
@@ -177,7 +177,7 @@ struct Rent {
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. This is the best victim found, if it still exists.
+    /// A candidate changed meanwhile. Holds the best victim found, if that victim still exists.
     Changed(Option<Victim>),
 }
 
@@ -245,8 +245,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Third pass, if slots were short: sums the candidates that may exceed the best so far, in
-    /// ascending order.
+    /// Third pass, if slots were short: sums the candidates that may exceed the best so far, in the
+    /// order of their numbers.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());
@@ -314,8 +314,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         }
         let price = self.price_of_all();
         let latest = SINGLES_MIN.max(price / PART);
-        // Counting the candidates that are left visits each of them, so the interval doubles each
-        // time.
+        // The test below visits each candidate that is left, to count them. So it is made only
+        // after 16, 32, 64 and so on sums, and for the last time after `latest` sums.
         self.rent.ask_at = if summed < latest {
             latest.min(2 * summed)
         } else {
@@ -361,8 +361,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
-    /// Returns the largest key of any candidate without a slot, if that matters to a candidate with
-    /// the minimum `low`.
+    /// Returns the largest key that any candidate without a slot may have. Ignores candidates below
+    /// the floor if they are also below `low`, the minimum with which the caller compares.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())
@@ -370,8 +370,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            // All candidates in slots have exited meanwhile. Those below the floor must be read
-            // again.
+            // No candidate in a slot may be chosen any more, for instance because all have exited.
+            // So the candidates without a slot must be read again.
             return Ok(if self.band.floor().max(self.band.rest()).is_some() {
                 Round::Changed(None)
             } else {
@@ -420,7 +420,7 @@ struct Summed {
 }
 
 /// Sums the candidates in `slots`, except those with exactly known points and those that may no
-/// longer be chosen. Takes sums outside the range last read once more, if `sums_left` allows.
+/// longer be chosen. Takes sums outside their candidates' ranges again if `sums_left` allows.
 fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -491,7 +491,7 @@ fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     }
 }
 
-/// Returns a candidate's points by its sum, and its adjustment; `None` if the candidate has exited.
+/// Returns the points that a candidate's sum gives, and its adjustment; `None` if it has exited.
 fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
     let (pages, adj) = slot.summed()?;
     Some((badness::points(pages, adj, scope.total), adj))

@@ -110,7 +110,9 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change may make the selection query more often, but only after the change.
+            // A change may make the selection query more often, but only after the change. So the
+            // queries of a run without changes are all the moments at which the first change can
+            // happen.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {
@@ -199,8 +201,8 @@ fn a_victim_that_always_exits_is_given_up_on() {
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // A round queries candidates that are left for facts and pages, and exited ones for facts
-        // only.
+        // In a round, each candidate that is left takes two queries, for facts and for pages. Each
+        // exited candidate takes one, for facts.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;
@@ -243,6 +245,38 @@ fn the_patch_takes_an_origin_that_it_finds_in_the_second_pass() {
     let selection = TwoPass::PATCH.select(&population, &machine());
     let outcome = selection.expect("readings are in order").outcome;
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 0));
+}
+
+/// The points of an origin are a placeholder, so neither of two origins has more of them. The one
+/// found last is chosen, as between other candidates with equal points.
+#[test]
+fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
+    let mut first = Member::exactly(10);
+    first.facts.is_origin = true;
+    let members = [first, Member::exactly(1000)];
+    // The first pass asks for the facts of both candidates, but for the pages of only the second.
+    let population = Population::new(members, machine()).changing(3, 1, Change::Origin);
+    let selection = TwoPass::PATCH.select(&population, &machine());
+    let outcome = selection.expect("readings are in order").outcome;
+    assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
+}
+
+/// The second pass may sum nothing. So it compares with the estimate and the bound of the other
+/// process, which together are more than the placeholder points of the origin.
+#[test]
+fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
+    let mut origin = Member::exactly(10);
+    origin.facts.is_origin = true;
+    let uncertain = Member::new(1000, 1 << 62, 0, 1 << 63);
+    for members in [[origin, uncertain], [uncertain, origin]] {
+        let at = members.iter().position(|member| member.facts.is_origin);
+        let population = Population::new(members, machine());
+        let selection = TwoPass { sums_max: 0 }.select(&population, &machine());
+        let outcome = selection.expect("readings are in order").outcome;
+        assert!(
+            matches!(outcome, Outcome::Victim(victim) if Some(victim.candidate as usize) == at)
+        );
+    }
 }
 
 #[test]

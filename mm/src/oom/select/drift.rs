@@ -1,10 +1,10 @@
 //! Measures how far the victim of the proposed patch is below the maximum when many candidates are
 //! similar. Measures the same for Plimsoll's selector.
 //!
-//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. The
-//! accuracy of each of a candidate's four counters allows 24,576 pages too few and 23,808 too many.
-//! In this test each counter's approximate sum is 0 to 22,272 pages too small. Each result is from
-//! 200 populations.
+//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. Each
+//! candidate has four counters. By its accuracy, the approximate sum of each counter may be 24,576
+//! pages too small to 23,808 too large. In this test each sum is 0 to 22,272 pages too small. Each
+//! result is from 200 populations.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -101,8 +101,9 @@ fn the_patch_is_right_as_long_as_sixteen_sums_are_enough() {
 
 #[test]
 fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
-    // The results published for a model: with 40 candidates, 20 % of the choices are wrong, by 59
-    // MB. From 200 candidates on, all choices are wrong, by 380 to 400 MB.
+    // For comparison, the published results of a model of the patch: with 40 candidates, 20 % of
+    // the choices are wrong, by 59 MB. From 200 candidates on, all choices are wrong, by 380 to 400
+    // MB.
     let found = [40, 100, 200, 1000].map(|count| {
         let patch = tally(Selecting::TwoPass16, count, random_size);
         (count, patch.wrong, patch.lost_mb(), patch.sums / SEEDS)
@@ -194,7 +195,8 @@ fn bounded_is_never_wrong_in_any_population() {
 #[test]
 fn the_patch_is_wrong_wherever_many_are_alike() {
     let wrong = POPULATIONS.map(|(_, member)| tally(Selecting::TwoPass16, 300, member).wrong);
-    // Among members of equal size no choice is wrong. 16 sums are enough for one hog or two giants.
+    // Among members of equal size no choice is wrong. In the populations with one hog or with two
+    // giants, 16 sums are enough.
     assert_eq!(wrong, [200, 0, 0, 0, 200, 199]);
 }
 
@@ -209,8 +211,8 @@ fn a_hog_costs_no_sum_and_two_giants_cost_one_or_two() {
 #[test]
 fn how_many_are_summed_is_the_affair_of_the_counters() {
     let published = tally(Selecting::Bounded, 1000, random_size);
-    // Our counters, for processes that ran on 8 CPUs of one cache. Each range is four times 728
-    // pages wide, with the estimate in the middle.
+    // Our counters, for processes that ran on 8 CPUs of one cache. Each of a process's four
+    // counters has a range of 728 pages, with the estimate in the middle.
     let ours = tally(Selecting::Bounded, 1000, |random, _| {
         let pages = random.below(800 * MB);
         let behind: i64 = (0..4).map(|_| random.below(729) - 364).sum();

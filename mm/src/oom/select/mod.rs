@@ -120,8 +120,8 @@ pub struct Victim {
     /// The range of the candidate's points. It is a single number if the points were summed or read
     /// exactly, and `i64::MAX` if the candidate is an origin.
     pub points: Range,
-    /// An upper bound on the number of points that another candidate may have more than the victim.
-    /// If it is 0, the victim is the maximum.
+    /// An upper bound on the points by which any other candidate may exceed the victim. If it is 0,
+    /// the victim is the maximum.
     pub behind: u64,
 }
 

@@ -39,7 +39,8 @@ pub(in crate::space) enum PageKind {
 }
 
 impl PageKind {
-    const ALL: [Self; 5] = [
+    /// Every kind, in declaration order.
+    pub(in crate::space) const ALL: [Self; 5] = [
         Self::Anon,
         Self::File,
         Self::Shared,
@@ -91,11 +92,14 @@ impl Entry {
 }
 
 impl Page {
-    fn encode(self) -> u64 {
+    /// Returns the page in 64 bits: the frame in the upper half, and nothing in the bits from 5 to
+    /// 31.
+    pub(in crate::space) fn encode(self) -> u64 {
         PAGE | (self.kind as u64) << KIND_SHIFT | u64::from(self.pfn.0) << VALUE_SHIFT
     }
 
-    fn decode(bits: u64) -> Self {
+    /// Returns the page that [`Page::encode`] turned into `bits`, whatever the bits from 5 to 31 are.
+    pub(in crate::space) fn decode(bits: u64) -> Self {
         let kind = (bits >> KIND_SHIFT & KIND_MASK) as usize;
         Self {
             pfn: Pfn((bits >> VALUE_SHIFT) as u32),

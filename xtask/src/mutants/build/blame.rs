@@ -61,8 +61,9 @@ pub(super) fn blame(
     }
 }
 
-/// Returns the mutants of the regions around an error. Only spans of the error whose `is_primary`
-/// has the given value count, and for each of them only the smallest region of `kind` around it.
+/// Returns the mutants to which an error may belong. The function looks at each span of the error
+/// whose `is_primary` has the given value. It finds the smallest region of `kind` that contains the
+/// span, and returns the mutants of this region.
 fn within(
     error: &Error,
     regions: &BTreeMap<String, Vec<Region>>,

@@ -83,8 +83,8 @@ impl Build {
 
     /// Builds the test programs with all of `mutants` that can be behind a switch.
     pub(crate) fn switched(&mut self, mutants: &[Numbered<'_>]) -> Result<Vec<Program>, String> {
-        // Constants of these programs may call functions, which must then stay `const`. A check
-        // finds these functions sooner than a build.
+        // Constants of these programs may call functions, which must then stay `const`. `cargo
+        // check` finds these functions in less time than a build.
         self.attempt(mutants, compile::check_machines)?;
         Ok(self.attempt(mutants, compile::all)?.programs)
     }

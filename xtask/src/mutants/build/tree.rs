@@ -54,7 +54,8 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes files of the copy that are not in the repository, or no longer.
+    /// Removes from the copy the files that are not in `known`, or that the repository no longer
+    /// has.
     fn remove_others(
         &self,
         root: &Path,

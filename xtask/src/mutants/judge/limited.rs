@@ -95,8 +95,8 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    // The limit on CPU time counts each process separately, so a test must not run in another
-    // process.
+    // The limit on CPU time applies to each process separately. With this variable, a test that
+    // otherwise starts a process of its own runs in the limited process.
     command.env("PLIMSOLL_TEST_ALONE", "1");
     // One failed test settles a mutant's fate, so it is useless to look for smaller inputs or to
     // store the input.

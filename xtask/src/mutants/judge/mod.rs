@@ -58,8 +58,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Runs all tests of the suites of `groups` without a change, to learn what each costs and
-    /// which mutants it reaches.
+    /// Runs all tests of the suites of `groups` without a change, and notes for each test how long
+    /// it takes and which mutants it reaches.
     pub(crate) fn new(
         programs: Vec<Program>,
         groups: &[&Group],

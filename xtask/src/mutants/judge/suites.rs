@@ -68,7 +68,7 @@ fn names(program: &Program, arguments: &[&str]) -> Result<BTreeSet<String>, Stri
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Runs each test once without a change. It is an error if one fails.
+/// Runs each test once without a change. Returns an error if a test fails.
 pub(crate) fn measure(
     programs: &[Program],
     tests: &BTreeSet<Name>,
@@ -104,7 +104,8 @@ fn measure_one(
 ) -> Result<Measured, String> {
     let reached = folder.join(format!("reached-{worker}"));
     let log = folder.join(format!("log-{worker}"));
-    // A test that reaches no mutant makes no file, so a file from an earlier test would count.
+    // A test that reaches no mutant makes no file. So if the file of an earlier test still existed,
+    // it would be taken for the file of this test.
     let _ = fs::remove_file(&reached);
     let start = Instant::now();
     let variable = (switch::REACHED, reached.clone().into_os_string());

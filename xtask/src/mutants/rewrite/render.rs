@@ -31,8 +31,9 @@ struct Writer<'f> {
     /// The index of the next site to write.
     next: usize,
     written: Rewritten,
-    /// The parts of the original text that were copied. Each has its first byte in the original
-    /// text, its first byte in the written text, and its length in bytes.
+    /// The parts of the original text that were copied. Each is stored as the position of its first
+    /// byte in the original text, the position of that byte in the written text, and its length in
+    /// bytes.
     copies: Vec<(usize, usize, usize)>,
 }
 
@@ -119,8 +120,8 @@ impl Writer<'_> {
         });
     }
 
-    /// Returns the regions of functions that have mutants, given the bytes of all functions in the
-    /// original text.
+    /// Returns a region for each function that has mutants. `functions` has the byte ranges of all
+    /// functions' bodies in the original text.
     fn functions(&self, functions: &[Range<usize>]) -> Vec<Region> {
         let regions = functions.iter().map(|bytes| {
             let within =

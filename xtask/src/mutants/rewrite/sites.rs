@@ -16,7 +16,7 @@ use super::{FnName, Numbered};
 use crate::mutants::change::{Change, Genre};
 
 /// What the mutants of a file change. The sites are in the order of the text. If two sites begin at
-/// one byte, the outer one comes first.
+/// the same byte, the outer site comes first.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
@@ -110,9 +110,9 @@ struct Finder<'a> {
     owner: Option<String>,
     /// True if the compiler evaluates the code that is visited.
     constant: bool,
-    /// The bytes of the outermost operation, with its operands, of a chain of operators without
-    /// parentheses. A mutant changes the text of an operator, so it may also change which operator
-    /// of the chain is applied first.
+    /// The bytes of the whole chain of operators and operands that is visited; `None` outside a
+    /// chain. A chain has no parentheses between its operators. A mutant that replaces one operator
+    /// may change which operator of the chain is applied first, so the whole chain is rewritten.
     chain: Option<Range<usize>>,
 }
 

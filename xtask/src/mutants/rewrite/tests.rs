@@ -1,5 +1,5 @@
-//! Rewrites a small source that has every kind of change, compiles it once, and runs it once for
-//! each mutant and without one.
+//! Rewrites a small source to which every kind of change can be made, and compiles it once. Then
+//! runs it once for each mutant, and once without a mutant.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -34,7 +34,8 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
 }
 
 /// Checks one crate. Edges that lead to a folder in `common` do not count. If other folders name
-/// such a folder and it would be in no circle anyway, the exception is reported as needless.
+/// such a folder, but its edges would close no circle even if they counted, the function returns an
+/// error that the exception is needless.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);

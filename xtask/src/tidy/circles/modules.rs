@@ -116,7 +116,8 @@ impl Modules {
         Ok(nth)
     }
 
-    /// Reads a `mod`: the items in its braces, or the file with its name if the tree has that file.
+    /// Reads a `mod`: the items in its braces or, if it has no braces, the file with its name.
+    /// Returns `None` if the tree does not have that file.
     fn read_inner(
         &mut self,
         tree: &Tree,
@@ -239,7 +240,8 @@ fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     });
 }
 
-/// Returns whether the `use` is a re-export, whose names the module itself may not need.
+/// Returns whether the `use` is a re-export. A module may re-export names that its own code does
+/// not use.
 pub(super) fn passes_on(item: &ItemUse) -> bool {
     !matches!(item.vis, Visibility::Inherited)
 }

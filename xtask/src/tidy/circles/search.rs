@@ -89,8 +89,8 @@ impl<'m> Search<'m> {
     }
 
     /// Follows an import of module `nth`, unless the search is already following the same import.
-    /// The search can meet an import again if its path begins with the name of a crate, because the
-    /// import may seem to define that name itself.
+    /// The path of an import such as `use syn::syn` begins with the name of a crate. The search
+    /// takes this name for the name that the import itself defines, so it meets the import again.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));

@@ -33,8 +33,8 @@ struct Mapping {
     origin: u64,
 }
 
-/// The reason why a mapping was refused. If another mapping is in the way, it is included as
-/// [`Seen`].
+/// The reason why a mapping was refused. If another mapping is in the way, the reason includes that
+/// mapping as [`Seen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Overlaps(Seen),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_host::Host;
 use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::object::{Object, ObjectKind};
@@ -210,19 +211,16 @@ impl World {
         let Self {
             host,
             mm,
+            spaces,
             space,
             file,
             shared,
-            memory,
             ..
         } = self;
         assert_eq!(space.destroy(&host), Ok(()));
-        let pages = mm.pages();
-        file.empty(&host, pages);
-        shared.empty(&host, pages);
-        pages.drain_all_sync(&host);
-        let view = pages.view(&host);
-        assert_eq!(view[0].free.0, memory, "every page is back");
+        file.empty(&host, mm.pages());
+        shared.empty(&host, mm.pages());
+        cast::is_whole(Memory::new(&host, &mm, &spaces));
     }
 
     /// Checks that nothing is left except the pages of objects.

@@ -56,7 +56,7 @@ impl Scene {
         }
     }
 
-    /// Starts a task on `cpu` that runs `body` from time `at_us` on, in microseconds.
+    /// Starts a task on `cpu` that begins to run `body` at the time `at_us`, in microseconds.
     pub(crate) fn at(&self, cpu: u32, at_us: u32, body: impl FnOnce(&Sim, &Self) + 'static) {
         let scene = self.clone();
         self.sim.spawn(CpuId(cpu), move |sim| {

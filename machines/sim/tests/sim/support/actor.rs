@@ -2,19 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{
-    AllocError, FreeError, PageAllocator, Reclaimer, Reclaiming, Request, ZoneKind,
-};
+use plimsoll_mm::page::{AllocError, FreeError, Reclaiming, Request, ZoneKind};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_sim::Sim;
 
+use super::cache::Cache;
 use super::dice::Dice;
 use super::scene::{self, Scene};
 
@@ -30,7 +28,7 @@ pub(crate) struct Stage {
     pub(crate) mm: Manager<Sim>,
     /// Blocks that a task has allocated and passed on. Any task may free them.
     pub(crate) passed_on: RefCell<Vec<Block>>,
-    pub(crate) cache: Arc<Cache>,
+    pub(crate) cache: Cache,
     /// True while a task changes the set of CPUs, so that only one task does so at a time.
     plugging: Cell<bool>,
     /// The sum of all additions to the zone counter, and the sum of all additions to the node
@@ -39,48 +37,6 @@ pub(crate) struct Stage {
     pub(crate) out_of_memory: Cell<u32>,
     /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
-}
-
-/// Pages that a reclaimer may free.
-#[derive(Debug, Default)]
-pub(crate) struct Cache(Mutex<Vec<Pfn>>);
-
-impl Cache {
-    fn push(&self, pfn: Pfn) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(pfn);
-    }
-
-    /// Removes all cached pages without freeing them, because the test frees them in another way.
-    pub(crate) fn forget(&self) {
-        while self.pop().is_some() {}
-    }
-
-    fn pop(&self) -> Option<Pfn> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-}
-
-/// A reclaimer that frees cached pages.
-#[derive(Debug)]
-pub(crate) struct Shrinker(pub(crate) Arc<Cache>);
-
-impl Reclaimer<Sim> for Shrinker {
-    fn name(&self) -> &'static str {
-        "page cache of the test"
-    }
-
-    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, wanted: Pages) -> Pages {
-        let mut freed = Pages::ZERO;
-        while freed < wanted {
-            let Some(pfn) = self.0.pop() else { break };
-            pages.free(sim, pfn, Order::ZERO).expect("the cache had it");
-            freed += Pages(1);
-        }
-        freed
-    }
 }
 
 impl Stage {
@@ -94,7 +50,7 @@ impl Stage {
         while free() > self.scene.left && pages.alloc(sim, request).is_ok() {}
     }
 
-    pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Arc<Cache>) -> Self {
+    pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Cache) -> Self {
         Self {
             scene,
             mm,
@@ -187,7 +143,7 @@ impl Actor {
         for _ in 0..blocks {
             match self.stage.mm.pages().alloc(sim, request) {
                 Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
-                    self.stage.cache.push(pfn);
+                    self.stage.cache.push(pfn, Order::ZERO);
                 }
                 Ok(pfn) if order > 0 && self.dice.chance(10) => {
                     self.split(sim, (pfn, request.order));

@@ -37,8 +37,8 @@ impl HoldLimit {
             blocks > 0 && pages >= blocks,
             "a hold that moves nothing: {what}"
         );
-        // A hold takes another block as long as it has moved fewer pages than its limit. So the
-        // last block may exceed the limit.
+        // A hold takes another block as long as it has moved fewer pages than its limit. So with
+        // the last block, the hold may move more pages than its limit.
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,

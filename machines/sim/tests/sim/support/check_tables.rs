@@ -1,9 +1,9 @@
 //! Promise: page tables have entries only for pages of mappings, no page of an unmapped or reaped
 //! range is left, and the counters of resident pages agree with the entries.
 //!
-//! While an operation is in progress, the three may disagree: an unmapping removes its mapping
-//! before the pages, and the counters change after the entries. So each process counts its
-//! operations in progress, and a check that such an operation would disturb is skipped.
+//! While an operation is in progress, mappings, entries and counters may disagree: an unmapping
+//! removes its mapping before the pages, and the counters change after the entries. So each process
+//! counts its operations in progress, and a check that such an operation would disturb is skipped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -57,8 +57,9 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Counts a helper that leaves. `left_some` says whether this helper has left pages. Returns
-    /// whether it was the last helper and no helper has left pages.
+    /// Records that a helper has finished. `left_some` says whether it has left some pages in
+    /// memory. Returns true if no helper is at work any more and none of the helpers has left pages
+    /// in memory.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);

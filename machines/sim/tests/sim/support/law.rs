@@ -14,8 +14,8 @@ use rand::Rng;
 
 /// Each body starts after a random delay below this, in nanoseconds.
 const START_SPREAD_NS: u32 = 2_000;
-/// The upper bound of the random delay of each ordered step, in nanoseconds. It makes seeds
-/// interleave differently.
+/// The upper bound of the random delay of each ordered step, in nanoseconds. Because of the delays,
+/// the steps of different CPUs interleave in different ways with different seeds.
 const JITTER_NS: u32 = 300;
 
 /// Runs `law` once per seed, with body `i` on CPU `i`. The bodies start at random times.

@@ -4,7 +4,7 @@
 //! Each checker is in a separate file, `check_*.rs`, and checks only one promise.
 
 pub(crate) mod actor;
-pub(crate) mod balloon;
+pub(crate) mod cache;
 pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;
@@ -12,9 +12,10 @@ pub(crate) mod check_spaces;
 pub(crate) mod check_tables;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
+pub(crate) mod embedder;
 pub(crate) mod law;
+pub(crate) mod lone;
 pub(crate) mod oom_world;
-pub(crate) mod owner;
 pub(crate) mod pressure;
 pub(crate) mod scene;
 pub(crate) mod seeds;
@@ -25,5 +26,6 @@ pub(crate) mod space_stage;
 pub(crate) mod space_user;
 
 pub(crate) use self::dice::Dice;
+pub(crate) use self::lone::Lone;
 pub(crate) use self::oom_world::OomWorld;
 pub(crate) use self::small::Small;

@@ -1,5 +1,9 @@
 //! `OomWorld`: processes with memory on a small machine, for tests of OOM kills. The world has an
 //! OOM killer, and a task that runs its reaper.
+#![expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines they are both; a simulated one has one thread"
+)]
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -8,244 +12,168 @@ use std::sync::Arc;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
+use plimsoll_mm::laws::cast;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    Done, Killed, Kind, Next, OomKiller, OutOfMemory, Parted, Patience, Process, Rules, Signals,
-    State,
+    Done, Killed, Kind, Next, OomKiller, OutOfMemory, Parted, Patience, Process, Rules, Selecting,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{
-    AddressSpace, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
-};
-use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_sim::{Sim, SimOptions, last_resort};
+use plimsoll_mm::space::{AddressSpace, ExitError, Memory, Notified, Refused, Spaces};
+use plimsoll_mm::topology::{NodeSet, Topology};
+use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
+use plimsoll_sim::{Faults, Sim, SimOptions, last_resort};
 
-use super::balloon::Balloon;
-use super::owner::WorldOwner;
-use super::{Small, small};
+use super::cache::Cache;
+use super::embedder::{Call, Embedder, Told};
+use super::{Dice, Small, small};
 
-/// The number of pages of the machine, unless a test needs fewer.
-const PAGES: u32 = 1 << 17;
 /// The number of CPUs of the machine.
-pub(super) const CPUS: u32 = 4;
+const CPUS: u32 = 4;
 /// The page number at which mappings begin.
 pub(crate) const START: Vpn = Vpn(1 << 20);
 
-pub(crate) type Killer = OomKiller<Sim, Calls>;
 pub(crate) type Space = Arc<AddressSpace<Sim>>;
 
-/// A machine with processes, their owner, an OOM killer and its reaper.
+/// The settings of a world.
+pub(crate) struct Setting {
+    pub(crate) options: SimOptions,
+    pub(crate) pages: u32,
+    pub(crate) reaping: Reaping,
+    pub(crate) patience: Patience,
+    pub(crate) rules: Rules,
+    /// The time from the kill until a process begins to exit; `None` if processes never exit. A
+    /// frozen process exits only after it is thawed.
+    pub(crate) exits_after: Option<Nanos>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            options: SimOptions::default(),
+            // More pages than a test needs that does not run out of memory.
+            pages: 1 << 17,
+            reaping: Reaping::MeetInTheMiddle,
+            patience: Patience::LINUX,
+            rules: Rules::default(),
+            exits_after: None,
+        }
+    }
+}
+
+/// A machine with processes, an OOM killer and its reaper.
 pub(crate) struct OomWorld {
     pub(crate) small: Small,
     pub(crate) spaces: Spaces<Sim>,
-    pub(crate) killer: Arc<Killer>,
-    /// Relieves a shortage of memory, if necessary by a kill. The page allocator calls it only if
-    /// the world was created with a [`Pressure`].
-    pub(crate) oom: OutOfMemory<Sim, Calls, WorldOwner>,
-    /// The notifier that is called for memory before a process is killed.
-    pub(crate) balloon: Balloon,
+    pub(crate) killer: Arc<OomKiller<Sim, Embedder>>,
+    /// Relieves a shortage of memory, if necessary by a kill.
+    pub(crate) oom: OutOfMemory<Sim, Embedder, Embedder>,
+    /// Blocks that are freed before a process is killed.
+    pub(crate) cache: Cache,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
+    /// The calls of the OOM killer.
+    pub(crate) log: RefCell<Vec<Call>>,
+    pub(crate) reports: RefCell<Vec<Told>>,
     /// The result of each finished reaping, with its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
-    reaper_runs: Cell<bool>,
-    free_at_first: Pages,
-}
-
-/// The size of a machine that runs out of memory, and the rules of its OOM kills.
-#[derive(Clone, Copy)]
-pub(crate) struct Pressure {
-    pub(crate) pages: u32,
-    pub(crate) rules: Rules,
-}
-
-/// The [`Signals`] of the tests. Records the requests of the OOM killer, and makes processes exit.
-pub(crate) struct Calls {
-    pub(crate) log: RefCell<Vec<Call>>,
-    /// The time from the kill until a process begins to exit; `None` if processes never exit. A
-    /// frozen process exits only after it is thawed.
-    exits_after: Option<Nanos>,
-    /// The processes that a task of the test runs. They notice the kill themselves, and exit.
-    awake: RefCell<Vec<u32>>,
+    /// The process that exits just before the OOM code next lists the processes.
+    pub(crate) leaves: Cell<Option<u32>>,
+    /// The nodes from which requests may allocate; `None` for all nodes.
+    pub(crate) allowed: Cell<Option<NodeSet>>,
+    /// The nodes that certain processes may use, by process id. All other processes may use all
+    /// nodes.
+    pub(crate) nodes: RefCell<Vec<(u32, NodeSet)>>,
     /// True if a separate task runs the reaper; otherwise the test calls it.
-    reaps: Cell<bool>,
-    world: RefCell<Weak<OomWorld>>,
+    pub(crate) reaps: Cell<bool>,
+    /// For each CPU, the process for which it allocates. The task on that CPU performs the exit if
+    /// the process is killed.
+    pub(super) current: Cell<[Option<u32>; CPUS as usize]>,
+    exits_after: Option<Nanos>,
+    reaper_runs: Cell<bool>,
 }
 
-/// A call that the OOM killer made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// A process was told to die. Records whether the kill had already been counted, and whether
-    /// the process had already been marked as a victim.
-    Kill(u32, Counted, Marked),
-    Thaw(u32),
-    ReapAt(Nanos),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counted(pub(crate) bool);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Marked(pub(crate) bool);
-
-impl Signals<Sim> for Calls {
-    fn kill(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
-        let world = self.world();
-        let told = |call: &&Call| matches!(call, Call::Kill(..));
-        let told = self.log.borrow().iter().filter(told).count();
-        let counted = Counted(world.killer.kills(sim) == told as u64 + 1);
-        let marked = Marked(process.is(sim, State::Victim));
-        let call = Call::Kill(process.id().0, counted, marked);
-        self.log.borrow_mut().push(call);
-        let is_awake = self.awake.borrow().contains(&process.id().0);
-        if !process.is(sim, State::Frozen) && !is_awake {
-            self.exits(sim, process);
+impl Setting {
+    /// Draws the settings of a swarm for `seed`, with `faults`.
+    pub(crate) fn drawn(seed: u64, dice: &mut Dice, faults: Faults) -> Self {
+        let mut below_ms = |most: u32| Nanos(u64::from(dice.below(most * 1_000_000)));
+        let (delay, pause, exits_after) = (below_ms(20), below_ms(2), below_ms(30));
+        Self {
+            options: SimOptions {
+                seed,
+                jitter_ns: dice.below(300),
+                faults,
+                ..SimOptions::default()
+            },
+            reaping: *dice.pick(&Reaping::ALL),
+            patience: Patience {
+                delay,
+                pause,
+                attempts_max: dice.below(4),
+            },
+            rules: Rules {
+                selecting: *dice.pick(&Selecting::ALL),
+                ..Rules::default()
+            },
+            exits_after: dice.chance(70).then_some(exits_after),
+            ..Self::default()
         }
     }
 
-    fn thaw(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
-        self.log.borrow_mut().push(Call::Thaw(process.id().0));
-        self.exits(sim, process);
-    }
-
-    fn reap_at(&self, sim: &Sim, at: Nanos) {
-        self.log.borrow_mut().push(Call::ReapAt(at));
-        if self.reaps.get() {
-            self.world().start_reaper(sim, at);
-        }
-    }
-}
-
-impl Calls {
-    fn world(&self) -> Rc<OomWorld> {
-        self.world.borrow().upgrade().expect("it is there")
-    }
-
-    /// Starts a task that makes `process` exit after `exits_after`, if processes exit at all.
-    fn exits(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
-        let Some(after) = self.exits_after else {
-            return;
+    pub(crate) fn world(self) -> Rc<OomWorld> {
+        let design = Design {
+            reaping: self.reaping,
+            ..Design::OURS
         };
-        let (world, process) = (self.world(), Arc::clone(process));
-        sim.spawn(CpuId(1), move |sim| {
-            sim.sleep(after);
-            // The process may already have exited on its own.
-            let exited = world.killer.exit(world.memory(sim), &process);
-            assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
-        });
-    }
-
-    /// Makes the reaper run only when the test calls it.
-    pub(crate) fn without_reaper(&self) {
-        self.reaps.set(false);
-    }
-
-    /// Returns the ids of the processes that were told to die, in the order of the kills.
-    pub(crate) fn killed(&self) -> Vec<u32> {
-        let log = self.log.borrow();
-        let killed = log.iter().filter_map(|call| match call {
-            Call::Kill(id, ..) => Some(*id),
-            Call::Thaw(_) | Call::ReapAt(_) => None,
-        });
-        killed.collect()
+        let mut config = Config::new(Layout::arena(Pages(self.pages)));
+        config.design = design;
+        Rc::new_cyclic(|world: &Weak<OomWorld>| {
+            let embedder = || Embedder(Weak::clone(world));
+            let asked = embedder();
+            config.last_resort = Some(last_resort(move |sim, pages, request| {
+                asked.world().oom.relieve(sim, pages, request)
+            }));
+            let profile = small::profile(Topology::flat(CPUS), 1000);
+            let small = Small::with_options(&profile, config, self.options);
+            let killer = Arc::new(OomKiller::new(&small.sim, embedder(), self.patience));
+            let cache = Cache::default();
+            OomWorld {
+                spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
+                oom: OutOfMemory::new(
+                    &small.sim,
+                    Arc::clone(&killer),
+                    embedder(),
+                    self.rules,
+                    vec![Box::new(cache.clone())],
+                ),
+                cache,
+                killer,
+                processes: RefCell::default(),
+                log: RefCell::default(),
+                reports: RefCell::default(),
+                done: RefCell::default(),
+                leaves: Cell::default(),
+                allowed: Cell::default(),
+                nodes: RefCell::default(),
+                reaps: Cell::new(true),
+                current: Cell::default(),
+                exits_after: self.exits_after,
+                reaper_runs: Cell::default(),
+                small,
+            }
+        })
     }
 }
 
 impl OomWorld {
     /// Creates a world whose processes exit `exits_after` the kill, or never if that is `None`.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
-        Self::with_patience(reaping, exits_after, Patience::LINUX)
-    }
-
-    /// Creates a world as [`OomWorld::new`] does, with a reaper that has `patience`.
-    pub(crate) fn with_patience(
-        reaping: Reaping,
-        exits_after: Option<Nanos>,
-        patience: Patience,
-    ) -> Rc<Self> {
-        let options = SimOptions::default();
-        Self::with_options(options, reaping, exits_after, patience)
-    }
-
-    pub(crate) fn with_options(
-        options: SimOptions,
-        reaping: Reaping,
-        exits_after: Option<Nanos>,
-        patience: Patience,
-    ) -> Rc<Self> {
-        Self::build(options, reaping, exits_after, patience, None)
-    }
-
-    /// Creates a world with the memory of `pressure`, in which the page allocator calls the OOM
-    /// killer.
-    pub(crate) fn pressed(
-        options: SimOptions,
-        reaping: Reaping,
-        exits_after: Option<Nanos>,
-        patience: Patience,
-        pressure: Pressure,
-    ) -> Rc<Self> {
-        Self::build(options, reaping, exits_after, patience, Some(pressure))
-    }
-
-    fn build(
-        options: SimOptions,
-        reaping: Reaping,
-        exits_after: Option<Nanos>,
-        patience: Patience,
-        pressure: Option<Pressure>,
-    ) -> Rc<Self> {
-        let design = Design {
+        let setting = Setting {
             reaping,
-            ..Design::OURS
-        };
-        let pages = pressure.map_or(PAGES, |pressure| pressure.pages);
-        let mut config = Config::new(Layout::arena(Pages(pages)));
-        config.design = design;
-        let me: Rc<RefCell<Weak<Self>>> = Rc::default();
-        if pressure.is_some() {
-            let me = Rc::clone(&me);
-            config.last_resort = Some(last_resort(move |sim, pages, request| {
-                let world = me.borrow().upgrade().expect("it is there");
-                world.oom.relieve(sim, pages, request)
-            }));
-        }
-        let profile = small::profile(Topology::flat(CPUS), 1000);
-        let small = Small::with_options(&profile, config, options);
-        let calls = Calls {
-            log: RefCell::default(),
             exits_after,
-            awake: RefCell::default(),
-            reaps: Cell::new(true),
-            world: RefCell::default(),
+            ..Setting::default()
         };
-        let killer = killer(&small.sim, calls, patience);
-        let rules = pressure.map_or_else(Rules::default, |pressure| pressure.rules);
-        let balloon = Balloon::default();
-        let world = Rc::new(Self {
-            spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
-            oom: OutOfMemory::new(
-                &small.sim,
-                Arc::clone(&killer),
-                WorldOwner::default(),
-                rules,
-                vec![Box::new(balloon.clone())],
-            ),
-            balloon,
-            killer,
-            processes: RefCell::default(),
-            done: RefCell::default(),
-            reaper_runs: Cell::default(),
-            free_at_first: small.zone().free,
-            small,
-        });
-        let weak = || Rc::downgrade(&world);
-        world.killer.signals().world.replace(weak());
-        world.oom.owner().world.replace(weak());
-        me.replace(weak());
-        world
+        setting.world()
     }
 
     pub(crate) fn memory<'m>(&'m self, sim: &'m Sim) -> Memory<'m, Sim> {
@@ -273,10 +201,6 @@ impl OomWorld {
     }
 
     /// Creates an empty address space under `budget`, with the device `notified`.
-    #[expect(
-        clippy::arc_with_non_send_sync,
-        reason = "on real machines they are both; a simulated one has one thread"
-    )]
     pub(crate) fn space(
         &self,
         sim: &Sim,
@@ -302,19 +226,10 @@ impl OomWorld {
 
     /// Maps `pages` pages from `start` on and populates them. Returns their range.
     pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
-        let request = MapRequest::anonymous(Place::Fixed(start), pages);
-        let range = start..Vpn(start.0 + pages);
-        let memory = self.memory(sim);
-        space.map(memory, request).expect("nothing is there");
-        space.populate(memory, range.clone()).expect("it fits");
-        range
+        cast::fill(self.memory(sim), space, start, pages)
     }
 
     /// Enrolls process `id`, which uses `space`.
-    #[expect(
-        clippy::arc_with_non_send_sync,
-        reason = "processes are shared by Arc on every machine, and the simulator has one thread"
-    )]
     pub(crate) fn enroll(
         &self,
         sim: &Sim,
@@ -322,9 +237,7 @@ impl OomWorld {
         kind: Kind,
         space: &Space,
     ) -> Arc<Process<Sim>> {
-        let space = Some(Arc::clone(space));
-        let process = self.killer.enroll(sim, ProcessId(id), kind, space);
-        let process = Arc::new(process.expect("there is memory"));
+        let process = cast::enroll(sim, &self.killer, id, kind, Some(Arc::clone(space)));
         self.processes.borrow_mut().push(Arc::clone(&process));
         process
     }
@@ -355,16 +268,44 @@ impl OomWorld {
         parted.expect("it did not exit before")
     }
 
+    /// Starts a task that makes `process` exit after the set time, if processes exit at all.
+    pub(super) fn exits(self: &Rc<Self>, sim: &Sim, process: &Arc<Process<Sim>>) {
+        let Some(after) = self.exits_after else {
+            return;
+        };
+        let (world, process) = (Rc::clone(self), Arc::clone(process));
+        sim.spawn(CpuId(1), move |sim| {
+            sim.sleep(after);
+            // The process may already have exited on its own.
+            let exited = world.killer.exit(world.memory(sim), &process);
+            assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
+        });
+    }
+
     /// Makes this CPU allocate for process `id` from now on. When the process is told to die, the
     /// task on this CPU performs its exit.
     pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
-        let current = self.oom.owner();
-        current.current.borrow_mut()[sim.this_cpu().index()] = Some(self.process(id));
-        self.killer.signals().awake.borrow_mut().push(id);
+        let mut current = self.current.get();
+        current[sim.this_cpu().index()] = Some(id);
+        self.current.set(current);
+    }
+
+    pub(super) fn is_current(&self, id: u32) -> bool {
+        self.current.get().contains(&Some(id))
+    }
+
+    /// Returns the ids of the processes that were told to die, in the order of the kills.
+    pub(crate) fn killed(&self) -> Vec<u32> {
+        let log = self.log.borrow();
+        let killed = log.iter().filter_map(|call| match call {
+            Call::Kill(id, ..) => Some(*id),
+            Call::Thaw(_) | Call::ReapAt(_) => None,
+        });
+        killed.collect()
     }
 
     /// Starts the reaper at time `at`, in a task that ends when no address space is queued.
-    fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
+    pub(super) fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
         }
@@ -412,37 +353,13 @@ impl OomWorld {
     /// its zone, and every count must be 0.
     pub(crate) fn ends(self: Rc<Self>) {
         self.run(|sim, world| {
-            let processes = world.processes.take();
-            for process in &processes {
-                let space = process.space(sim).cloned();
-                if !process.is(sim, State::Left) && world.exit(sim, process) != Parted::Shared {
-                    let ended = space.is_some_and(|space| space.has(sim, Flag::Ended));
-                    assert!(ended, "no process uses it");
-                }
-            }
-            world.oom.owner().current.take();
-            for process in processes {
-                let retired = world.killer.retire(sim, process);
-                assert_eq!(retired, Ok(()), "pages of every kind");
-            }
-            assert_eq!(world.killer.victims(sim), 0);
-            assert_eq!(world.killer.reaper().queued(sim), 0);
-            assert_eq!(world.spaces.lru().total(sim), 0);
-            world.small.mm.pages().drain_all_sync(sim);
+            let memory = world.memory(sim);
+            cast::end(memory, &world.killer, world.processes.take());
+            cast::is_whole(memory);
         });
-        let zone = self.small.zone();
-        assert_eq!(zone.free, self.free_at_first, "every page is back");
         let bad = |done: &&(Nanos, Done)| done.1.bad_rss.is_some();
         assert!(!self.done.borrow().iter().any(|done| bad(&done)));
     }
-}
-
-#[expect(
-    clippy::arc_with_non_send_sync,
-    reason = "on real machines they are both; a simulated one has one thread"
-)]
-fn killer(sim: &Sim, calls: Calls, patience: Patience) -> Arc<Killer> {
-    Arc::new(OomKiller::new(sim, calls, patience))
 }
 
 /// A device that keeps translations.

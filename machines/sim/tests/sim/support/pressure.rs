@@ -20,11 +20,6 @@ pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Returns the ids of the processes that were told to die, in the order of the kills.
-pub(crate) fn killed(world: &OomWorld) -> Vec<u32> {
-    world.killer.signals().killed()
-}
-
 /// Creates an address space whose mapping is larger than memory, and populates `pages` pages of it.
 pub(crate) fn roomy(
     sim: &Sim,

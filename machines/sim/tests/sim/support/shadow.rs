@@ -22,8 +22,8 @@ struct Known {
     frames: BTreeMap<Vpn, Pfn>,
     /// The ranges whose notification has begun and has not ended.
     open: Vec<Range<Vpn>>,
-    /// The number of notifications so far. If it has not changed, there was no notification
-    /// meanwhile.
+    /// The number of notifications so far. If two readings of this number are equal, there was no
+    /// notification between them.
     told: u64,
     /// The number of translations that the device has had to drop.
     given_up: u64,
@@ -47,8 +47,9 @@ impl Shadow {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the frame of `page`, unless a notification says that the page may be about to be
-    /// unmapped.
+    /// Looks up the frame of `page` and records it. Does not record it if `page` may be about to be
+    /// unmapped: if a notification began during the lookup, or if a range that contains `page` is
+    /// announced and its end is not.
     pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
         let told = self.known().told;
         let Some(frame) = space.frame_of(sim, page) else {

@@ -1,0 +1,178 @@
+//! The memory for the records of gathers, which is set aside when the spaces are made.
+//!
+//! A gather that frees memory must not ask the global allocator: the allocator may get its own
+//! memory from the pages that are about to be freed, and may wait for them. So each batch of a
+//! gather takes its records from here. If none are left, the gather is flushed sooner, as it is if
+//! there is no page for a batch (Linux: `tlb_next_batch`).
+//!
+//! [`BATCHES_MAX`] of the batches are kept for the dying: an exit or a helper may take the last
+//! batch, and any other unmapping leaves that many. A living process that unmaps much memory
+//! therefore cannot delay the processes that are to free theirs.
+//!
+//! Lock: one, with no lock and no allocation inside. It is taken once for each batch that a gather
+//! begins, and once when the gather ends. Batches are taken under the lock of a page table, too.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::error::NoMemory;
+use super::page_table::Page;
+use crate::machine::{Lock, Machine};
+use crate::site::{LockClass, Site};
+use crate::units::{Order, Pfn, count_of};
+
+/// The number of records of a batch: the number of pointers that fit into a page, less two.
+pub(super) const BATCH: usize = 510;
+/// The largest number of batches of a gather. Linux limits a gather to 10,000 pages, so that
+/// freeing them does not take too long.
+pub(crate) const BATCHES_MAX: usize = 10_000 / BATCH;
+
+/// The records of a batch. There is room for one more than [`BATCH`], because a huge page and its
+/// table are added together.
+pub(crate) type Records = [Record; BATCH + 1];
+
+/// A record of a gather, packed into 64 bits: one unmapped page, or one page table.
+#[derive(Clone, Copy)]
+pub(crate) struct Record(u64);
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gathered {
+    /// A page, or a huge page.
+    Page(Page, Order),
+    /// The page of a page table.
+    Table(Pfn),
+}
+
+/// Whether a gather may take the last batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// The gather of an exit or of a helper may take every batch.
+    Dying,
+    /// Any other gather leaves [`BATCHES_MAX`] batches.
+    Living,
+}
+
+/// The batches that are set aside and that no gather uses now.
+pub(crate) struct Batches<M: Machine> {
+    /// The capacity is that of all batches, so giving one back allocates nothing.
+    #[expect(clippy::vec_box, reason = "a batch moves between gathers as a pointer")]
+    spare: M::Lock<Vec<Box<Records>>>,
+}
+
+impl<M: Machine> Batches<M> {
+    /// Sets aside `batches` batches, of 4 KiB each.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if the global allocator cannot provide them.
+    pub(crate) fn new(machine: &M, batches: u32) -> Result<Self, NoMemory> {
+        let mut spare = Vec::new();
+        spare
+            .try_reserve_exact(batches as usize)
+            .map_err(|_| NoMemory)?;
+        for _ in 0..batches {
+            spare.push(records()?);
+        }
+        let home = machine.this_cpu();
+        Ok(Self {
+            spare: machine.lock(LockClass::Batches, home, spare),
+        })
+    }
+
+    /// Returns the number of batches to set aside for `cpus` CPUs: a full gather on each CPU, and
+    /// one for the dying.
+    pub(super) fn for_cpus(cpus: u32) -> u32 {
+        count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
+    }
+
+    /// Takes the records of a batch, if a gather of this `share` may have them.
+    pub(crate) fn take(&self, machine: &M, share: Share) -> Option<Box<Records>> {
+        let left = match share {
+            Share::Dying => 0,
+            Share::Living => BATCHES_MAX,
+        };
+        self.spare.with(machine, Site::Gather, |spare| {
+            (spare.len() > left).then(|| spare.pop()).flatten()
+        })
+    }
+
+    /// Gives back the records of batches, all in one hold of the lock.
+    pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
+        self.spare.with(machine, Site::Gather, |spare| {
+            for records in batches {
+                debug_assert!(spare.len() < spare.capacity(), "no batch is given twice");
+                spare.push(records);
+            }
+        });
+    }
+
+    /// Returns the number of batches that no gather uses.
+    pub(crate) fn spare(&self, machine: &M) -> usize {
+        self.spare.with(machine, Site::Control, |spare| spare.len())
+    }
+}
+
+/// Asks the global allocator for the records of a batch.
+fn records() -> Result<Box<Records>, NoMemory> {
+    let mut records = Vec::new();
+    records.try_reserve_exact(BATCH + 1).map_err(|_| NoMemory)?;
+    records.resize(BATCH + 1, Record::BLANK);
+    // The capacity is exact, so this neither copies nor allocates, and the length is right.
+    records.into_boxed_slice().try_into().map_err(|_| NoMemory)
+}
+
+impl Record {
+    /// A record that was never written.
+    pub(super) const BLANK: Self = Self(0);
+
+    const ORDER_SHIFT: u32 = 8;
+    const TABLE: u64 = 1 << 16;
+    const PFN_SHIFT: u32 = 32;
+
+    #[inline]
+    pub(super) fn of_page(page: Page, order: Order) -> Self {
+        Self(page.encode() | u64::from(order.get()) << Self::ORDER_SHIFT)
+    }
+
+    #[inline]
+    pub(super) fn of_table(pfn: Pfn) -> Self {
+        Self(Self::TABLE | u64::from(pfn.0) << Self::PFN_SHIFT)
+    }
+
+    #[inline]
+    pub(super) fn get(self) -> Gathered {
+        if self.0 & Self::TABLE != 0 {
+            return Gathered::Table(Pfn((self.0 >> Self::PFN_SHIFT) as u32));
+        }
+        let [order, ..] = (self.0 >> Self::ORDER_SHIFT).to_le_bytes();
+        // Only `of_page` writes the order, so the default is never used.
+        let order = Order::new(order).unwrap_or(Order::ZERO);
+        Gathered::Page(Page::decode(self.0), order)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::page_table::PageKind;
+
+    #[test]
+    fn a_record_survives_its_bits() {
+        for pfn in [0, 1, 1 << 16, u32::MAX].map(Pfn) {
+            assert_eq!(Record::of_table(pfn).get(), Gathered::Table(pfn));
+            for kind in PageKind::ALL {
+                for order in Order::all() {
+                    let page = Page { pfn, kind };
+                    let gathered = Record::of_page(page, order).get();
+                    assert_eq!(gathered, Gathered::Page(page, order));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_takes_no_more_than_a_page() {
+        assert_eq!(size_of::<Records>(), 4096 - 8);
+        assert_eq!(BATCHES_MAX, 19);
+    }
+}
