@@ -1,4 +1,5 @@
-//! Judges recordings of Linux 6.12 on 64 virtual CPUs; every expected figure is the kernel's.
+//! Checks Plimsoll's vmstat timers and counters of resident pages against recordings of Linux 6.12
+//! on 64 virtual CPUs. Also checks that a wrong rule, such as a fold one page later, is noticed.
 
 use std::cell::Cell;
 

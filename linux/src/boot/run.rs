@@ -187,8 +187,8 @@ struct Drafts {
     initramfs: PathBuf,
     console: PathBuf,
     said: PathBuf,
-    /// The data received so far. The file is in the folder of the output, so that a full file
-    /// system is noticed early, and a rename completes the recording.
+    /// Holds the data received so far. This temporary file is in the same folder as the output. So
+    /// a full file system is noticed early, and it is enough to rename the file at the end.
     received: NamedTempFile,
     _folder: TempDir,
 }

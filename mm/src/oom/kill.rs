@@ -95,7 +95,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Returns the reaper, which the embedder's reaper thread steps.
+    /// Returns the reaper. A thread of the embedder runs it, by calling [`Reaper::step`] again and
+    /// again.
     pub const fn reaper(&self) -> &Reaper<M> {
         &self.reaper
     }

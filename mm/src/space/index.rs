@@ -246,8 +246,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares the index with a plain map. Indexes are inserted in random order, some
-        /// repeatedly.
+        /// Compares an [`Index`] with a plain map. The test inserts random page numbers, some of
+        /// them more than once.
         #[test]
         fn it_is_a_map(bits in prop::collection::vec((0..64_u32, any::<u64>(), 0..1000_u32), 0..60)) {
             let (mut map, mut index) = (BTreeMap::new(), Index::default());

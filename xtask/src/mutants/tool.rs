@@ -8,7 +8,8 @@ use super::change::{self, Change};
 use super::groups::Group;
 use super::options::Options;
 
-/// Returns the names and changes of the mutants of some groups, in the order of their places.
+/// Returns the mutants of some groups, each with its name and its change, in the order in which
+/// cargo-mutants lists them.
 pub(crate) fn list(
     root: &Path,
     groups: &[Group],

@@ -318,7 +318,7 @@ fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
 }
 
 /// The time that all CPUs spent between two moments on work that has a price of its own: everything
-/// except waiting, taking free locks, and moving cache lines.
+/// except waiting, taking locks that no CPU holds, and moving cache lines.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))

@@ -265,6 +265,10 @@ fn cpus_that_need_places_at_once_add_one_run() {
 
 /// Returns the bytes that an area has allocated after `groups` CPUs have made a group each at one
 /// moment, on a machine of 192 CPUs.
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "an area is both on real machines; a simulated machine has one thread"
+)]
 fn bytes_of_groups(groups: u32) -> usize {
     let profile = small::profile(Topology::flat(192), 1000);
     let sim = Sim::new(&profile, SimOptions::default());
