@@ -224,8 +224,8 @@ fn lost(setup: &Setup) -> Vec<(u32, u64)> {
     lost.filter(|(_, events)| *events > 0).collect()
 }
 
-/// Adds to the header, as texts, the files that the command has left. A text has the name of its
-/// file.
+/// Adds the files of `folder`, which the recorded command may have written, to the texts in the
+/// header. A text is named after its file.
 fn left_texts(folder: Option<&Path>, header: &mut Header) {
     let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
         return;

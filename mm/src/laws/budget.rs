@@ -98,7 +98,8 @@ impl<M: Machine> FewBudgets<M> {
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Charges after the other body has left, and then checks that it sees `done` set.
+    /// Tries to charge. This succeeds only if the other body has uncharged its pages, because the
+    /// root has no room for both. Then checks that `done` is seen as set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);

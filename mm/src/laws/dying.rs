@@ -111,7 +111,8 @@ impl<M: Machine> Dying<M> {
     }
 
     /// Makes an address space with a single mapping, which has room for a huge page, on a machine
-    /// with memory for that page. Model checkers do not include the tags of that many pages.
+    /// with memory for that page. So large a machine has too many tags for a model checker: the law
+    /// still runs there, but no access to a tag is a step of the model.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });

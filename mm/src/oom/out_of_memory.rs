@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! lock ── busy ──> a victim gets the reserves; others pause, then try the allocation again
-//!   ├─ plenty of memory by now? did a notifier free some? is the caller dying anyway?
+//!   ├─ plenty of memory by now ──> allocate
+//!   ├─ a notifier freed some ──> try again
+//!   ├─ the caller is dying anyway ──> it gets the reserves
 //!   ├─ select ── a victim is still dying ──> pause, try again
-//!   ├─ plenty of memory by now?
+//!   ├─ plenty of memory by now ──> allocate
 //!   └─ kill, report ──> pause, try again
 //! ```
 //!
 //! **One kill at a time.** After the selection and before the kill, the lock holder checks once
-//! more for free memory. The selection has found that no victim is dying, so earlier victims have
-//! freed their memory by then, and this check finds that memory. Linux checks only before the
-//! selection: if a victim finishes exiting between the check and the selection, Linux kills another
-//! process unnecessarily.
+//! more for free memory. By then no victim is dying, so this check finds what earlier victims have
+//! freed. Linux checks only before the selection: if a victim finishes exiting between the check
+//! and the selection, Linux kills another process unnecessarily.
 //!
-//! A victim that was reaped while it was exiting may still hold pages that have not been freed.
-//! Here the killer waits a few ticks for such a victim; Linux does not wait.
+//! One kind of victim may still hold pages at this check: one that was reaped while it was exiting.
+//! Plimsoll waits a few ticks for such a victim; Linux does not.
 //!
 //! Handling a shortage allocates nothing: the selection works in slots that
 //! [`OutOfMemory::reserve`] has reserved.

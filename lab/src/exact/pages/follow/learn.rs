@@ -78,8 +78,10 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The kernel limited the refill to the room below `high`, less one batch. If the `high`
-            // that follows from this exceeds its maximum, the lists had fewer pages than assumed.
+            // The refill is not a batch times a power of two, so `high` limited it: the refill took
+            // `high - batch` pages less those that were on the lists, and one of its pages was
+            // handed out. So `high` is what is on the lists now, plus 1, plus a batch. If that
+            // exceeds `high_max`, the lists had fewer pages than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));

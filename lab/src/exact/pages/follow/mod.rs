@@ -193,7 +193,8 @@ impl Follow {
             return;
         };
         match pair.kind {
-            Kind::Refill if pair.kernel.pages == pair.kernel.blocks => {
+            // A refill that only Plimsoll made proves nothing about the kernel's factor.
+            Kind::Refill if pair.kernel.pages == pair.kernel.blocks && pair.kernel.pages > 0 => {
                 let (low, high) = it.alloc_factor;
                 it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));
             }

@@ -349,3 +349,18 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
     follow.note(&free(false));
     assert!(!follow.depends_on_before(&spill(10, 10)));
 }
+
+/// Each refill of the kernel raises its factor, up to five. A refill that only Plimsoll makes does
+/// not, so it must not make the factor count as known.
+#[test]
+fn only_refills_of_the_kernel_make_its_factor_known() {
+    let refill = |kernel, ours| Pair {
+        kind: Kind::Refill,
+        ..spill(kernel, ours)
+    };
+    let mut follow = with([0; 3]);
+    (0..SCALE_MAX).for_each(|_| follow.note_move(&refill(0, 63)));
+    assert!(follow.depends_on_before(&refill(63, 63)));
+    (0..SCALE_MAX).for_each(|_| follow.note_move(&refill(63, 63)));
+    assert!(!follow.depends_on_before(&refill(63, 63)));
+}

@@ -224,7 +224,8 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is allocated again although its list was empty.
+    // The refill shows that the list was empty, so frame 5 had been taken from it without an event.
+    // The later allocation of frame 5 therefore does not come from the list.
     let found = infer(&[
         free(5),
         taken(10, 1),
