@@ -275,7 +275,7 @@ impl<'m, M: Machine> Gather<'m, M> {
             spaces,
         } = self.memory;
         let (mut own, mut tables, mut aged) = (Run::new(), Run::new(), Run::new());
-        let mut others = 0;
+        let (mut others, mut has_huge) = (0, false);
         for gathered in run.iter().map(|record| record.get()) {
             if let Gathered::Page(page, _) = gathered
                 && page.kind == PageKind::Anon
@@ -286,7 +286,7 @@ impl<'m, M: Machine> Gather<'m, M> {
                 Gathered::Table(pfn) => tables.push(pfn),
                 Gathered::Page(page, _) if !page.kind.is_owned() => others += 1,
                 Gathered::Page(page, Order::ZERO) => own.push(page.pfn),
-                Gathered::Page(..) => {}
+                Gathered::Page(..) => has_huge = true,
             }
         }
         spaces.lru.remove(machine, manager.pages(), aged.get());
@@ -297,7 +297,9 @@ impl<'m, M: Machine> Gather<'m, M> {
             self.space.table.count(machine, -gone);
             self.memory.give_back_tables(tables.get());
         }
-        self.give_back_huge(run);
+        if has_huge {
+            self.give_back_huge(run);
+        }
     }
 
     fn give_back_own(&self, own: &[Pfn]) {
