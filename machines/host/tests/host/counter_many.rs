@@ -108,6 +108,67 @@ proptest! {
     }
 }
 
+/// From the 257th place on, several chunks are allocated together. Groups in each of them must find
+/// their own words, not those of another chunk.
+#[test]
+fn groups_in_chunks_that_were_allocated_together_share_no_words() {
+    const COUNT: usize = 1000;
+    let host = Host::with_topology(Topology::flat(3));
+    let each = (0..COUNT).zip((0..5).cycle()).zip(1..);
+    let additions: Vec<Addition> = each
+        .map(|((group, cpu), delta)| (group, group, cpu, delta))
+        .collect();
+    for counting in Counting::ALL {
+        for width in [3, 4] {
+            let (groups, held) = groups(&host, counting, width, COUNT, &additions);
+            // As some groups are left out, fewer than 64 of a chunk are summed together.
+            let order: Vec<usize> = (0..COUNT).filter(|group| group % 7 != 0).collect();
+            let expected: Vec<i64> = order.iter().map(|&group| held[group]).collect();
+            assert_eq!(totals(&host, &groups, &order), expected, "{counting:?}");
+            for (group, &held) in groups.iter().zip(&held) {
+                assert_eq!(group.precise_total(&host), held, "{counting:?}");
+                let sums = (0..width).map(|counter| group.precise_sum(&host, counter));
+                assert_eq!(sums.sum::<i64>(), held, "{counting:?}");
+            }
+        }
+    }
+}
+
+/// A group that was dropped or destroyed gives its place back, and a new group there begins at 0.
+/// Neither changes another group, whichever chunk the place is in.
+#[test]
+fn places_come_back_from_every_chunk() {
+    const COUNT: usize = 400;
+    let host = Host::with_topology(Topology::flat(2));
+    let _entered = host.enter(CpuId(1));
+    let plan = Plan::new(&host, Counting::Flat, 8, Batch::RSS).expect("in the table");
+    let make = |value: i64| {
+        let group = plan.init_many(&host).expect("there is memory");
+        assert_eq!(group.precise_total(&host), 0, "a new group counts nothing");
+        group.add(&host, 2, value - 1);
+        group.add(&host, 7, 1);
+        group
+    };
+    let mut groups: Vec<_> = (1..).take(COUNT).map(make).collect();
+    let (area, bytes) = (plan.area(), plan.area().bytes(&host));
+    for (at, value) in [(1, 2), (255, 256), (256, 257), (330, 331), (399, 400)] {
+        let position = groups[at].position();
+        drop(groups.remove(at));
+        assert_eq!(area.groups(&host), COUNT - 1);
+        groups.insert(at, make(value));
+        assert_eq!(groups[at].position(), position, "the one free place");
+        for (group, value) in groups.iter().zip(1..) {
+            assert_eq!(group.precise_total(&host), value, "after {at} was replaced");
+        }
+    }
+    for _ in 0..2 {
+        groups.drain(..).for_each(|group| group.destroy_many(&host));
+        assert_eq!(area.groups(&host), 0);
+        groups.extend((1..).take(COUNT).map(make));
+    }
+    assert_eq!(area.bytes(&host), bytes, "no memory was added");
+}
+
 #[test]
 fn groups_made_in_a_row_are_in_the_order_of_memory() {
     let host = Host::with_topology(Topology::flat(256));

@@ -287,3 +287,35 @@ fn bytes_of_groups(groups: u32) -> usize {
     assert_eq!(made.get(), groups);
     area.bytes(&sim)
 }
+
+/// While a CPU allocates memory for a run, another CPU destroys a group and so frees a place. The
+/// first CPU must take that place. Otherwise the area would grow although a place is free.
+#[test]
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "an area is both on real machines; a simulated machine has one thread"
+)]
+fn a_place_that_comes_back_meanwhile_is_taken_instead_of_a_new_run() {
+    const GROUPS_OF_A_RUN: u32 = 64;
+    let profile = small::profile(Topology::flat(2), 1000);
+    let sim = Sim::new(&profile, SimOptions::default());
+    let area = Arc::new(Area::new(&sim, 4).expect("four counters fit into a line"));
+    let make =
+        |sim: &Sim, area: &Arc<Area<Sim>>| Flat::init_many(sim, area).expect("there is memory");
+    let (groups, filled) = (Rc::new(Cell::new(Vec::new())), Arc::clone(&area));
+    let kept = Rc::clone(&groups);
+    sim.spawn(CpuId(0), move |sim| {
+        kept.set((0..GROUPS_OF_A_RUN).map(|_| make(sim, &filled)).collect());
+    });
+    sim.run();
+    let bytes = area.bytes(&sim);
+    let mut groups = groups.take();
+    let last = groups.pop().expect("there are some");
+    let (made, grown) = (Rc::new(Cell::new(None)), Arc::clone(&area));
+    let new = Rc::clone(&made);
+    sim.spawn(CpuId(0), move |sim| new.set(Some(make(sim, &grown))));
+    sim.spawn(CpuId(1), move |sim| last.destroy_many(sim));
+    sim.run();
+    assert!(made.take().is_some(), "the new group was made");
+    assert_eq!(area.bytes(&sim), bytes, "the area did not grow");
+}
