@@ -9,6 +9,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::{AddressSpace, ExitError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
@@ -17,8 +18,9 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 const START: Vpn = Vpn(513);
 
 /// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages goes as
-/// `goes` says, with `batches` batches set aside.
+/// `goes` says, with `batches` batches set aside and 2000 slots of swap space.
 fn times(
+    design: &Design,
     pages: u64,
     batches: u32,
     goes: impl FnOnce(Memory<'_, Host>, &AddressSpace<Host>),
@@ -33,7 +35,7 @@ fn times(
     let _entered = host.enter(CpuId(0));
     let mm = Manager::new(&host, Config::new(Layout::arena(Pages(1 << 15))));
     let mm = mm.expect("an arena is a layout");
-    let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
+    let spaces = Spaces::new(&host, design, 2000).expect("countable");
     let spaces = spaces.with_batches(&host, batches);
     let spaces = spaces.expect("there is memory");
     let spare = spaces.spare_batches(&host);
@@ -59,7 +61,7 @@ fn times(
 
 /// Returns in how many steps the pages are freed when the mapping is unmapped.
 fn unmapped(pages: u64, batches: u32) -> u32 {
-    times(pages, batches, |memory, space| {
+    times(&Design::OURS, pages, batches, |memory, space| {
         let unmapped = space.unmap(memory, START, pages);
         unmapped.expect("no thread is killed");
     })
@@ -68,9 +70,67 @@ fn unmapped(pages: u64, batches: u32) -> u32 {
 /// Returns in how many steps the pages are freed when the address space ends. The last step is for
 /// the upper page table.
 fn exited(pages: u64, batches: u32) -> u32 {
-    times(pages, batches, |memory, space| {
+    times(&Design::OURS, pages, batches, |memory, space| {
         space.exit(memory).expect("no thread ended it before");
     })
+}
+
+/// Returns in how many steps the pages are freed when an address space that no helper shares ends.
+/// Its page tables are freed together after all its pages.
+fn exited_alone(pages: u64, batches: u32) -> u32 {
+    let design = Design {
+        reaping: Reaping::Ascending,
+        ..Design::OURS
+    };
+    times(&design, pages, batches, |memory, space| {
+        space.exit(memory).expect("no thread ended it before");
+    })
+}
+
+/// Returns in how many steps the pages are freed when all of them are moved to swap.
+fn swapped_out(pages: u64, batches: u32) -> u32 {
+    times(&Design::OURS, pages, batches, |memory, space| {
+        let went = space.swap_out(memory, START..Vpn(START.0 + pages));
+        assert_eq!(went, pages);
+    })
+}
+
+/// Returns in how many steps a helper frees the pages.
+fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
+    let design = Design {
+        reaping,
+        ..Design::OURS
+    };
+    times(&design, pages, batches, |memory, space| {
+        assert_eq!(space.try_reap(memory), Reaped::All);
+    })
+}
+
+/// Every CPU can fill a gather while an exit fills another.
+#[test]
+fn there_are_batches_for_each_cpu_and_for_the_dying() {
+    for cpus in [1, 2, 64] {
+        let host = Host::with_topology(Topology::flat(cpus));
+        let _entered = host.enter(CpuId(0));
+        let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
+        assert_eq!(spaces.spare_batches(&host), 19 * (cpus as usize + 1));
+    }
+}
+
+/// A living process that moves pages to swap leaves 19 batches, too.
+#[test]
+fn the_last_batches_are_not_for_swapping_out() {
+    assert_eq!(swapped_out(1000, 19), 1000 / 8);
+    assert_eq!(swapped_out(1000, 20), 2, "8 pages and 510, then the rest");
+}
+
+/// A helper frees the memory of a dying process, so it may take the last batch.
+#[test]
+fn the_last_batches_are_for_helpers() {
+    for reaping in Reaping::ALL {
+        assert_eq!(reaped(reaping, 1000, 1), 2, "{reaping:?}");
+        assert_eq!(reaped(reaping, 1000, 19), 1, "{reaping:?}");
+    }
 }
 
 #[test]
@@ -87,4 +147,12 @@ fn the_last_batches_are_for_the_dying() {
     assert_eq!(unmapped(1000, 20), 2, "8 pages and 510, then the rest");
     assert_eq!(exited(1000, 1), 2 + 1);
     assert_eq!(exited(1000, 19), 1 + 1);
+}
+
+/// The page tables of an address space that ends are gathered like its pages, and may take the last
+/// batch, too.
+#[test]
+fn the_last_batches_are_for_page_tables_of_the_dying() {
+    // The gather itself has no room for the 11 tables in which the pages are.
+    assert_eq!(exited_alone(512 * 10, 19), 2, "the pages, then the tables");
 }

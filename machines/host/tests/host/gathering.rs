@@ -78,8 +78,11 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
         Left::Nothing => std::iter::from_fn(take).collect(),
     };
     counts.iter().for_each(|count| count.store(0, Relaxed));
+    let spare = spaces.spare_batches(&host);
     let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
+    // The gather may also have taken the memory of a batch for which it then got no page.
+    assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
     let [times, batches] = [0, 1].map(|nth: usize| counts[nth].load(Relaxed));
     mm.pages()
         .free_pages(&host, &others)

@@ -33,6 +33,7 @@ mod space_errors;
 mod space_model;
 mod space_out_of_memory;
 mod space_parts;
+mod space_races;
 mod space_refusals;
 mod space_usage;
 mod space_waits;

@@ -1,0 +1,195 @@
+//! Tests what an address space does if another CPU acts at a chosen moment: an observer stops CPU 0
+//! at an event, and CPU 1 acts meanwhile.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use plimsoll_host::Host;
+use plimsoll_mm::Manager;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::reap::Reaped;
+use plimsoll_mm::space::{
+    Access, AddressSpace, Backing, Exited, Faulted, MapRequest, Memory, Notified, Place, Refused,
+    Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Pages, Vpn};
+
+/// The place at which CPU 0 stops.
+struct Gate {
+    /// CPU 0 stops at the next event of the chosen kind, and clears this.
+    armed: AtomicBool,
+    /// CPU 0 waits here twice: when it has stopped, and until it may go on.
+    barrier: Barrier,
+    /// The number of steps in which CPU 1 freed gathered pages.
+    steps: AtomicU32,
+}
+
+impl Gate {
+    /// Runs `first` on CPU 0 until it stops, then `meanwhile` on CPU 1, then the rest of `first`.
+    /// Returns what `first` and `meanwhile` return. A panic of `meanwhile` would leave CPU 0 waiting.
+    fn run<T: Send, U>(
+        &self,
+        host: &Host,
+        first: impl FnOnce() -> T + Send,
+        meanwhile: impl FnOnce() -> U,
+    ) -> (T, U) {
+        self.armed.store(true, Relaxed);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                let _entered = host.enter(CpuId(0));
+                first()
+            });
+            self.barrier.wait();
+            let entered = host.enter(CpuId(1));
+            let met = meanwhile();
+            drop(entered);
+            self.barrier.wait();
+            (first.join().expect("CPU 0 does not panic"), met)
+        })
+    }
+}
+
+/// Makes a machine of two CPUs, and a gate at which CPU 0 stops at an event that `stops` accepts.
+fn gated(stops: fn(Event) -> bool) -> (Host, Arc<Gate>) {
+    let gate = Arc::new(Gate {
+        armed: AtomicBool::new(false),
+        barrier: Barrier::new(2),
+        steps: AtomicU32::new(0),
+    });
+    let at = Arc::clone(&gate);
+    let host = Host::with_observer(Topology::flat(2), move |cpu, _, event| {
+        if cpu == CpuId(1) && event == Event::Begin(Phase::FreePages) {
+            at.steps.fetch_add(1, Relaxed);
+        }
+        if cpu == CpuId(0) && stops(event) && at.armed.swap(false, Relaxed) {
+            at.barrier.wait();
+            at.barrier.wait();
+        }
+    });
+    (host, gate)
+}
+
+fn manager(host: &Host) -> Manager<Host> {
+    let config = Config::new(Layout::arena(Pages(1 << 14)));
+    Manager::new(host, config).expect("an arena is a layout")
+}
+
+/// While several walkers empty an address space and few tables are left, each walker frees what it
+/// gathered after every table. A full table is 512 pages, so one table is enough to be freed.
+#[test]
+fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
+    const TABLES: u32 = 6;
+    let (host, gate) = gated(|event| event == Event::Begin(Phase::Unmap));
+    let entered = host.enter(CpuId(1));
+    let mm = manager(&host);
+    let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
+    let memory = Memory::new(&host, &mm, &spaces);
+    let space = AddressSpace::new(memory).expect("there is memory");
+    let pages = u64::from(TABLES) * 512;
+    let request = MapRequest::anonymous(Place::Fixed(Vpn(512)), pages);
+    space.map(memory, request).expect("nothing is mapped there");
+    let filled = space.populate(memory, Vpn(512)..Vpn(512 + pages));
+    filled.expect("there is memory");
+    drop(entered);
+    // The last user has joined and has claimed nothing yet.
+    let ended = gate.run(&host, || space.exit(memory), || space.try_reap(memory));
+    assert_eq!(ended, (Ok(Exited::Finished), Reaped::All));
+    assert_eq!(gate.steps.load(Relaxed), TABLES, "a step for each table");
+    let _entered = host.enter(CpuId(0));
+    assert_eq!(space.destroy(&host), Ok(()));
+}
+
+/// Counts the ranges of which the holder of translations was notified.
+struct Listener(Arc<AtomicU32>);
+
+impl Notified<Host> for Listener {
+    fn start(&self, _: &Host, _: &Range<Vpn>, _: bool) -> Result<(), Refused> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn end(&self, _: &Host, _: &Range<Vpn>) {}
+
+    fn release(&self, _: &Host) {}
+}
+
+/// A write fault that found no page allocates one. If another CPU maps the page of the file in the
+/// meantime, a device may use that page, so the fault must notify the device before it puts its own
+/// page there.
+#[test]
+fn a_page_of_a_file_that_was_mapped_during_a_write_fault_is_announced() {
+    const START: u64 = 512;
+    let (host, gate) = gated(|event| matches!(event, Event::PageAlloc { .. }));
+    let entered = host.enter(CpuId(1));
+    let mm = manager(&host);
+    let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
+    let memory = Memory::new(&host, &mm, &spaces);
+    let announced = Arc::new(AtomicU32::new(0));
+    let space = AddressSpace::new(memory).expect("there is memory");
+    let space = space.notifying(Listener(Arc::clone(&announced)));
+    let file = Arc::new(Object::new(&host, ObjectKind::File));
+    let request = MapRequest {
+        place: Place::Fixed(Vpn(START)),
+        pages: 10,
+        backing: Backing::PrivateFile {
+            file: Arc::clone(&file),
+            offset: 0,
+        },
+    };
+    space.map(memory, request).expect("nothing is mapped there");
+    let touch = |page, access| {
+        let faulted = space.fault(memory, page, access);
+        faulted.expect("there is memory");
+        space.frame_of(&host, page)
+    };
+    // The table exists then, so the write fault allocates nothing but its page.
+    touch(Vpn(START), Access::Read);
+    let page = Vpn(START + 5);
+    drop(entered);
+    let (written, read) = gate.run(
+        &host,
+        || touch(page, Access::Write),
+        || touch(page, Access::Read),
+    );
+    assert_ne!(written, read, "the process has its own copy");
+    let _entered = host.enter(CpuId(0));
+    assert_eq!(announced.load(Relaxed), 1, "the page of the file has left");
+    space.exit(memory).expect("no thread ended it before");
+    assert_eq!(space.destroy(&host), Ok(()));
+    file.empty(&host, mm.pages());
+}
+
+/// If another CPU maps the page first, a fault frees the page that it has allocated, and the budget
+/// is no longer charged for it.
+#[test]
+fn a_page_that_another_fault_made_needless_is_uncharged() {
+    let (host, gate) = gated(|event| matches!(event, Event::PageAlloc { .. }));
+    let entered = host.enter(CpuId(1));
+    let mm = manager(&host);
+    let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
+    let memory = Memory::new(&host, &mm, &spaces);
+    let budget = Arc::new(Budget::new(&host, 100));
+    let space = AddressSpace::new(memory).expect("there is memory");
+    let space = space.limited(Arc::clone(&budget));
+    let request = MapRequest::anonymous(Place::Fixed(Vpn(512)), 10);
+    space.map(memory, request).expect("nothing is mapped there");
+    let touch = |page| space.fault(memory, Vpn(page), Access::Write);
+    // The table exists then, so each fault below allocates nothing but its page.
+    touch(512).expect("there is memory");
+    drop(entered);
+    let faulted = gate.run(&host, || touch(515), || touch(515));
+    let mapped = Faulted::Mapped { swapped: false };
+    assert_eq!(faulted, (Ok(Faulted::Already), Ok(mapped)));
+    let _entered = host.enter(CpuId(0));
+    assert_eq!(budget.used(&host), 2, "two pages are resident");
+    space.exit(memory).expect("no thread ended it before");
+    assert_eq!(budget.used(&host), 0);
+    assert_eq!(space.destroy(&host), Ok(()));
+}
