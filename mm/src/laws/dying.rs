@@ -158,6 +158,14 @@ impl<M: Machine> Dying<M> {
         }
     }
 
+    /// Asserts that a gather keeps the record that is added after it was full, although a batch has
+    /// been given back since.
+    pub(super) fn keeps_a_late_record(&self, machine: &M) {
+        let memory = self.memory(machine);
+        let (added, kept) = self.space.records_before_a_late_batch(memory);
+        assert_eq!(kept, added, "each record is a page that waits to be freed");
+    }
+
     fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }

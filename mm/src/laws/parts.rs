@@ -6,6 +6,7 @@ use core::array;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use super::dying::Dying;
 use super::{Body, FewPages, Law, few_pages};
 use crate::design::Design;
 use crate::machine::{Machine, Word};
@@ -14,6 +15,7 @@ use crate::page::watermark::Urgency;
 use crate::space::batches::{BATCHES_MAX, Batches, Share};
 use crate::space::lru::Lru;
 use crate::space::object::{Object, ObjectKind};
+use crate::space::reap::Reaping;
 use crate::space::swap::{SwapArea, SwapSlot};
 use crate::units::{Order, Pfn};
 
@@ -271,5 +273,17 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
             few.unmaps(machine);
         }],
         check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// A gather is full because there is no batch. A batch is given back before the caller adds the
+/// table of the huge page that has filled the gather.
+#[must_use]
+pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "a gather that was full keeps one more record, although there is a batch again",
+        setup: |machine| Dying::bare(machine, Reaping::MeetInTheMiddle),
+        bodies: vec![|machine, dying| dying.keeps_a_late_record(machine)],
+        check: |_, _| {},
     }
 }

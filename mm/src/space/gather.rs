@@ -15,6 +15,8 @@
 //! after the other. Adding a batch takes `Batches`, and then `Pcp` and `Zone`.
 
 use alloc::boxed::Box;
+#[cfg(feature = "laws")]
+use alloc::vec::Vec;
 use core::iter;
 
 use super::AddressSpace;
@@ -345,6 +347,31 @@ impl<'m, M: Machine> Gather<'m, M> {
         if let Some(budget) = &self.space.budget {
             budget.uncharge(self.memory.machine, pages);
         }
+    }
+}
+
+#[cfg(feature = "laws")]
+impl<M: Machine> AddressSpace<M> {
+    /// Fills a gather while there is no batch, then gives the batches back and adds the one record
+    /// that a caller may still add. Returns the number of added records, and the number of records
+    /// that a flush would free.
+    pub(crate) fn records_before_a_late_batch(&self, memory: Memory<'_, M>) -> (usize, usize) {
+        let batches = &memory.spaces.batches;
+        let all: Vec<_> = iter::from_fn(|| batches.take(memory.machine, Share::Dying)).collect();
+        let mut gather = Gather::of_dying(memory, self);
+        // A page of a file is not freed when it is unmapped, so any frame will do.
+        let (pfn, kind) = (Pfn(0), PageKind::File);
+        let mut added = 1;
+        while gather.add(Page { pfn, kind }, Order::ZERO) {
+            added += 1;
+        }
+        batches.give_back(memory.machine, all.into_iter());
+        let _has_room = gather.add(Page { pfn, kind }, Order::ZERO);
+        let kept = gather.records().map(<[_]>::len).sum::<usize>();
+        // A batch that is being filled is not in its place.
+        let kept = kept + gather.filling.as_ref().map_or(0, |_| gather.at);
+        gather.finish();
+        (added + 1, kept)
     }
 }
 

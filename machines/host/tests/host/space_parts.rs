@@ -252,5 +252,6 @@ fn the_laws_of_what_is_shared() {
     run_law(&laws::parts::slots_are_not_shared(), 2, ROUNDS);
     run_law(&laws::parts::slot_given_back_twice(), 2, ROUNDS);
     run_law(&laws::parts::batches_for_the_dying(), 2, ROUNDS);
+    run_law(&laws::parts::a_late_batch(), 1, ROUNDS);
     run_law(&laws::parts::aging_at_once(), 2, ROUNDS);
 }

@@ -49,6 +49,7 @@ fn swap_slots() {
 #[test]
 fn batches() {
     run_law(&laws::parts::batches_for_the_dying(), &machine(), seeds());
+    run_law(&laws::parts::a_late_batch(), &machine(), seeds());
 }
 
 #[test]
