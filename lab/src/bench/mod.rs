@@ -44,8 +44,8 @@ enum Run {
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
 }
 
-/// What the user may choose of a benchmark: the size of the address space, the number of helpers,
-/// and the number of rounds.
+/// The size of a benchmark, which the user may choose: that of the address space, the number of
+/// helpers, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The resident memory of the address space, in MiB; at most 262,144.

@@ -56,8 +56,8 @@ impl Counting {
     }
 }
 
-/// What all groups of counters of one variant and one width share on a machine: the per-CPU memory,
-/// and the shape of their trees. The plan creates these groups.
+/// Creates the groups of counters of one variant and one width on a machine. The plan holds the
+/// parts that all these groups share: the per-CPU memory, and the shape of their trees.
 pub struct Plan<M: Machine> {
     counting: Counting,
     area: Arc<Area<M>>,

@@ -64,7 +64,7 @@ struct NewRun<M: Machine> {
     places: Vec<Place<M>>,
 }
 
-/// What a CPU found that took the lock to get a place.
+/// The result of looking for a place with the lock held.
 enum Found<M: Machine> {
     /// A place that a group may have used before.
     Used(Place<M>),

@@ -35,7 +35,7 @@ pub(crate) type Records = [Record; BATCH + 1];
 #[derive(Clone, Copy)]
 pub(crate) struct Record(u64);
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
     /// A page, or a huge page.

@@ -1,5 +1,5 @@
-//! What address spaces go through in the tests of the heap: memory of every kind, touched, swapped
-//! out, unmapped in parts and replaced.
+//! The lives of address spaces in the tests of the heap: each space maps memory of every kind,
+//! touches it, and has parts of it swapped out, unmapped and replaced.
 
 use plimsoll_mm::space::{Access, AddressSpace, Backing, FaultError, MapError};
 use plimsoll_mm::units::{Pfn, Vpn};

@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 3;
 /// fraction of the length of the race.
 const AWAY_MAX: f64 = 0.02;
 
-/// What happens to the memory behind a page when the page is freed.
+/// Whether the arena keeps the memory behind a page when the page is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
     /// The memory is returned to the kernel.

@@ -1,4 +1,4 @@
-//! What a recording lacks, and what this means for the comparison.
+//! Data that a recording lacks: notes about it, and the moves that cannot be judged without it.
 
 use std::collections::BTreeSet;
 

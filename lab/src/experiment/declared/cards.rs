@@ -35,7 +35,8 @@ pub(in crate::experiment) type CardColumn<K> = (&'static str, fn(&CardRow<'_, K>
 pub(in crate::experiment) struct CardRow<'a, K> {
     card: Card,
     verdict: VerdictRow,
-    /// What was kept of the run of design B with the first seed, in addition to the run's sample.
+    /// The data that the experiment kept of the run of design B with the first seed, in addition to
+    /// the run's sample.
     pub(in crate::experiment) kept: &'a K,
 }
 

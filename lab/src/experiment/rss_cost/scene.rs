@@ -57,10 +57,10 @@ pub(super) struct Kept {
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// What tasks spent their time on: a percentage for each of [`PARTS`].
+/// The shares of the tasks' time, in percent, for each of [`PARTS`].
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// What a task can spend its time on: first kinds of work, then waits for locks, then the rest.
+/// The parts of a task's time: first kinds of work, then waits for locks, then the rest.
 pub(super) const PARTS: [&str; 10] = [
     "fault",
     "unmap",
