@@ -40,6 +40,10 @@ pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages)
 /// [`DECAY_CONTENTIONS`] per million of [`DECAYED`].
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
+/// The largest number of CPUs whose vmstat work starts between two successive ticks.
+pub(super) const STARTING_TOGETHER: Metric =
+    Metric::lower("cpus_starting_within_1_jiffy_max", Unit::Cpus);
+
 /// The metrics of each run.
 pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     CONTENTIONS => seen.bulk.contentions as f64,
@@ -61,7 +65,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::neither("kicks", Unit::Count) => seen.log.kicks as f64,
     DECAYED => seen.log.decayed as f64,
     PER_DECAYED => 1e6 * per(seen.decay.contentions, seen.log.decayed),
-    lower("cpus_starting_within_1_jiffy_max", Unit::Cpus) => seen.starting_on_one_tick(),
+    STARTING_TOGETHER => seen.starting_on_one_tick(),
     lower("cpus_starting_within_1ms_max", Unit::Cpus) => seen.starting_within(1),
     lower("cpus_starting_within_4ms_max", Unit::Cpus) => seen.starting_within(4),
     lower("cpus_starting_within_32ms_max", Unit::Cpus) => seen.starting_within(32),

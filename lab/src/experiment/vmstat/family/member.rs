@@ -13,7 +13,7 @@ use crate::workload::mix::Mix;
 
 /// The metrics whose published values the thread has, each with a short name.
 pub(super) const COMPARED: [(&str, Metric); 4] = [
-    ("perf contentions", PERF_CONTENTIONS),
+    ("contentions", PERF_CONTENTIONS),
     ("total wait", PERF_TOTAL_WAIT),
     ("longest wait", PERF_MAX_WAIT),
     ("mean wait", PERF_MEAN_WAIT),

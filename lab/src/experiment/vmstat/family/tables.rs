@@ -7,7 +7,7 @@ use crate::experiment::vmstat::scene::{
     CONTENTIONS, DECAY_CONTENTIONS, PER_DECAYED, PER_RETURNED, RETURNED,
 };
 use crate::experiment::vmstat::workloads::{FAMILY, MAIN};
-use crate::experiment::vmstat::{BASELINE, MACHINES, OURS, PATCH, PHASED_WHEEL, SLOWED};
+use crate::experiment::vmstat::{BASELINE, MACHINES, MAPPED, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Table, tabulate};
@@ -47,9 +47,10 @@ impl Family {
         let table = tabulate!(
             "The family with Linux",
             format!(
-                "Waits at free_pcppages_bulk that perf shows. Runs of {MAIN} are longer; all others \
-                 take {} s and {} seeds. `by decays`: the share of contentions that decays have; \
-                 the rest is spills and drains.",
+                "Waits at free_pcppages_bulk that perf shows. Runs of {MAIN} are those of the rows \
+                 above; those of the other workloads take {} s of virtual time and seeds 1 to {}. \
+                 `by decays`: the share of all contentions that decays have; the rest is spills and \
+                 drains.",
                 self.seconds, self.seeds
             ),
             &self.lines(),
@@ -107,19 +108,18 @@ impl Family {
 
     fn causes(&self) -> Table {
         tabulate!(
-            "What the patch's gain is due to, by workload",
-            "Ratios to Linux. `at equal work`: contentions of decays per page they gave back. The \
-             changelog names one cause: the phases.",
-            &self.members,
+            format!("What the patch's gain is due to, by workload on {MAPPED}"),
+            "Ratios of contentions to Linux. `per page`: only those of decays, per page that decays \
+             gave back. The changelog names one cause: the phases.",
+            &self.separated().collect::<Vec<_>>(),
             |member| {
                 "workload" => member.workload.name,
-                "machine" => member.machine,
-                "contentions" => member.show(PATCH, &CONTENTIONS),
+                "patch" => member.show(PATCH, &CONTENTIONS),
                 "interval alone" => member.show(SLOWED, &CONTENTIONS),
                 "phases alone" => member.show(PHASED_WHEEL, &CONTENTIONS),
-                "interval, at equal work" => member.show(SLOWED, &PER_DECAYED),
-                "phases, at equal work" => member.show(PHASED_WHEEL, &PER_DECAYED),
-                "due to" => member.cause().words(),
+                "interval per page" => member.show(SLOWED, &PER_DECAYED),
+                "phases per page" => member.show(PHASED_WHEEL, &PER_DECAYED),
+                "gain due to" => member.cause().words(),
             }
         )
     }
@@ -204,10 +204,10 @@ impl Line<'_> {
         let pairs = pairs.into_iter().zip(COMPARED);
         let far = pairs.filter(|(pair, _)| !pair.is_within_two());
         let far: Vec<&str> = far.map(|(_, (name, _))| name).collect();
-        if far.is_empty() {
-            "yes".to_owned()
-        } else {
-            format!("no: {}", far.join(", "))
+        match far.len() {
+            0 => "yes".to_owned(),
+            4 => "no: none of them".to_owned(),
+            _ => format!("no: not {}", far.join(", ").replace(" wait", "")),
         }
     }
 }
