@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_sim::profile::{Card, Cluster, Profile, ProfileText};
+use plimsoll_sim::profile::{Card, Cluster, Cost, Profile, ProfileText, Range};
 
 use crate::error::Error;
 use crate::measure::metric::Unit;
@@ -115,16 +115,20 @@ fn hundredths(percent: u32) -> String {
 }
 
 fn costs(text: &ProfileText) -> Table {
-    let row = |cost: &plimsoll_sim::profile::Cost| {
-        let [low, mid, high] = [cost.range.low, cost.range.mid, cost.range.high];
-        let name = format!("{}.{}", cost.key.section(), cost.key.name());
-        vec![
-            name,
-            low.to_string(),
-            mid.to_string(),
-            high.to_string(),
-            cost.source.clone(),
-        ]
+    let row = |name: String, range: Range, source: String| {
+        let ends = Card::ALL.map(|card| range.at(card).to_string());
+        let mut row = vec![name];
+        row.extend(ends);
+        row.push(source);
+        row
+    };
+    let rows = |cost: &Cost| {
+        let first = row(cost.key.to_string(), cost.range, cost.source.clone());
+        let then = cost.then.map(|then| {
+            let name = format!("  if a hold moves {} pages", then.pages);
+            row(name, then.range, format!("above: for {} pages", then.at))
+        });
+        [Some(first), then].into_iter().flatten()
     };
     Table {
         title: "Costs in nanoseconds, at each card".to_owned(),
@@ -132,7 +136,7 @@ fn costs(text: &ProfileText) -> Table {
         columns: ["cost", "low", "mid", "high", "source"]
             .map(str::to_owned)
             .to_vec(),
-        rows: text.costs.iter().map(row).collect(),
+        rows: text.costs.iter().flat_map(rows).collect(),
     }
 }
 

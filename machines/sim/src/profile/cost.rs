@@ -9,6 +9,9 @@ pub struct Cost {
     pub key: CostKey,
     /// The price in nanoseconds at each card.
     pub range: Range,
+    /// The average price in a longer hold of the zone lock. `None` if the price does not depend on
+    /// the length of the hold.
+    pub then: Option<Then>,
     /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,
 }
@@ -22,4 +25,17 @@ pub struct Range {
     pub mid: u32,
     /// The most expensive plausible value.
     pub high: u32,
+}
+
+/// The second point of a price that depends on how many pages one hold of the zone lock moves. Both
+/// points are averages over all pages of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Then {
+    /// The number of pages in a hold for which [`Cost::range`] is the average; at least 1.
+    pub at: u32,
+    /// The number of pages in the longer hold; more than `at`, at most 65,535.
+    pub pages: u32,
+    /// The average price of a page in the longer hold, in nanoseconds at each card. Not more than
+    /// [`Cost::range`] at the same card.
+    pub range: Range,
 }

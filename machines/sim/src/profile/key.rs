@@ -26,6 +26,12 @@ pub enum CostKey {
     WordOwn,
 }
 
+/// Returns whether `work` moves pages in a hold of the zone lock, so that its price may depend on
+/// the number of pages that the hold has moved.
+pub(crate) const fn is_hold_work(work: Work) -> bool {
+    matches!(work, Work::BuddyAlloc | Work::BuddyFree)
+}
+
 /// Every distance, nearest first.
 pub(super) const DISTANCES: [Distance; 5] = [
     Distance::Same,
@@ -101,6 +107,12 @@ impl CostKey {
     #[must_use]
     pub(super) const fn may_be_zero(self) -> bool {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
+    }
+
+    /// Returns whether the price may depend on how many pages one hold of the zone lock has moved.
+    #[must_use]
+    pub(super) const fn depends_on_hold(self) -> bool {
+        matches!(self, Self::Work(work) if is_hold_work(work))
     }
 
     /// The field of `costs` that holds the price. `None` for [`Work::Think`], whose price is fixed.

@@ -14,6 +14,7 @@ mod dying;
 mod emptying;
 mod fallbacks;
 mod fuzzed_profiles;
+mod hold_prices;
 mod hotplug;
 mod inputs;
 mod late_ticks;
