@@ -47,6 +47,11 @@ impl Blocks {
         count_of(self.len)
     }
 
+    /// Returns whether the blocks are in ascending order, so that sorting them is cheap.
+    pub(super) fn are_in_order(&self) -> bool {
+        self.items[..self.len].is_sorted()
+    }
+
     /// Joins buddies that are both in the array, as far as possible. A page that is no longer the
     /// first of a block is tagged as a tail.
     pub(super) fn join(&mut self, tags: &impl Tags) {

@@ -355,6 +355,10 @@ impl Candidates for Looking<'_> {
         sum_rss(self.sim, slots, rss_of);
     }
 
+    fn compared(&self, comparisons: u32) {
+        self.sim.spend(Work::Compare, comparisons);
+    }
+
     fn batch_gain(&self) -> u32 {
         self.people.counting.batch_gain()
     }

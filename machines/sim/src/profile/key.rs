@@ -86,14 +86,19 @@ impl CostKey {
     }
 
     /// Returns whether the cost is work of the kernel's own compiled code. Variants such as `kasan`
-    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes,
+    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes, clock readings,
     /// line transfers and locks are mostly costs of the hardware.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(
             self,
             Self::Work(
-                Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::TlbFlush | Work::Think
+                Work::ContextSwitch
+                    | Work::Interrupt
+                    | Work::Ipi
+                    | Work::TlbFlush
+                    | Work::Clock
+                    | Work::Think
             ) | Self::Transfer(_)
                 | Self::LockOwn
                 | Self::LockRemoteExtra

@@ -6,6 +6,7 @@
 mod bad_frees;
 mod bad_profiles;
 mod chaos;
+mod charges;
 mod common;
 mod counters;
 mod decay;
