@@ -301,8 +301,13 @@ pub enum Work {
     ForgetMapping,
     /// Visiting one zone in a vmstat refresh.
     RefreshZone,
-    /// Reading one CPU's data from its cache lines: differentials, page counts or counters.
+    /// Reading one CPU's data from its cache lines: differentials, page counts or counters. The
+    /// reader goes through many CPUs, so several lines are on their way at once.
     ScanCpu,
+    /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
+    /// reader's cache already (Linux: `for_each_cpu_or`). If a pass fetches the lines,
+    /// [`Work::ScanCpu`] includes this.
+    NextCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
     /// memory order.
     StreamCpu,
@@ -330,7 +335,7 @@ pub enum Work {
 
 impl Work {
     /// All kinds of work, in declaration order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -349,6 +354,7 @@ impl Work {
         Self::ForgetMapping,
         Self::RefreshZone,
         Self::ScanCpu,
+        Self::NextCpu,
         Self::StreamCpu,
         Self::Count,
         Self::ContextSwitch,
@@ -383,6 +389,7 @@ impl Work {
             Self::ForgetMapping => "forget_mapping",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
+            Self::NextCpu => "next_cpu",
             Self::StreamCpu => "stream_cpu",
             Self::Count => "count",
             Self::ContextSwitch => "context_switch",

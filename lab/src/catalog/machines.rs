@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_sim::profile::{Card, Cluster, Cost, Profile, ProfileText, Range};
+use plimsoll_sim::profile::{Card, Cluster, Cost, Profile, ProfileText, Provenance, Range};
 
 use crate::error::Error;
 use crate::measure::metric::Unit;
@@ -130,9 +130,18 @@ fn costs(text: &ProfileText) -> Table {
         });
         [Some(first), then].into_iter().flatten()
     };
+    let fitted = text.costs.iter();
+    let fitted = fitted.filter(|cost| cost.provenance() == Some(Provenance::Fitted));
+    let names: Vec<String> = fitted.map(|cost| cost.key.to_string()).collect();
+    let note = if names.is_empty() {
+        String::new()
+    } else {
+        let names = names.join(", ");
+        format!("Fitted to a published result, which therefore confirms nothing: {names}.")
+    };
     Table {
         title: "Costs in nanoseconds, at each card".to_owned(),
-        note: String::new(),
+        note,
         columns: ["cost", "low", "mid", "high", "source"]
             .map(str::to_owned)
             .to_vec(),
@@ -169,6 +178,22 @@ mod tests {
             ]
         );
         assert!(speeds.iter().all(|row| !row[5].is_empty()));
+    }
+
+    #[test]
+    fn fitted_prices_and_second_points_are_shown() {
+        let costs = |name| describe(name).unwrap().pop().unwrap();
+        let epyc = costs("epyc-9654-2s");
+        assert!(epyc.note.ends_with(": work.fault."), "{}", epyc.note);
+        assert_eq!(costs("grace-72").note, "");
+        let free = epyc.rows.iter().position(|row| row[0] == "work.buddy_free");
+        let free = free.expect("every machine has this price");
+        assert_eq!(epyc.rows[free][1..4], ["35", "40", "95"]);
+        let longer = epyc.rows[free + 1].join(" ");
+        assert_eq!(
+            longer,
+            "  if a hold moves 2047 pages 28 32 85 above: for 63 pages"
+        );
     }
 
     #[test]

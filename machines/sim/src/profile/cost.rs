@@ -39,3 +39,55 @@ pub struct Then {
     /// [`Cost::range`] at the same card.
     pub range: Range,
 }
+
+/// How far the middle value of a price can be trusted, as its source text says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// Others published the value.
+    Published,
+    /// We measured the value.
+    Measured,
+    /// The value rests on an argument, because no such value was published or measured.
+    Estimate,
+    /// The value was chosen so that a simulated result equals a published one. So the agreement
+    /// with that published result proves nothing.
+    Fitted,
+}
+
+impl Provenance {
+    /// Every provenance.
+    pub const ALL: [Self; 4] = [
+        Self::Published,
+        Self::Measured,
+        Self::Estimate,
+        Self::Fitted,
+    ];
+
+    /// The word with which a source text begins, before a colon.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Measured => "measured",
+            Self::Estimate => "estimate",
+            Self::Fitted => "fitted",
+        }
+    }
+}
+
+impl Cost {
+    /// Returns what the source text says at its beginning, such as `estimate: …`; `None` if it
+    /// begins with another word. If a variant has multiplied the price, the text
+    /// `times the … factor: ` precedes that word.
+    #[must_use]
+    pub fn provenance(&self) -> Option<Provenance> {
+        let own = self
+            .source
+            .strip_prefix("times the ")
+            .and_then(|text| text.split_once(" factor: "));
+        let text = own.map_or(self.source.as_str(), |(_, own)| own);
+        let (word, _) = text.split_once(':')?;
+        let mut all = Provenance::ALL.into_iter();
+        all.find(|provenance| provenance.word() == word)
+    }
+}

@@ -28,7 +28,7 @@ mod speed;
 mod text;
 
 pub use builtin::Listed;
-pub use cost::{Cost, Range, Then};
+pub use cost::{Cost, Provenance, Range, Then};
 pub use error::{Problem, ProfileError};
 pub(crate) use key::is_hold_work;
 pub use key::{CostKey, UnknownCost};

@@ -195,21 +195,6 @@ impl ProfileText {
     }
 }
 
-impl Cost {
-    /// Returns whether the middle value is an estimate, that is, neither published nor measured.
-    /// The source of an estimate starts with `estimate:`. If a variant has multiplied the price,
-    /// the text `times the … factor: ` precedes `estimate:`.
-    #[must_use]
-    pub fn is_estimate(&self) -> bool {
-        let own = self
-            .source
-            .strip_prefix("times the ")
-            .and_then(|s| s.split_once(" factor: "));
-        own.map_or(self.source.as_str(), |(_, own)| own)
-            .starts_with("estimate:")
-    }
-}
-
 impl Range {
     /// The value at `card`.
     #[must_use]
