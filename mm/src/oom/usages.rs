@@ -27,7 +27,9 @@ pub fn sum_rss<'r, M: Machine + 'r>(
     let in_order = slots.is_sorted_by_key(Slot::note);
     let comparisons = sort_comparisons(count_of(slots.len()), in_order);
     machine.spend(Work::Compare, comparisons);
-    slots.sort_unstable_by_key(Slot::note);
+    if !in_order {
+        slots.sort_unstable_by_key(Slot::note);
+    }
     precise_totals(machine, slots, counters, Slot::add);
 }
 

@@ -17,7 +17,7 @@ use super::tag;
 use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
-use crate::site::{Site, Work, sort_comparisons};
+use crate::site::{Site, Work};
 use crate::units::{CpuId, Nanos, Order, Pages, total_in};
 use crate::vmstat::counters::ZoneItem;
 
@@ -194,11 +194,7 @@ impl<M: Machine> Zone<M> {
             planned.plan(order);
         }
         let before = blocks.len();
-        machine.spend(
-            Work::Compare,
-            sort_comparisons(before, blocks.are_in_order()),
-        );
-        blocks.join(&self.tags);
+        machine.spend(Work::Compare, blocks.join(&self.tags));
         // Joining costs the same per page as merging under the lock, but here no CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();

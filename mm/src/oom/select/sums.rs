@@ -80,7 +80,9 @@ pub(super) fn sum_batch<C: Candidates + ?Sized>(
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     let in_order = slots.is_sorted_by_key(Slot::candidate);
     candidates.compared(sort_comparisons(count_of(slots.len()), in_order));
-    slots.sort_unstable_by_key(Slot::candidate);
+    if !in_order {
+        slots.sort_unstable_by_key(Slot::candidate);
+    }
     match slots {
         [] => {}
         [slot] => match candidates.precise(slot.candidate()) {
