@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 
-/// Reserved room for one entry in the queue of a reaper, while this value lives.
+/// Keeps room for one entry reserved in the queue of a reaper for as long as this value lives.
 pub(super) struct Membership {
     _roll: Arc<()>,
 }

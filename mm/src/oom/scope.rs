@@ -13,7 +13,7 @@ pub struct Scope {
     pub total: TotalPages,
     /// The nodes or the group that are short of memory.
     pub constraint: Constraint,
-    /// The reason for the selection.
+    /// The reason why a victim is selected.
     pub trigger: Trigger,
 }
 

@@ -75,7 +75,7 @@ use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// The largest number of rounds. Another is needed if the largest candidate exits during one.
+/// The most rounds of a search. If the largest candidate exits during a round, another follows.
 const ROUNDS_MAX: u32 = 3;
 
 /// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
@@ -173,7 +173,7 @@ struct Rent {
     ask_at: u64,
 }
 
-/// The result of a round.
+/// The result of one round of the search.
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
@@ -412,7 +412,7 @@ impl Nearest {
     }
 }
 
-/// The result of summing some candidates.
+/// The best of the candidates that were summed, and the numbers of sums and batches taken.
 struct Summed {
     best: Option<Slot>,
     count: u64,
