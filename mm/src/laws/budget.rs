@@ -65,7 +65,7 @@ impl<M: Machine> FewBudgets<M> {
         budget.uncharge(machine, pages);
     }
 
-    /// Charges and uncharges, and then charges one page that it keeps.
+    /// Charges pages and uncharges them again, and then charges one page that it keeps.
     fn churns(&self, machine: &M) {
         if self.enters(machine, &self.wide, WANTED) {
             self.leaves(machine, &self.wide, WANTED);
@@ -91,9 +91,9 @@ impl<M: Machine> FewBudgets<M> {
         budgets
     }
 
-    /// Sets `done`, and uncharges its pages.
+    /// Sets `done`, and then uncharges the pages that were charged in the set-up.
     fn does_and_leaves(&self, machine: &M) {
-        // Relaxed: the uncharge publishes it.
+        // Relaxed: the uncharge below publishes this store.
         self.done.store(machine, 1, Relaxed);
         self.leaves(machine, &self.wide, WANTED);
     }

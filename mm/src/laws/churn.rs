@@ -19,7 +19,7 @@ use crate::units::{CpuId, Order, Pages};
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// Makes 16 pages as for most laws, but with lists that move several pages at a time.
+/// Makes an allocator of 16 pages, as most laws do, but its lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,

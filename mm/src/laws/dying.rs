@@ -49,9 +49,9 @@ pub struct Dying<M: Machine> {
     budget: Arc<Budget<M>>,
     shared: Arc<Object<M>>,
     file: Arc<Object<M>>,
-    /// The number of calls of `exit` that were accepted.
+    /// The number of calls of [`AddressSpace::exit`] that did not fail.
     exits: M::Word,
-    /// The number of helpers that returned `Reaped::All`.
+    /// The number of times that a helper's work ended with `Reaped::All`.
     reaps: M::Word,
 }
 
@@ -236,7 +236,7 @@ impl<M: Machine> Dying<M> {
         self.note(machine, reaped.expect("the caller was not killed"));
     }
 
-    /// Returns the number of helpers that returned `Reaped::All`.
+    /// Returns the number of times that a helper's work ended with `Reaped::All`.
     pub(super) fn reaps(&self, machine: &M) -> i64 {
         self.reaps.load(machine, Acquire)
     }
@@ -271,7 +271,7 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Returns the exact number of pages of a kind.
+    /// Returns the exact number of the space's resident pages of a kind.
     pub(super) fn counted(&self, machine: &M, kind: RssKind) -> i64 {
         let counters = self.space.rss().counters();
         counters.precise_sum(machine, kind as usize)

@@ -27,7 +27,7 @@ pub struct FewTables<M: Machine> {
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work, otherwise 0.
     at_work: Box<[M::Word]>,
-    /// The number of walkers that were told to finish.
+    /// The number of walkers that were told to finish the address space.
     finished: M::Word,
 }
 
@@ -128,7 +128,7 @@ impl<M: Machine> FewTables<M> {
     }
 
     fn begin(&self, machine: &M) {
-        // Relaxed: see the file's header.
+        // Relaxed: only the frontier may order the walkers' accesses; see the file's header.
         self.at_work[machine.this_cpu().index()].store(machine, 1, Relaxed);
     }
 
@@ -144,7 +144,8 @@ impl<M: Machine> FewTables<M> {
     fn mark(&self, machine: &M, marks: &[M::Word], tables: &Range<u64>) {
         for table in self.few(tables) {
             let mark = &marks[usize::try_from(table).expect("few tables")];
-            // A load and a store suffice, because only the walker that claimed the table does this.
+            // A load and a store suffice, because only the walker that claimed the table changes
+            // its mark.
             let before = mark.load(machine, Relaxed);
             mark.store(machine, before + 1, Relaxed);
         }
@@ -201,7 +202,7 @@ fn law<M: Machine>(
     }
 }
 
-/// The last user and one helper run at the same time.
+/// The last user and one helper empty tables at the same time.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -252,7 +253,7 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user and two helpers run at the same time.
+/// The last user and two helpers empty tables at the same time.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
