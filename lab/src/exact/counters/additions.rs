@@ -138,14 +138,15 @@ fn logged(run: &Run) -> Vec<Addition> {
 /// The part of the recorded additions that matches the log's additions best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// The index of the first recorded addition of this part.
+    /// The index of the first recorded addition of the part that matches the log.
     begin: usize,
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
-    /// The number of the log's additions that were found. They are the first ones of the log, and
-    /// none of them is missing in the recording.
+    /// The number of additions of the log that were found in the recording. They are the log's
+    /// first additions, and none between them is missing in the recording.
     equal: usize,
-    /// The number of the additions that were found although the kernel had split them in two.
+    /// The number of additions of the log that were found in the recording although the kernel had
+    /// split each of them in two.
     cut: usize,
 }
 

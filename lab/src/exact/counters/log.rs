@@ -38,7 +38,7 @@ pub(super) struct Warm {
     /// The CPU whose differential held all of `anon`; `None` if every CPU had folded its
     /// differential.
     pub(super) cpu: Option<u32>,
-    /// The number of resident anonymous pages.
+    /// The number of anonymous pages that were resident when the log began.
     pub(super) anon: u64,
     /// The kernel's approximate reading when the log began, in pages. It includes pages of files.
     pub(super) shown: u64,

@@ -29,7 +29,8 @@ const MOMENTS: [(&str, &str); 2] = [
 /// A moment of the recording at which the state of the zones is known.
 pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
-    /// The event index of this moment's mark; 0 if the recording lacks the mark.
+    /// The index of the event by which the recorder marked the moment; 0 if the recording lacks
+    /// this event.
     pub(super) event: usize,
 }
 
@@ -61,14 +62,14 @@ impl Moment {
     }
 }
 
-/// The state of zones and lists at a moment.
+/// The state of zones and lists at the moment where the replay begins.
 pub(crate) struct State {
     pub(crate) zones: Vec<ZoneState>,
-    /// The index of the first operation at or after that moment.
+    /// The index of the first operation at or after the moment where the replay begins.
     pub(crate) first: usize,
 }
 
-/// The state of one zone when the history begins. Sizes are in pages.
+/// The state of one zone when the replay begins. Sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
@@ -79,12 +80,13 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone, and the list that holds the pages no event shows.
+/// The state of one CPU's lists in a zone, and the list that is assumed to hold the pages that no
+/// event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages that no event shows.
+    /// The number of pages on the CPU's lists in the zone that no event shows.
     never_seen: u32,
 }
 

@@ -60,8 +60,9 @@ impl Boosts {
         }
     }
 
-    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that it
-    /// shows. Returns the zones whose boosts changed, with their new boosts in pages.
+    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that
+    /// `/proc/zoneinfo` shows. Returns the zones whose boosts changed, with their new boosts in
+    /// pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {

@@ -112,7 +112,7 @@ impl Clock {
     }
 }
 
-/// Plimsoll's jiffies for one recorded firing.
+/// The jiffies that Plimsoll chooses where the kernel chose those of one recorded firing.
 struct Verdict {
     /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
     /// wheel.

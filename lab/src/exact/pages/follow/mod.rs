@@ -32,7 +32,7 @@ struct Followed {
     alloc_factor: (u32, u32),
     /// The least and the greatest possible `free_count`. No recording states its first value.
     free_count: (u32, u32),
-    /// The number of pages on that list that were on the CPU's lists before the recording and that no
+    /// The number of pages on the list `home` that were there before the recording and that no
     /// event shows. A bulk allocation may still take these pages.
     never_seen: u32,
     /// True if the zone belongs to another node than the CPU. The periodic work then also returns a
@@ -40,7 +40,7 @@ struct Followed {
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the next spill was used to correct the lengths of the lists.
+    /// True if the lengths of the lists were corrected so as to agree with the kernel's next spill.
     corrected: bool,
 }
 
@@ -179,8 +179,9 @@ impl Follow {
             })
     }
 
-    /// Returns whether an identical move proves nothing, because it is a spill that was used to
-    /// correct the lengths of the lists. Call it before the move is noted.
+    /// Returns whether the two moves of `pair` are identical spills that prove nothing, because the
+    /// kernel's spill was used to correct the lengths of the lists. Call this before
+    /// [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)

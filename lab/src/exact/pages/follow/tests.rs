@@ -24,8 +24,8 @@ fn op(action: Action, spills: bool) -> Op {
 }
 
 /// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Plimsoll's lists
-/// have 50 pages and `high` is 100. Returns the corrected number of pages. `after` begins with the
-/// operation of Plimsoll's spill.
+/// have 50 pages and `high` is 100. Returns the number of pages that the replay then assumes on the
+/// lists. The first operation in `after` is the one that makes Plimsoll spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -187,7 +187,8 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // Any other spill leaves at least a batch, so the lists were at `high` before it.
+    // A spill that does not empty the lists leaves at least a batch, so the lists were at `high`
+    // before this spill.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 100);
@@ -350,8 +351,8 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
     assert!(!follow.depends_on_before(&spill(10, 10)));
 }
 
-/// Each refill of the kernel raises its factor, up to five. A refill that only Plimsoll makes does
-/// not, so it must not make the factor count as known.
+/// Each refill of the kernel raises the kernel's `alloc_factor`, up to five. A refill that only
+/// Plimsoll makes does not raise it, so such a refill must not make `alloc_factor` count as known.
 #[test]
 fn only_refills_of_the_kernel_make_its_factor_known() {
     let refill = |kernel, ours| Pair {

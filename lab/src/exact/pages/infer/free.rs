@@ -96,8 +96,8 @@ impl Walk<'_> {
             } if (it, its) == (pfn, order) => {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
-            // This event prints the page block's type at that later time, which may differ from the
-            // type by which the kernel chose the list.
+            // The drain's event prints the type that the page block has at the time of the drain.
+            // That type may differ from the one by which the kernel chose the list.
             What::PcpuDrain {
                 pfn: it,
                 order: its,
