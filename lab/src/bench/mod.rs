@@ -282,7 +282,7 @@ impl Loaded {
         let before = engine::thread_ns();
         testbed.sim.run_until(self.length);
         let host_ns = (engine::thread_ns() - before) as f64;
-        // Each page is allocated once and freed once.
+        // Each page counts twice, because it is allocated once and freed once.
         let pages = 2.0 * done.pages() as f64;
         Ok(vec![
             self.machine.to_owned(),

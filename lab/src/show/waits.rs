@@ -14,7 +14,7 @@ pub struct Contentions {
     /// A row for each kind of lock and caller, in order of descending total wait.
     pub rows: Vec<LockRow>,
     /// The number of waits that are still in progress at the end of the recording. The rows include
-    /// them as if they had ended then.
+    /// these waits as if they had ended with the recording.
     pub open: u64,
     /// The number of ends of waits that began before the recording; these waits are not counted.
     pub begun_before: u64,
@@ -143,7 +143,7 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // The name ends before the offset and before any suffix from the compiler.
+        // The function's name ends before the offset and before any suffix from the compiler.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }
