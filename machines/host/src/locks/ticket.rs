@@ -59,8 +59,8 @@ impl RawLock for Ticket {
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire loads above: the next holder sees the writes of this
-        // holder.
+        // Release pairs with the Acquire loads in `acquire` and `try_acquire`: the next holder sees
+        // the writes of this holder.
         self.lock
             .serving
             .store(self.ticket.wrapping_add(1), Release);

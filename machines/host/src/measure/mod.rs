@@ -132,7 +132,7 @@ pub struct Price {
     pub low_ns: f64,
     /// The upper end of the middle half, in nanoseconds.
     pub high_ns: f64,
-    /// The number of timings.
+    /// The number of timings from which the price was computed.
     pub timings: usize,
 }
 
@@ -195,7 +195,7 @@ pub enum CannotMeasure {
     OneCpu,
     /// A thread could not be pinned to a CPU.
     PinRefused {
-        /// The number of the CPU.
+        /// The number of the CPU to which the thread was to be pinned.
         cpu: u32,
         /// The kernel's error.
         why: io::Error,

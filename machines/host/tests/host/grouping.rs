@@ -283,7 +283,8 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let kept = (0..PAGES)
         .step_by(block.0 as usize)
         .filter(|page| pages.block_type(Pfn(*page)) == Some(Mobility::HighAtomic));
-    // The limit is a hundredth of the zone, 655 pages, rounded up to whole page blocks.
+    // The limit of kept memory is a hundredth of the zone, 655 pages, rounded up to whole page
+    // blocks.
     assert_eq!(kept.count(), 2);
 }
 

@@ -149,7 +149,7 @@ fn a_page_of_a_file_that_was_mapped_during_a_write_fault_is_announced() {
         faulted.expect("there is memory");
         space.frame_of(&host, page)
     };
-    // The table exists then, so the write fault allocates nothing but its page.
+    // After this read the page table exists, so the write fault allocates nothing but its page.
     touch(Vpn(START), Access::Read);
     let page = Vpn(START + 5);
     drop(entered);
@@ -181,7 +181,7 @@ fn a_page_that_another_fault_made_needless_is_uncharged() {
     let request = MapRequest::anonymous(Place::Fixed(Vpn(512)), 10);
     space.map(memory, request).expect("nothing is mapped there");
     let touch = |page| space.fault(memory, Vpn(page), Access::Write);
-    // The table exists then, so each fault below allocates nothing but its page.
+    // After this touch the page table exists, so each fault below allocates nothing but its page.
     touch(512).expect("there is memory");
     drop(entered);
     let faulted = gate.run(&host, || touch(515), || touch(515));
