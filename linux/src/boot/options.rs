@@ -102,9 +102,9 @@ impl LoadChoice {
 /// The options of booting and recording a kernel.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The number of CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u32,
-    /// The total memory of all nodes.
+    /// The guest's memory: that of all its nodes together.
     pub memory: Memory,
     /// The number of nodes; CPUs and memory are divided evenly among them.
     pub nodes: u32,

@@ -144,8 +144,8 @@ impl Session<'_> {
             None => readers(setup)?,
         };
         let read = readers.finish().map_err(system("read the ring buffers"));
-        // The converter ends when all senders are dropped. The readers have ended and dropped
-        // theirs; this is the last one.
+        // The converter ends when all senders are dropped. The readers have ended and dropped their
+        // senders; this is the last sender.
         drop(sender);
         let converted = converter.join();
         let converted = converted.map_err(|_| RecordError::Formats("a panic".to_owned()))?;

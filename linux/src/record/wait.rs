@@ -136,7 +136,7 @@ impl Drop for Watch {
             low_level::unregister(signal);
         }
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and its result is not needed.
+            // The thread that waits for signals does not panic, and its result is not needed.
             let _ = thread.join();
         }
     }

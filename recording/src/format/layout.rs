@@ -257,7 +257,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
             side.number(Column::Gfp, gfp)
         }
         What::DirectReclaimEnd { pages } => side.number(Column::Count, pages),
-        // `blank` and this file's tests list every kind, so a test fails if a new one is forgotten.
+        // `blank` and this file's tests list every kind, so a test fails if a new kind is forgotten
+        // here.
         _ => None,
     }
 }
