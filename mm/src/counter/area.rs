@@ -175,8 +175,8 @@ impl<M: Machine> Area<M> {
     ///
     /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
     /// adds its memory to the area, and the others free theirs and try again. If each CPU allocated
-    /// another run, many runs would be added at once, although the places of one run are enough for
-    /// all these CPUs.
+    /// a run of its own, many runs would be added at once, although the places of one run are
+    /// enough for all these CPUs.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let mut new = None;
         loop {
@@ -233,7 +233,8 @@ impl<M: Machine> Area<M> {
         core::mem::swap(run, &mut new.memory);
         free.made += 1;
         room::replace(&mut free.places, &mut new.places);
-        // The list is popped from its end, so groups created in succession get consecutive places.
+        // The list of free places is popped from its end, so groups created in succession get
+        // consecutive places.
         let (first, end) = (first_of(new.number), first_of(new.number + 1));
         let others = (first + 1..end).rev();
         let others = others.map(|number| self.place(&free.runs, number));
@@ -370,7 +371,7 @@ impl<M: Machine> Row<'_, M> {
         };
         match self.0[block].0.get(word..word + width) {
             Some(words) => sum(words),
-            // The words continue in the next block.
+            // The group's words continue in the next block.
             None => {
                 let here = &self.0[block].0[word..];
                 let there = &self.0[block + 1].0[..width - here.len()];

@@ -275,7 +275,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Carries `carried` up from the cell of `cpu`.
+    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
+    /// cell.
     #[cold]
     #[inline(never)]
     fn carry_up(

@@ -12,7 +12,7 @@ use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::space::budget::Budget;
 
-/// The limit of the root, in pages: enough for one body, but not for two.
+/// The limit of the root budget, in pages: enough for one body's pages, but not for those of two.
 const ROOT_LIMIT: u64 = 4;
 /// The limit of the tight budget, in pages.
 const TIGHT_LIMIT: u64 = 3;
@@ -84,7 +84,7 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes a root under which one body has already charged.
+    /// Makes budgets in which the pages of one body have already been charged.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
@@ -98,8 +98,8 @@ impl<M: Machine> FewBudgets<M> {
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Tries to charge. This succeeds only if the other body has uncharged its pages, because the
-    /// root has no room for both. Then checks that `done` is seen as set.
+    /// Tries to charge pages. This succeeds only if the other body has uncharged its pages, because
+    /// the root has no room for both. Then checks that `done` is seen as set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -119,7 +119,7 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two CPUs together try to charge more than the limit.
+/// Two CPUs together try to charge more pages than the root's limit.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);

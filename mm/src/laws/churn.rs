@@ -45,7 +45,7 @@ fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs churn with bounded holds of several pages, which are moved as blocks.
+/// Two CPUs take and free pages with bounded holds of several pages, which are moved as blocks.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -50,7 +50,7 @@ enum Start {
 /// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant, and one for a one-sided tree that has grown.
+/// A set-up for each variant of the counter, and one for a one-sided tree that has grown.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -272,7 +272,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Makes a separate group, uses it and ends it.
+    /// Makes a separate group of counters, adds to it and ends it.
     fn make_and_end(&self, machine: &M) {
         let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
         own.add(machine, 0, 3);
@@ -421,7 +421,7 @@ pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make and end groups.
+/// Two CPUs make groups of counters and end them.
 #[must_use]
 pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {

@@ -224,13 +224,14 @@ impl<M: Machine> Dying<M> {
         self.exits.add(machine, 1, AcqRel);
     }
 
-    /// Helps as the reaper does: only if no other CPU is changing the mappings.
+    /// Helps to empty the space as the reaper does: only if no other CPU is changing the mappings.
     pub(super) fn reap(&self, machine: &M) {
         let reaped = self.space.try_reap(self.memory(machine));
         self.note(machine, reaped);
     }
 
-    /// Helps as `process_mrelease` does: waits for its turn.
+    /// Helps to empty the space as `process_mrelease` does: waits while another CPU changes the
+    /// mappings.
     pub(super) fn release(&self, machine: &M) {
         let reaped = self.space.release(self.memory(machine), || false);
         self.note(machine, reaped.expect("the caller was not killed"));

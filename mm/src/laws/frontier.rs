@@ -50,7 +50,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Walks as the last user: upwards, then through tables that were handed back.
+    /// Empties tables as the last user does: from the lowest one upwards, and then those that
+    /// helpers have handed back.
     fn exit(&self, machine: &M) {
         let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
@@ -66,8 +67,8 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Walks as a helper: through tables that were handed back, then downwards. The helper hands
-    /// back the tables for which `refuses` returns true.
+    /// Empties tables as a helper does: those that were handed back, and then from the highest one
+    /// downwards. The helper hands back the tables for which `refuses` returns true.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -96,7 +97,7 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Walks as a helper that gives way after its first table, and leaves the rest of its claim.
+    /// Empties one table as a helper that then gives way, and so leaves the rest of its claim.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;

@@ -109,7 +109,8 @@ pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     // Each of these two divisions rounds towards 0, as in Linux.
     let share = i128::from(points) * 1000 / i128::from(total.get());
     let score = (1000 + share) * 2 / 3;
-    // More pages than `total` may give a score beyond 64 bits; return the largest score then.
+    // If the process has far more pages than `total`, its score may not fit 64 bits. Then return
+    // the largest score.
     u64::try_from(score.max(0)).unwrap_or(u64::MAX)
 }
 
@@ -141,7 +142,7 @@ mod tests {
             Some(5000 - 999 * 4194)
         );
         assert_eq!(badness(&with_adj(1000), 0, gib_16), Some(4_194_000));
-        // Below 1000 pages the adjustment has no effect, as in Linux.
+        // If the total is below 1000 pages, the adjustment has no effect, as in Linux.
         assert_eq!(badness(&with_adj(1000), 7, total(999)), Some(7));
     }
 

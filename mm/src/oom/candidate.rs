@@ -49,8 +49,8 @@ pub trait Candidates {
         }
     }
 
-    /// Returns the price of one call of [`Candidates::precise`] for each candidate, divided by the
-    /// price of one call of [`Candidates::precise_many`] for all of them. The single calls are in
+    /// Returns the price of calling [`Candidates::precise`] once for each candidate, divided by the
+    /// price of calling [`Candidates::precise_many`] once for all of them. The single calls are in
     /// no particular order, so they do not read memory sequentially. 1 means that a batch is no
     /// cheaper than single sums, so that a selection never prefers a batch.
     fn batch_gain(&self) -> u32 {

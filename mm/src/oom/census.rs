@@ -43,8 +43,8 @@ impl<'p, M: Machine> Census<'p, M> {
         }
     }
 
-    /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
-    /// processes are in group 0.
+    /// Puts the processes under the budget `domain` into group 1 and all others into group 0. With
+    /// `None`, all processes are in group 0.
     #[must_use]
     pub(super) fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }

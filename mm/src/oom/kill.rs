@@ -110,7 +110,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// Returns the number of victims that have not left their address space (Linux: `oom_victims`).
     pub fn victims(&self, machine: &M) -> u64 {
         // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
-        // they freed.
+        // the victims freed.
         total_in(self.victims.load(machine, Acquire))
     }
 

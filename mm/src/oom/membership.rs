@@ -10,8 +10,8 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Makes a membership that `roll` counts. The caller has made sure that the queue has room for
-    /// one more entry.
+    /// Makes a membership, which is counted by its reference to `roll`. The caller has made sure
+    /// that the queue has room for one more entry.
     pub(super) fn of(roll: &Arc<()>) -> Self {
         Self {
             _roll: Arc::clone(roll),

@@ -77,8 +77,8 @@ pub trait Owner<M: Machine> {
         NodeSet::ALL
     }
 
-    /// Reports that a process was killed, or that none could be. Called with the lock held, from
-    /// inside [`Owner::with_processes`].
+    /// Reports that a process was killed, or that none could be. Called with the OOM lock held,
+    /// from inside [`Owner::with_processes`].
     fn report(&self, machine: &M, report: &Report<'_, M>) {
         let _ = (machine, report);
     }
@@ -151,7 +151,7 @@ const WAITS_MAX: u32 = 10;
 /// The result of a decision under the OOM lock.
 enum Step {
     Done(Relief),
-    /// A victim is dying: pause without the lock, then try the allocation again.
+    /// A victim is dying: pause without the OOM lock, then try the allocation again.
     Wait,
 }
 

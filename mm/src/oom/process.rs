@@ -270,7 +270,7 @@ impl<M: Machine> Process<M> {
     }
 }
 
-/// Returns the bit of a state in the word.
+/// Returns the bit that stands for `state` in the word with all states of a process.
 pub(super) const fn bit(state: State) -> i64 {
     1 << state as u8
 }

@@ -101,7 +101,7 @@ pub enum Next {
 /// A victim that the reaper has finished with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The victim.
+    /// The id of the victim.
     pub process: ProcessId,
     /// The outcome for the victim's memory.
     pub how: How,
@@ -119,7 +119,7 @@ pub enum How {
     Emptied,
     /// Too many attempts failed. The victim's own exit will free the memory that is left.
     GaveUp {
-        /// The result of the last attempt.
+        /// The result of the reaper's last attempt at this victim.
         last: Reaped,
         /// The approximate number of pages that are still resident; it may include pages that the
         /// reaper could not have emptied.
@@ -191,8 +191,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Queues `victim`. Returns the time when the victim is due, or `None` if the victim's space
-    /// had already been handed over.
+    /// Queues `victim`. Returns the time when the first attempt at it is due, or `None` if the
+    /// victim's space had already been handed to the reaper.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {

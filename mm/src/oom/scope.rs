@@ -149,7 +149,8 @@ mod tests {
             ..dying
         };
         assert_eq!(standing(reaped), Standing::Exempt);
-        // An operator does not wait, and may even choose the dying victim again.
+        // A selection for an operator does not wait for the dying victim, and may even choose it
+        // again.
         let asked = Scope {
             trigger: Trigger::Operator,
             ..machine()

@@ -78,7 +78,7 @@ use crate::oom::standing::Standing;
 /// The most rounds of a search. If the largest candidate exits during a round, another follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
+/// Chooses the candidate with the most points, or one near it if the number of sums is limited.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -162,7 +162,7 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The single sums of this round: the rent in the rent-or-buy problem of the file's header.
+/// The sums that a round takes one by one: the rent in the rent-or-buy problem of the header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.

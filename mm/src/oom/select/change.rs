@@ -201,8 +201,8 @@ fn a_victim_that_always_exits_is_given_up_on() {
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // In a round, each candidate that is left takes two queries, for facts and for pages. Each
-        // exited candidate takes one, for facts.
+        // In a round, the selection makes two queries for each candidate that is left, for facts
+        // and for pages. For each exited candidate it makes one, for facts.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;

@@ -29,7 +29,7 @@ use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// Chooses the maximum, unless too many candidates are near it.
+/// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
     /// The maximum number of precise sums.
