@@ -72,9 +72,9 @@ impl Judge for Additions {
     }
 }
 
-/// The recorded additions that are compared with the log. If a probe recorded additions, they are
-/// those to the counter with the most additions. Otherwise they are those to the anonymous pages of
-/// the address space with the most additions.
+/// The recorded additions that are compared with the log. If a probe recorded additions, these are
+/// the additions to the counter that has the most. Otherwise these are the additions to the
+/// anonymous pages of the address space that has the most.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -82,7 +82,8 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions that the probe recorded to each counter, by the counter's address.
+/// The additions to each counter that the probe on `percpu_counter_add_batch` recorded, by the
+/// counter's address.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {

@@ -8,6 +8,8 @@
 //! cpu -pages offset shown             pages unmapped; offset as above
 //! P anon file shown smaps own statm   precise readings
 //! ```
+//!
+//! `shown` is the approximate number of resident pages that the kernel showed after the step.
 
 /// The largest number of CPUs that a log may state. Recordings have far fewer CPUs, so a larger
 /// number is an error in the log.
@@ -156,8 +158,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // A step changes the pages that were resident before it, so a step without an initial `I`
-        // line is unreadable.
+        // A step changes the pages that were resident before it, so a step that no `I` line
+        // precedes is unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
             anon: anon.parse().ok()?,

@@ -137,7 +137,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         (0..pages).for_each(|_| self.add(cpu, 1));
     }
 
-    /// Starts with `pages` in the shared value and nothing in any CPU's differential.
+    /// Starts the replay with `pages` pages in the shared value and none in any CPU's differential.
     fn begin_folded(&mut self, pages: u64) {
         self.own = pages.cast_signed();
         self.counter.set(self.host, 0, self.own);

@@ -76,7 +76,7 @@ pub(crate) struct ZoneState {
     pub(crate) free: u64,
     pub(crate) marks: Watermarks,
     pub(crate) sizes: Sizes,
-    /// The lists of each CPU; `None` if the CPU is offline.
+    /// The lists of each CPU in the zone; `None` if the CPU is offline.
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
@@ -132,7 +132,7 @@ impl State {
     }
 }
 
-/// The allocator and the derived lists, ready for the first operation.
+/// Plimsoll's allocator and the derived lists of the kernel, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -312,9 +312,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
 }
 
 /// Returns the upper bound of `high` as the lists show it: the highest `high` of all CPUs. Returns
-/// `None` unless several CPUs have this value and it lies between the computed bounds. It can be
-/// lower than the computed upper bound, because Linux may have computed its bound when the zone had
-/// fewer pages.
+/// `None` unless several CPUs have this value and it lies between the computed bounds. This value
+/// can be lower than the computed upper bound, because Linux may have computed its bound when the
+/// zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|it| it.high);
     let most = highs().max()?;

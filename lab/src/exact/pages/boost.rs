@@ -27,9 +27,9 @@ struct Boost {
     node: u32,
     most: u64,
     now: u64,
-    /// The boost when the current round of the node's kswapd began.
+    /// The zone's boost, in pages, when the current round of the node's kswapd began.
     of_round: u64,
-    /// The boost that `/proc/zoneinfo` shows.
+    /// The zone's boost that `/proc/zoneinfo` shows, in pages.
     told: u64,
 }
 

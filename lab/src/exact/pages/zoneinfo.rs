@@ -15,7 +15,7 @@ pub(super) struct ZoneInfo {
     /// The number of pages by which the watermarks are temporarily raised (`boost`). The watermarks
     /// that `/proc/zoneinfo` prints include these pages.
     pub(super) boost: u64,
-    /// The lists of each CPU; `None` if the CPU is offline.
+    /// The lists of each CPU in the zone; `None` if the CPU is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
 }
 

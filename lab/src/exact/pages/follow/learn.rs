@@ -167,11 +167,11 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// The kernel's lists were shorter than the derived lists by `missing` pages at operation
-    /// `pair.op`. This function finds bulk allocations that may have taken these pages by then,
-    /// although only later events reveal these allocations. It treats the next bulk allocations as
-    /// earlier than `pair.op`, until they account for `missing` pages. A bulk allocation qualifies
-    /// only if no refill of its list lies between `pair.op` and that allocation.
+    /// At operation `pair.op`, the derived lists are too long by `missing` pages. This function
+    /// finds bulk allocations that may have taken these pages by then, although only later events
+    /// reveal these allocations. It treats the next bulk allocations as earlier than `pair.op`,
+    /// until they account for `missing` pages. A bulk allocation qualifies only if no refill of its
+    /// list lies between `pair.op` and that allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -221,7 +221,8 @@ impl Follow {
         self.hastened.contains(&op)
     }
 
-    /// Adds `pages` pages to the derived lists of the CPU, or removes them if `pages` is negative.
+    /// Adds `pages` pages to the derived lists of the pair's CPU, or removes them if `pages` is
+    /// negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {

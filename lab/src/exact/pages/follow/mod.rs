@@ -40,7 +40,7 @@ struct Followed {
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the lengths of the lists were corrected so as to agree with the kernel's next spill.
+    /// True if the kernel's next spill was used to correct the lengths of the lists.
     corrected: bool,
 }
 
@@ -87,7 +87,7 @@ impl Follow {
         }
     }
 
-    /// Records that a zone belongs to another node than the CPU.
+    /// Records that the zone of `place` belongs to another node than the CPU of `place`.
     pub(super) fn set_remote(&mut self, place: (u8, u32)) {
         if let Some(it) = self.lists.get_mut(&place) {
             it.remote = true;
@@ -112,7 +112,7 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the derived lists for one operation and the kernel's moves.
+    /// Updates the derived lists for one operation and for the kernel's moves in this operation.
     pub(super) fn note(&mut self, op: &Op) {
         for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
             for &(list, blocks) in &it.lists {
@@ -194,7 +194,7 @@ impl Follow {
             return;
         };
         match pair.kind {
-            // A refill that only Plimsoll made proves nothing about the kernel's factor.
+            // A refill that only Plimsoll made proves nothing about the kernel's `alloc_factor`.
             Kind::Refill if pair.kernel.pages == pair.kernel.blocks && pair.kernel.pages > 0 => {
                 let (low, high) = it.alloc_factor;
                 it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));

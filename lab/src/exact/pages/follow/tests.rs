@@ -238,7 +238,7 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
     lens[..3].copy_from_slice(&[20, 50, 30]);
-    // The list of unseen pages holds blocks of four pages.
+    // The list that is assumed to hold the pages that no event shows has blocks of four pages.
     follow.begin((0, 0), lens, (63, 1000), ListId(6));
     follow.lengthen(&spill(0, 63), 5);
     assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));
@@ -338,7 +338,7 @@ fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
     assert_eq!(follow.count(0, 0), 100);
 }
 
-/// Linux stops counting freed pages at 32 batches. So after that many frees the count is known,
+/// Linux stops counting freed pages at 32 batches. So after that many frees `free_count` is known,
 /// whatever it was before the recording.
 #[test]
 fn after_thirty_two_batches_of_frees_their_count_is_known() {
