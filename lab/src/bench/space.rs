@@ -52,7 +52,7 @@ const STEPS: [&str; 9] = [
 /// For each step, the index in [`STEPS`] of the step with which it is compared.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
-/// Measures every step.
+/// Measures every step of the benchmark.
 pub(super) fn tables(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench space");
     progress.expect(ROUNDS);

@@ -11,7 +11,7 @@ use crate::measure::stats::median;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::run::testbed::crowd;
 
-/// Everything that a recording shows about the periodic work.
+/// Everything that a recording shows about the vmstat work of the CPUs and about the shepherd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firings {
     /// Each run of `vmstat_update`, in order of time.

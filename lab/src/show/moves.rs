@@ -89,7 +89,7 @@ pub fn moves(recording: &Recording) -> Vec<Move> {
 
 struct Finder {
     zones: Zones,
-    /// The symbol of `vmstat_update`.
+    /// The symbol of the function `vmstat_update`; `None` if the recording does not have it.
     update: Option<usize>,
     /// For each frame that is on a list, the CPU whose list it is on, as far as the recording has
     /// shown.

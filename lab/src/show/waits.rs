@@ -45,7 +45,8 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// Remarks that a reader of the table needs.
+    /// Says which waits the table counts only in part, and which it leaves out. Empty if there are
+    /// none.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -112,7 +113,7 @@ impl Pairs<'_> {
                 ref stack,
             } => {
                 // A mutex emits a second begin event when a spinning waiter goes to sleep; both
-                // belong to one wait.
+                // events belong to one wait.
                 let is_mutex = flags & MUTEX != 0;
                 if !(is_mutex && self.open.contains_key(&(thread, lock))) {
                     let wait = self.wait(event.time_ns, flags, stack);
