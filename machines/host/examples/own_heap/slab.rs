@@ -52,7 +52,7 @@ pub(crate) struct OwnHeap {
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
-    /// The number of requests by threads that were reaping or exiting.
+    /// The number of requests for memory by threads that were reaping or exiting.
     asked: AtomicU64,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Ticket {
     pub(super) serving: AtomicU32,
 }
 
-/// The right to be served. Dropping it passes the right to the next ticket.
+/// The guard of the lock's holder. Dropping it passes the lock to the owner of the next ticket.
 pub(crate) struct Turn<'a> {
     lock: &'a Ticket,
     ticket: u32,
@@ -47,8 +47,9 @@ impl RawLock for Ticket {
         // Acquire pairs with the Release in `Turn::drop`, which wrote the value that this load
         // reads.
         let ticket = self.serving.load(Acquire);
-        // Relaxed: as in `acquire`. The exchange succeeds only if `ticket` has not been handed out.
-        // Then the lock is free, and the load above read the value that the latest release stored.
+        // Relaxed: the ticket only determines the order of waiters. The exchange succeeds only if
+        // `ticket` has not been handed out. Then the lock is free, and the load above read the
+        // value that the latest release stored.
         let won = self
             .next
             .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);

@@ -126,11 +126,11 @@ pub struct Waits {
 /// The price of one step, from the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The mean of the middle half, in nanoseconds.
+    /// The mean of the middle half of the timings, in nanoseconds.
     pub middle_ns: f64,
-    /// The lower end of the middle half, in nanoseconds.
+    /// The lower end of the middle half of the timings, in nanoseconds.
     pub low_ns: f64,
-    /// The upper end of the middle half, in nanoseconds.
+    /// The upper end of the middle half of the timings, in nanoseconds.
     pub high_ns: f64,
     /// The number of timings from which the price was computed.
     pub timings: usize,

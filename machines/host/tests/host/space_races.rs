@@ -23,9 +23,9 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
 /// The place at which CPU 0 stops.
 struct Gate {
-    /// CPU 0 stops at the next event of the chosen kind, and clears this.
+    /// If true, CPU 0 stops at the next event of the chosen kind, and clears this flag.
     armed: AtomicBool,
-    /// CPU 0 waits here twice: when it has stopped, and until it may go on.
+    /// CPU 0 waits at this barrier twice: when it has stopped, and until it may go on.
     barrier: Barrier,
     /// The number of steps in which CPU 1 freed gathered pages.
     steps: AtomicU32,
@@ -106,7 +106,7 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     assert_eq!(space.destroy(&host), Ok(()));
 }
 
-/// Counts the ranges of which the holder of translations was notified.
+/// A holder of translations, which counts the ranges of which it was notified.
 struct Listener(Arc<AtomicU32>);
 
 impl Notified<Host> for Listener {

@@ -56,7 +56,7 @@ fn world() -> World {
     world
 }
 
-/// The entries of [`world`], in ascending order.
+/// The page-table entries of the address space that [`world`] creates, in ascending order.
 const ENTRIES: [Entry; 12] = [
     (100, ONE, ANON, Some(MappingKind::Anonymous)),
     (101, ONE, Some(RssKind::Swap), Some(MappingKind::Anonymous)),
