@@ -73,7 +73,8 @@ impl Tools {
 
     fn has(&self, tool: &str) -> bool {
         if tool.ends_with(".h") {
-            // Only the compiler knows the folders of headers, so the check runs it on the header.
+            // Only the compiler knows the folders of headers, so the check runs the compiler on the
+            // header.
             let mut command = self.command("gcc");
             command.args(["-E", "-x", "c", "-include", tool, "/dev/null"]);
             return command.output().is_ok_and(|output| output.status.success());

@@ -153,7 +153,7 @@ impl Session<'_> {
         Ok((converted, lost(setup), ran?, duration))
     }
 
-    /// Runs the command, between two notes.
+    /// Runs the command, and writes a note into the ring buffers before and after it.
     fn load(&self, setup: &Setup, shown: impl FnMut()) -> Result<Option<ExitStatus>, RecordError> {
         let mut marker = setup.instance.marker()?;
         let texts = self.options.texts.as_deref();

@@ -81,7 +81,7 @@ impl Watch {
     /// Waits for the end of the recording. If there is a command, the recording ends when the
     /// command ends; at the time `until`, or at a first signal, the command is only told to end.
     /// Without a command, the recording ends at `until` or at a signal. In both cases a write error
-    /// ends it. Returns the exit status if the command has ended.
+    /// ends the recording. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,

@@ -20,7 +20,7 @@ pub(super) enum Style {
     /// The number's index, from 1, in a table of the numbers seen so far; 0 means that a new number
     /// follows.
     Table,
-    /// A text.
+    /// The column holds texts, not numbers.
     Text,
     /// The number itself. A missing column means that all numbers are zero.
     Sparse,

@@ -376,8 +376,8 @@ fn frames(side: &mut impl Side, stack: &mut Vec<Symbol>) -> Option<()> {
     side.number(Column::StackLength, &mut length)?;
     let length = usize::try_from(length).ok()?;
     for nth in 0..length {
-        // The chain grows only with the numbers that are actually read, so a false length costs no
-        // memory.
+        // The call chain grows only with the numbers that are actually read, so a false length
+        // costs no memory.
         if nth == stack.len() {
             stack.push(Symbol(0));
         }
