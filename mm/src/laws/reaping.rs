@@ -79,7 +79,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A holder of translations refuses to give up one table.
+/// A holder of translations refuses a helper the pages of one table.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

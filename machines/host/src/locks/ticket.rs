@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::raw::RawLock;
 use super::sync::AtomicU32;
 
-/// The two tickets of a lock.
+/// The next ticket to hand out, and the ticket whose turn it is.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ticket {

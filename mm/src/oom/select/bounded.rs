@@ -177,7 +177,8 @@ struct Rent {
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. Holds the best victim found, if that victim still exists.
+    /// A candidate changed during the round. Holds the best victim found, if that victim still
+    /// exists.
     Changed(Option<Victim>),
 }
 
