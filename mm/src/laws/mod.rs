@@ -7,6 +7,7 @@
 //!
 //! [`cast`] is no law: it holds the steps that laws and the machines' tests of OOM kills share.
 
+pub mod area;
 pub mod budget;
 pub mod cast;
 pub mod churn;
