@@ -352,8 +352,8 @@ impl<M: Machine> Row<'_, M> {
     #[inline]
     pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
         if width == QUAD {
-            // Groups of four counters count resident pages, so they are the common case. Such a
-            // group never crosses a block boundary.
+            // Most groups have four counters: the numbers of resident pages of a process. A group
+            // of four never crosses a block boundary.
             let (quads, _) = self.0[first / BLOCK].0.as_chunks::<QUAD>();
             let [a, b, c, d] = &quads[first % BLOCK / QUAD];
             let read = |word: &M::LocalWord| word.read(machine);

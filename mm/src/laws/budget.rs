@@ -1,7 +1,7 @@
 //! Laws of budgets while several CPUs charge them at the same time.
 //!
-//! Two budgets are under a third. Each body counts the pages that it charged, and asserts that all
-//! bodies together never exceed the root's limit.
+//! Two budgets are under a third, the root. Each CPU charges pages, counts the pages that it has
+//! charged, and asserts that all CPUs together never exceed the limit of the root.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -93,7 +93,7 @@ impl<M: Machine> FewBudgets<M> {
 
     /// Sets `done`, and then uncharges the pages that were charged in the set-up.
     fn does_and_leaves(&self, machine: &M) {
-        // Relaxed: the uncharge below publishes this store.
+        // Relaxed: the uncharge in `leaves`, on the next line, publishes this store.
         self.done.store(machine, 1, Relaxed);
         self.leaves(machine, &self.wide, WANTED);
     }

@@ -19,9 +19,9 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The number of the group of all processes under the budget that ran out of pages.
+/// Identifies the group of the processes under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// The number of the group of all processes that are not under the budget that ran out of pages.
+/// Identifies the group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// A view of processes, in the order in which they were made, as candidates of a selection.

@@ -67,7 +67,8 @@ pub(super) struct Pages {
     pub(super) pages: u64,
     /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
-    /// The kernel's approximate reading after the step, in pages. It includes pages of files.
+    /// The resident pages of the process, as the kernel's approximate sum shows them after the step.
+    /// Pages of files are included.
     pub(super) shown: i64,
 }
 

@@ -115,7 +115,7 @@ pub struct Waits {
     /// of the clock.
     pub hold_ns: f64,
     /// The mean time by which a request came later than planned, in nanoseconds. A thread notices
-    /// the planned time, too, only at the next reading of the clock.
+    /// that the planned time has come only when it next reads the clock.
     pub late_ns: f64,
     /// The number of acquisitions that were kept.
     pub kept: usize,

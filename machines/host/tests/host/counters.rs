@@ -1,4 +1,4 @@
-//! The laws of counters on real threads.
+//! Runs the laws of counters on real threads.
 
 use plimsoll_host::Host;
 use plimsoll_mm::laws::Law;

@@ -1,4 +1,5 @@
-//! Grouping of pages by mobility, bulk allocation, and zones that start in a given state.
+//! Tests on real threads of three features: grouping pages by mobility, allocating pages in bulk,
+//! and starting zones in a given state.
 
 use std::sync::{Arc, Mutex};
 
