@@ -73,10 +73,10 @@ use super::{look, nobody, read};
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// The largest number of rounds. Another is needed if the largest candidate exits during one.
+/// The most rounds of a search. If the largest candidate exits during a round, another follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
+/// Chooses the candidate with the most points, or one near it if the number of sums is limited.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -160,7 +160,7 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The single sums of this round: the rent in the rent-or-buy problem of the file's header.
+/// The sums that a round takes one by one: the rent in the rent-or-buy problem of the header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.
@@ -171,11 +171,12 @@ struct Rent {
     ask_at: u64,
 }
 
-/// The result of a round.
+/// The result of one round of the search.
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. Holds the best victim found, if that victim still exists.
+    /// A candidate changed during the round. Holds the best victim found, if that victim still
+    /// exists.
     Changed(Option<Victim>),
 }
 

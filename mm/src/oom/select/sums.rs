@@ -10,7 +10,7 @@ use crate::oom::standing::Standing;
 use crate::site::sort_comparisons;
 use crate::units::count_of;
 
-/// The result of summing some candidates.
+/// The best of the candidates that were summed, and the numbers of sums and batches taken.
 pub(super) struct Summed {
     pub(super) best: Option<Slot>,
     pub(super) count: u64,
