@@ -110,7 +110,9 @@ pub(super) fn table(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<Table, Erro
             "price" => about,
         }
     );
-    Ok(table.with_each(&rows, COLUMNS, |(_, results), (design, metric)| {
-        format!("{:.3}", results.ratio((ASCENDING, design), metric))
-    }))
+    Ok(
+        table.with_each(&rows, COLUMNS, |(_, results), (design, metric)| {
+            format!("{:.3}", results.ratio((ASCENDING, design), metric))
+        }),
+    )
 }

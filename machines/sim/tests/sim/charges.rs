@@ -165,5 +165,8 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
         alloc(sim, mm, (free - high) as usize);
     });
     let checks = spent(&small, Work::ScanCpu) - plenty;
-    assert!(checks > 0 && checks % u64::from(CPUS) == 0, "{checks}");
+    assert!(
+        checks > 0 && checks.is_multiple_of(u64::from(CPUS)),
+        "{checks}"
+    );
 }
