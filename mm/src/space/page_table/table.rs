@@ -152,3 +152,33 @@ impl Entries {
         range.end
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::page_table::PageKind;
+    use crate::space::swap::SwapSlot;
+
+    #[test]
+    fn a_page_counts_as_touched_until_it_is_looked_at() {
+        let mut entries = Entries::default();
+        let blank = Blank::new(Pfn(9));
+        entries.provide(blank.unwrap_or_else(|_| panic!("there is memory")));
+        let page = Entry::Page(Page {
+            pfn: Pfn(5),
+            kind: PageKind::Anon,
+        });
+        entries.set(1, page);
+        assert!(entries.take_touch(1) && !entries.take_touch(1));
+        assert_eq!(entries.get(1), Some(page), "a look leaves the page mapped");
+        entries.touch(1);
+        assert!(entries.take_touch(1) && !entries.take_touch(1));
+        let slot = Entry::Swap(SwapSlot(5));
+        entries.set(1, slot);
+        for index in [0, 1, ENTRIES] {
+            entries.touch(index);
+            assert!(!entries.take_touch(index), "there is no page in memory");
+        }
+        assert_eq!((entries.get(0), entries.get(1)), (None, Some(slot)));
+    }
+}
