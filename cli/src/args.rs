@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Runs published experiments and prints each result beside the published one
     Reproduce(Reproduce),
-    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps
+    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
@@ -75,7 +75,7 @@ pub(crate) struct Reproduce {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// The workload: stress-vm, stress-vm-bursts, make-like or killed-apps
+    /// The workload: stress-vm, stress-vm-bursts, make-like, killed-apps or overcommit
     pub(crate) workload: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
