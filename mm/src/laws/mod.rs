@@ -20,6 +20,7 @@ pub mod parts;
 pub mod reaping;
 pub mod rw_lock;
 pub mod shepherd;
+pub mod spilling;
 pub mod touching;
 pub mod under_way;
 mod vma;
