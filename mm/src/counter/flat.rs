@@ -127,7 +127,7 @@ impl<M: Machine> Counters<M> for Flat<M> {
         sums.fold(0, i64::wrapping_add)
     }
 
-    /// Returns `(batch − 1) × CPUs` as the bound in both directions.
+    /// Returns `(batch − 1) × CPUs` as the largest error in both directions.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         assert!(counter < self.shared.len(), "no such counter");
         let bound = (self.batch.unsigned_abs() - 1).saturating_mul(u64::from(self.area.cpus()));

@@ -104,7 +104,8 @@ impl<M: Machine> Tree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Carries `carried` up from the cell of `cpu`.
+    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
+    /// cell.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
@@ -209,7 +210,7 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// Returns the accuracy that the authors document.
+    /// Returns the accuracy that the authors of the published tree document.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         self.shape.published_accuracy()

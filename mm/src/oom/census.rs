@@ -1,4 +1,4 @@
-//! A [`Candidates`] over real processes.
+//! The processes of an embedder as the [`Candidates`] of a selection.
 //!
 //! Locks: none.
 
@@ -19,9 +19,9 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The number of the group of all processes under the budget that ran out of pages.
+/// Identifies the group of the processes under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// The number of the group of all other processes.
+/// Identifies the group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// A view of processes, in the order in which they were made, as candidates of a selection.
@@ -43,8 +43,8 @@ impl<'p, M: Machine> Census<'p, M> {
         }
     }
 
-    /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
-    /// processes are in group 0.
+    /// Puts the processes under the budget `domain` into group 1 and all others into group 0. With
+    /// `None`, all processes are in group 0.
     #[must_use]
     pub(super) fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }
@@ -127,11 +127,11 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
-        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the
-        // range.
+        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the end
+        // of the range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
-        // The counters are read again after the range, so pages may have been added in between. The
-        // clamp leaves those out.
+        // The counters are read a second time for the estimate, so pages may have been added since
+        // the range was read. The clamp leaves those pages out.
         let estimate = estimate.clamp(range.min, range.max);
         Some(Reading { estimate, range })
     }
@@ -152,7 +152,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
     }
 }
 
-/// Returns the pages of a space's page tables, which are counted exactly.
+/// Returns the number of pages of a space's page tables. The count is exact, so the range has a
+/// single value.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
     Range::exactly(space.tables(machine))
 }

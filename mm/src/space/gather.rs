@@ -130,11 +130,11 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// for more.
     #[cold]
     fn begins_batch(&mut self) -> bool {
-        if self.begun == self.len && !self.has_grown() {
+        // A caller that was told that the gather is full may add one record more before it flushes.
+        if self.at > self.full_at {
             return false;
         }
-        // The caller was told that the gather is full, and adds one record more.
-        if self.at > self.full_at {
+        if self.begun == self.len && !self.has_grown() {
             return false;
         }
         let next = self.batches[self.begun].take();

@@ -75,10 +75,10 @@ use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// The largest number of rounds. Another is needed if the largest candidate exits during one.
+/// The most rounds of a search. If the largest candidate exits during a round, another follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
+/// Chooses the candidate with the most points, or one near it if the number of sums is limited.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -162,7 +162,7 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The single sums of this round: the rent in the rent-or-buy problem of the file's header.
+/// The sums that a round takes one by one: the rent in the rent-or-buy problem of the header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.
@@ -173,11 +173,12 @@ struct Rent {
     ask_at: u64,
 }
 
-/// The result of a round.
+/// The result of one round of the search.
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. Holds the best victim found, if that victim still exists.
+    /// A candidate changed during the round. Holds the best victim found, if that victim still
+    /// exists.
     Changed(Option<Victim>),
 }
 
@@ -412,7 +413,7 @@ impl Nearest {
     }
 }
 
-/// The result of summing some candidates.
+/// The best of the candidates that were summed, and the numbers of sums and batches taken.
 struct Summed {
     best: Option<Slot>,
     count: u64,

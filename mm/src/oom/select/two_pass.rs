@@ -16,9 +16,10 @@
 //!   chosen one have estimates of similar counters. If the chosen one was summed, the test is too
 //!   strict.
 //!
-//! One weakness of the patch is not kept. The patch has one placeholder for the points of an
-//! origin, and another that means that no candidate is chosen yet, and it computes with both as if
-//! they were points. Here the placeholders enter no arithmetic. If the first pass finds no
+//! One weakness of the patch is not kept. The patch has two placeholders where points are expected:
+//! one for a process that has to be killed first (Linux: `oom_task_origin`), and one that means that
+//! no candidate is chosen yet. It computes with both as if they were points. Here the placeholders
+//! enter no arithmetic. If the first pass finds no
 //! candidate, there is no second pass.
 
 use super::key::{Highest, Key};
@@ -29,7 +30,7 @@ use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// Chooses the maximum, unless too many candidates are near it.
+/// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
     /// The maximum number of precise sums.
