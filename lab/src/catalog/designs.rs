@@ -126,7 +126,7 @@ fn about(variant: &str) -> &'static str {
         "shepherd-phased" => "ours: each at its phase; cached pages are a reason too",
         "unbatched" => "before the change: one hold per operation, up to 2016 pages",
         "unbatched-all-drain" => {
-            "control: the same, but allocations drain although another CPU drains"
+            "control: as unbatched, but allocations drain although another CPU drains"
         }
         "lists-6.12" => "Linux 6.12: decays by batch, and a flush after a batch freed in a row",
         "lists-6.18" => "Linux 6.18: decays by batch, spills of up to 2016 pages in one hold",
