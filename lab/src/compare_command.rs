@@ -21,7 +21,7 @@ use crate::report::value::human;
 use crate::report::{Report, Table};
 use crate::run::as_recording::{self, Recordings};
 use crate::run::cases::Case;
-use crate::run::options::{Determinism, Effort, Options};
+use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::workload::make_like::MakeLike;
@@ -85,6 +85,8 @@ pub struct CompareOptions {
     pub workload: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
+    /// Whether interrupts, softirqs and steals disturb the machine's CPUs.
+    pub jitter: Jitter,
     /// The names of the designs. Each design after the first is compared with the first.
     pub designs: Vec<String>,
     /// The number of workers or jobs; `None` uses one per CPU.
@@ -108,7 +110,10 @@ pub struct CompareOptions {
 /// If a workload, machine or design is unknown, or the profile is bad.
 pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     let workload = find(&options.workload)?;
-    let profile = machines::load(&options.machine, options.card)?;
+    let mut profile = machines::load(&options.machine, options.card)?;
+    if options.jitter == Jitter::Off {
+        profile = profile.without_jitter();
+    }
     let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
     let designs = designs::find_different(&names)?;
     let length = Nanos::from_ms(options.length_ms);
@@ -121,6 +126,7 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
         card: Some(options.card),
         effort: Effort::Full,
         determinism: Determinism::Trust,
+        jitter: options.jitter,
     };
     let (runs, kept) = Comparison::run_keeping(&designs, &lab_options, progress, |case| {
         let record = options.record.filter(|_| case.seed == options.seeds[0]);

@@ -16,6 +16,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let options = CompareOptions {
         workload: args.workload,
         machine: args.machine,
+        jitter: args.jitter.into(),
         designs: std::iter::once(args.a).chain(args.b).collect(),
         workers: args.workers,
         length_ms: args.length_ms,

@@ -11,8 +11,9 @@ const SEEDS: u64 = 8;
 const SEEDS_QUICK: u64 = 2;
 
 pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
-    let options = options(&args);
     let experiments = experiments(&args.experiment)?;
+    let mut options = options(&args);
+    options.jitter = args.jitter.into();
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
     for experiment in experiments {

@@ -22,6 +22,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
+use crate::run::options::simulated;
 
 /// A simulated machine, its memory manager, and a log of both.
 pub struct Testbed {
@@ -92,9 +93,8 @@ impl Testbed {
     #[must_use]
     pub fn with_faults(profile: &Profile, design: Design, seed: u64, faults: Faults) -> Self {
         let options = SimOptions {
-            seed,
             faults,
-            ..SimOptions::default()
+            ..simulated(seed)
         };
         Self::with_options(profile, design, options)
     }
@@ -132,13 +132,9 @@ impl Testbed {
     /// If this memory cannot be managed.
     #[must_use]
     pub fn laid_out(profile: &Profile, design: Design, seed: u64, layout: Layout) -> Self {
-        let options = SimOptions {
-            seed,
-            ..SimOptions::default()
-        };
         let mut config = Config::new(layout);
         config.grouping = Grouping::Huge;
-        Self::with_config(profile, design, options, config)
+        Self::with_config(profile, design, simulated(seed), config)
     }
 
     fn with_config(

@@ -14,6 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::engine::cpu::Cpu;
+use crate::engine::jitter::Disturbances;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
 use crate::engine::tree::Tree;
@@ -47,7 +48,9 @@ pub(crate) struct Inner {
     /// A `spend` that ends at this time or later takes the slow path. In nanoseconds; 0 outside a
     /// run, so that every `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
-    /// The number of nested sections, on the running CPU, that must not be preempted.
+    /// The number of nested sections, on the running CPU, that must not be preempted, in the low 16
+    /// bits. The bits above count those of them in which interrupts are masked
+    /// ([`pin_of`](crate::engine::jitter::pin_of)).
     pub(crate) pins: Cell<u32>,
     /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
     /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
@@ -72,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,
     pub(crate) prices: Prices,
+    /// The disturbances of CPUs; `None` if nothing disturbs them.
+    pub(crate) disturbances: Option<Disturbances>,
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,

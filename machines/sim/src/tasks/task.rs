@@ -139,6 +139,7 @@ impl Inner {
     /// Makes an idle CPU choose what to run, because an event is due.
     pub(crate) fn wake_up(&self, cpu: &Cpu) {
         bump(&self.record.wakeups);
+        self.forget_disturbances();
         self.choose_next(cpu);
     }
 

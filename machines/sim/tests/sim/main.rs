@@ -16,6 +16,7 @@ mod fallbacks;
 mod fuzzed_profiles;
 mod hotplug;
 mod inputs;
+mod jitter;
 mod late_ticks;
 mod locks;
 mod marks;
