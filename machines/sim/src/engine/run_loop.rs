@@ -22,6 +22,7 @@ use crate::engine::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::memory::arena::Arena;
 use crate::options::{LockModel, SimOptions};
 use crate::profile::Profile;
+use crate::tasks::stretch::Stretches;
 use crate::tasks::tick::PERCENT_MAX;
 
 impl Inner {
@@ -61,6 +62,7 @@ impl Inner {
             free: RefCell::default(),
             sequence: Cell::new(0),
             hooks: Hooks::default(),
+            stretches: Stretches::default(),
             run: RunControl::default(),
             me: me.clone(),
             shaken: options.shake_ns > 0,

@@ -131,6 +131,7 @@ impl Inner {
             // work.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
+            self.rescheduled();
             cpu.ready.borrow_mut().push_back(id);
         } else {
             return;

@@ -21,6 +21,7 @@ use crate::engine::tree::Tree;
 use crate::memory::arena::Arena;
 use crate::options::SimOptions;
 use crate::tasks::coroutine::Fiber;
+use crate::tasks::stretch::Stretches;
 use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
@@ -87,6 +88,7 @@ pub(crate) struct Inner {
     /// queued later gets a higher number.
     pub(crate) sequence: Cell<u64>,
     pub(crate) hooks: Hooks,
+    pub(crate) stretches: Stretches,
     pub(crate) run: RunControl,
     pub(crate) me: Weak<Self>,
 }

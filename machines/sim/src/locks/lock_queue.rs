@@ -261,6 +261,7 @@ impl Queue {
             if !parked {
                 sim.wake_at(task, start);
             }
+            sim.rescheduled();
             sim.yield_to_next(sim.tasks.get(task));
         } else if parked {
             sim.leave(NEVER);

@@ -4,6 +4,7 @@
 use crate::common;
 
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -283,4 +284,81 @@ fn guests_have_steals_and_every_machine_has_interrupts() {
         assert_eq!(kinds, Disturbance::ALL[..expected], "{}", listed.name);
         assert!(text.at(Card::Mid).without_jitter().jitter.is_none());
     }
+}
+
+#[test]
+fn a_bad_table_is_named_with_file_line_and_key() {
+    let line = |key: &str| {
+        let before = MINE.split(key).next().expect("a first part");
+        before.matches('\n').count() + 1
+    };
+    let every = line("interrupt_every_us");
+    for (from, to, expected) in [
+        (
+            "low = 1000, mid = 600",
+            "low = 100, mid = 600",
+            format!(
+                "mine.toml:{every}: jitter.interrupt_every_us: order low, mid, high from long to \
+                 short; the low card is the cheapest, so its disturbances are the rarest"
+            ),
+        ),
+        (
+            "low = 500, mid = 1000",
+            "low = 500, mid = 0",
+            format!(
+                "mine.toml:{}: jitter.interrupt_ns.mid: 0 is out of range; write 1 to 1000000000 ns",
+                every + 1
+            ),
+        ),
+        (
+            "mid = 10000, high = 20000",
+            "mid = 10000, high = 2000000",
+            format!(
+                "mine.toml:{}: jitter.softirq_every_us: a softirq is as long as the time between \
+                 two of them at the card high; write a longer time",
+                every + 2
+            ),
+        ),
+        (
+            "steal_ns",
+            "steel_ns",
+            format!(
+                "mine.toml:{}: jitter.steel_ns: unknown key; did you mean steal_ns?",
+                every + 5
+            ),
+        ),
+        (
+            "softirq_ns",
+            "# softirq_ns",
+            format!(
+                "mine.toml:{}: jitter.softirq_ns: missing; write {{ low = …, mid = …, high = …, \
+                 source = \"…\" }}",
+                every - 1
+            ),
+        ),
+    ] {
+        let bad = MINE.replacen(from, to, 1);
+        assert_ne!(bad, MINE, "nothing to replace: {from}");
+        let told = ProfileText::parse("mine.toml", &bad).expect_err("is bad");
+        assert_eq!(told.to_string(), expected);
+    }
+}
+
+#[test]
+fn every_machine_has_a_variant_that_nothing_disturbs() {
+    let name = "grace-72+kasan+no-jitter";
+    let calm = Profile::load(name, Card::Mid).expect("built in");
+    assert_eq!((calm.name.as_str(), calm.jitter), (name, None));
+    let kasan = Profile::load("grace-72+kasan", Card::Mid).expect("built in");
+    assert!(kasan.jitter.is_some());
+    assert_eq!(calm.costs, kasan.costs);
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/sim/mine.toml+debug+no-jitter"
+    );
+    let mine = Profile::from_path(Path::new(file), Card::Mid).expect("is a good profile");
+    assert_eq!(
+        (mine.name.as_str(), mine.jitter),
+        ("mine+debug+no-jitter", None)
+    );
 }
