@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
+use plimsoll_lab::run::options::Jitter;
 
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
@@ -74,6 +75,8 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     pub(crate) check_determinism: bool,
     #[command(flatten)]
+    pub(crate) jitter: WithJitter,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -105,6 +108,8 @@ pub(crate) struct Compare {
     /// The card of costs
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) jitter: WithJitter,
     #[command(flatten)]
     pub(crate) record: RecordRun,
     #[command(flatten)]
@@ -247,6 +252,20 @@ impl Bench {
             helpers: self.helpers.unwrap_or(usual.helpers),
             rounds: self.rounds.unwrap_or(usual.rounds),
         })
+    }
+}
+
+/// Whether simulated CPUs are disturbed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WithJitter {
+    /// Runs without interrupts, softirqs and steals
+    #[arg(long)]
+    no_jitter: bool,
+}
+
+impl From<WithJitter> for Jitter {
+    fn from(given: WithJitter) -> Self {
+        if given.no_jitter { Self::Off } else { Self::On }
     }
 }
 

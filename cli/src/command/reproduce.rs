@@ -12,9 +12,10 @@ const SEEDS: u64 = 8;
 const SEEDS_QUICK: u64 = 2;
 
 pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
-    let options = options(&args)?;
+    let mut options = options(&args)?;
     let experiments = experiments(&args.experiment)?;
     check_memory(&args, &experiments)?;
+    options.jitter = args.jitter.into();
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
     for experiment in experiments {

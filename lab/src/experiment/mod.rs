@@ -15,6 +15,7 @@ mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
 mod selftest;
+mod stalls;
 mod vmstat;
 
 use crate::error::Error;
@@ -53,6 +54,7 @@ pub trait Experiment: Sync {
 pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
+    stalls::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
