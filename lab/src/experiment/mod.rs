@@ -15,6 +15,7 @@ mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
 mod selftest;
+mod stalls;
 mod vmstat;
 
 use crate::error::Error;
@@ -29,6 +30,11 @@ pub trait Experiment: Sync {
 
     /// The question in one line, for listings.
     fn question(&self) -> &'static str;
+
+    /// Returns whether [`Options::memory`] changes the experiment's runs.
+    fn takes_memory(&self) -> bool {
+        false
+    }
 
     /// Runs the experiment and returns one report for each machine.
     ///
@@ -48,6 +54,7 @@ pub trait Experiment: Sync {
 pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
+    stalls::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,

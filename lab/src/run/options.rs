@@ -4,7 +4,10 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use plimsoll_sim::profile::Card;
+use plimsoll_sim::SimOptions;
+use plimsoll_sim::profile::{Card, NO_JITTER};
+
+use super::aging::Memory;
 
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
@@ -16,10 +19,14 @@ pub struct Options {
     /// The cost card at which all runs take place. If `None`, runs take place at the middle card;
     /// where a report compares cards, further runs take place at the low and the high card.
     pub card: Option<Card>,
+    /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
+    pub memory: Option<Memory>,
     /// How much to measure.
     pub effort: Effort,
     /// Whether to run every case twice and compare the runs.
     pub determinism: Determinism,
+    /// Whether interrupts, softirqs and steals disturb simulated CPUs.
+    pub jitter: Jitter,
 }
 
 impl Options {
@@ -31,10 +38,40 @@ impl Options {
             seeds: (1..=seeds).collect(),
             jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             card: None,
+            memory: None,
             effort: Effort::Full,
             determinism: Determinism::Trust,
+            jitter: Jitter::On,
         }
     }
+
+    /// The name of the built-in machine `machine`, with the variant that these options ask for.
+    #[must_use]
+    pub fn on(&self, machine: &str) -> String {
+        match self.jitter {
+            Jitter::On => machine.to_owned(),
+            Jitter::Off => format!("{machine}+{NO_JITTER}"),
+        }
+    }
+}
+
+/// The options of the simulator for a run of an experiment with `seed`: the disturbances of the
+/// profile happen.
+pub(crate) fn simulated(seed: u64) -> SimOptions {
+    SimOptions {
+        seed,
+        jitter: true,
+        ..SimOptions::default()
+    }
+}
+
+/// Whether the disturbances that a machine's profile describes happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// They happen.
+    On,
+    /// They do not happen.
+    Off,
 }
 
 /// How much an experiment measures.

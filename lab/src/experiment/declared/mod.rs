@@ -17,7 +17,7 @@ mod targets;
 use std::fmt::{Debug, Display};
 use std::num::NonZeroUsize;
 
-use plimsoll_sim::profile::Card;
+use plimsoll_sim::profile::{Card, Profile};
 
 pub(super) use self::cards::Cards;
 pub(super) use self::finding::{Finding, effect, level};
@@ -197,7 +197,7 @@ where
         self.check_names()?;
         let card = options.card.unwrap_or(Card::Mid);
         let (scene, designs) = (
-            (self.setup)(machine, card, options.effort)?,
+            (self.setup)(&options.on(machine), card, options.effort)?,
             (self.designs)()?,
         );
         progress.start(format!("{} on {machine}", self.name));
@@ -215,7 +215,8 @@ where
             kept,
         };
         let runs = run.results.comparison();
-        let mut report = Report::new(self.name, machine, card, runs.seeds(), runs.hash());
+        let of = options.on(machine);
+        let mut report = Report::new(self.name, &of, card, runs.seeds(), runs.hash());
         let shown = self.shown.unwrap_or(self.metrics)(&run.scene);
         report.rows = runs.rows(|design, metric| self.published(machine, design, metric));
         report.rows.retain(|row| shown.contains(&row.metric));
@@ -272,6 +273,11 @@ where
         self.designs.iter().zip(&self.kept)
     }
 
+    /// Loads the built-in machine `machine`, with disturbances only if the options ask for them.
+    pub(super) fn load(&self, machine: &str, card: Card) -> Result<Profile, Error> {
+        Ok(Profile::load(&self.options.on(machine), card)?)
+    }
+
     /// The published value for a design and a metric on this machine.
     pub(super) fn published(&self, design: &str, metric: &Metric) -> Option<f64> {
         self.declared.published(self.machine, design, metric)
@@ -296,6 +302,22 @@ where
         self.progress.start(format!("{name} on {machine}, {about}"));
         self.declared
             .compare(scene, designs, self.options, self.progress)
+    }
+
+    /// As [`Run::further`], but runs at most `seeds` of the seeds, for a table beside the main one.
+    pub(super) fn further_on_few(
+        &self,
+        about: &str,
+        scene: &S,
+        designs: &[D],
+        seeds: usize,
+    ) -> Result<(Results, Vec<K>), Error> {
+        let mut options = self.options.clone();
+        options.seeds.truncate(seeds);
+        let (name, machine) = (self.declared.name, self.machine);
+        self.progress.start(format!("{name} on {machine}, {about}"));
+        self.declared
+            .compare(scene, designs, &options, self.progress)
     }
 
     /// Returns whether the report also shows verdicts at other cost cards. A full report does,

@@ -244,10 +244,9 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The profile of the two-socket machine with only the first `cores` cores of each socket. All
+/// `profile`, of a machine of two sockets, with only the first `cores` cores of each socket. All
 /// prices stay the same.
-fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
-    let mut profile = Profile::load("epyc-9654-2s", card)?;
+fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
         .topology
@@ -255,7 +254,7 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
         .map(|cpu: CpuId| profile.topology.place(cpu));
     let kept = places.filter(|place| place.core % per_socket < cores);
     profile.topology = Topology::new(kept.collect());
-    Ok(profile)
+    profile
 }
 
 /// A table of the time to select among [`FEW`] processes on machines that differ only in their
@@ -264,7 +263,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
         let scene = Scene {
-            profile: of_cores(cores, run.card)?,
+            profile: of_cores(run.load("epyc-9654-2s", run.card)?, cores),
             counts: &[FEW],
             in_band: FEW,
         };
@@ -298,7 +297,7 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
         let scene = Scene {
-            profile: Profile::load(MACHINE, card)?,
+            profile: run.load(MACHINE, card)?,
             counts: &[HEADLINE],
             in_band: FEW,
         };
@@ -445,7 +444,10 @@ mod tests {
     #[test]
     fn machines_keep_both_sockets_alike() {
         for (cores, cpus) in [(18, 72), (64, 256), (96, 384)] {
-            let profile = of_cores(cores, Card::Mid).expect("built in");
+            let profile = of_cores(
+                Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
+                cores,
+            );
             let topology = &profile.topology;
             let places = topology.ids().map(|cpu| topology.place(cpu));
             let first = places.filter(|place| place.socket == 0).count();

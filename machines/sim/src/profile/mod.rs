@@ -19,6 +19,7 @@ mod builtin;
 mod check;
 mod cost;
 mod error;
+mod jitter;
 mod key;
 mod read;
 mod shape;
@@ -30,12 +31,13 @@ mod text;
 pub use builtin::Listed;
 pub use cost::{Cost, Provenance, Range, Then};
 pub use error::{Problem, ProfileError};
+pub use jitter::{Disturbance, Disturbed, Jitter, Rate};
 pub(crate) use key::is_hold_work;
 pub use key::{CostKey, UnknownCost};
 pub(crate) use slope::HoldPrice;
 pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
-pub use text::{ProfileText, Variant};
+pub use text::{NO_JITTER, ProfileText, Variant};
 
 /// One machine with the costs of one card, ready to simulate.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub struct Profile {
     /// The speed of each CPU, in percent of the speed of the core that the costs describe; never 0.
     /// Empty if every CPU is as fast as that core.
     pub speed_percent: Vec<u32>,
+    /// The disturbances of busy CPUs; `None` if the profile has none.
+    pub jitter: Option<Jitter>,
 }
 
 /// The choice of the low end, the middle or the high end of every cost's range, for a whole run.
@@ -151,6 +155,16 @@ impl Profile {
             slope.ns = percent(slope.ns);
         }
         scaled
+    }
+
+    /// Returns this machine with the variant [`NO_JITTER`] applied.
+    #[must_use]
+    pub fn without_jitter(self) -> Self {
+        Self {
+            name: format!("{}+{NO_JITTER}", self.name),
+            jitter: None,
+            ..self
+        }
     }
 
     /// Returns this machine with another tick rate.
