@@ -6,15 +6,15 @@
 //! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
 //! long.
 //!
-//! The submodule `scene` has the workload and its metrics.
+//! The submodule `scene` has the workload and its metrics, and `published` the published figures.
 
+mod published;
 mod scene;
 
 use self::scene::{HOLD_MAX, Kept, METRICS, RATE, Scene, WAIT_MAX};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Results, Run, cards, level, metrics_of,
-    variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, level, metrics_of, variants_of,
 };
 use crate::error::Error;
 use crate::measure::holds::{self, BUCKETS};
@@ -34,25 +34,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [UNBATCHED, MERGED, "bounded-pages", BOUNDED]),
     verdicts: &[(UNBATCHED, OTHERS), (MERGED, BOUNDED)],
-    published: &[Published {
-        machine: "bergamo-176",
-        source: "the batching thread: calls in 12 minutes on 176 CPUs; its tables give no \
-                 throughput, only changes of it",
-        values: &[
-            (
-                UNBATCHED,
-                "commits_over_1000_pages_per_s",
-                41_497.0 / TWELVE_MINUTES_S,
-            ),
-            (
-                UNBATCHED,
-                "decays_over_1000_pages_per_s",
-                2510.0 / TWELVE_MINUTES_S,
-            ),
-            (MERGED, "commits_over_1000_pages_per_s", 0.0),
-            (MERGED, "decays_over_1000_pages_per_s", 0.0),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
     shown: None,
@@ -66,7 +48,6 @@ const UNBATCHED: &str = "unbatched";
 /// The patch as merged into Linux.
 const MERGED: &str = "batched";
 const BOUNDED: &str = "bounded";
-const TWELVE_MINUTES_S: f64 = 720.0;
 
 fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
     let mut tables = vec![

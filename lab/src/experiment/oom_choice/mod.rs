@@ -8,13 +8,14 @@
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
-//! choice. `latency` and `accuracy` are the two experiments.
+//! choice. `published` has the published times. `latency` and `accuracy` are the two experiments.
 
 mod accuracy;
 mod latency;
 mod oracle;
 mod population;
 mod processes;
+mod published;
 
 pub(super) use self::accuracy::EXPERIMENT as ACCURACY;
 pub(super) use self::latency::EXPERIMENT as LATENCY;

@@ -9,17 +9,18 @@
 //!
 //! The submodule `scene` has the workload and its metrics. `causes` has the table of one cause at a
 //! time, and the finding. `crowding` counts the CPUs that fire together, by tick rate. `regime`
-//! shows how long a drain must be to matter.
+//! shows how long a drain must be to matter. `published` has the published figures.
 
 mod causes;
 mod crowding;
+mod published;
 mod regime;
 mod scene;
 
 use self::scene::{CONTENTIONS, METRICS, Scene};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Run, cards, metrics_of, variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Run, cards, metrics_of, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -37,18 +38,7 @@ static DECLARATION: Declaration<Scene> = Declaration {
     clock: Clock::Virtual,
     designs,
     verdicts: &[(BASELINE, OTHERS)],
-    published: &[Published {
-        machine: MAPPED,
-        source: "the vmstat thread: 72 CPUs, arm64, KASAN; the maxima as the author corrected them",
-        values: &[
-            (BASELINE, "perf_contentions", 872.0),
-            (BASELINE, "total_wait_ns", 199_430_000.0),
-            (BASELINE, "max_wait_ns", 35_760_000.0),
-            (PATCH, "perf_contentions", 117.0),
-            (PATCH, "total_wait_ns", 80_760_000.0),
-            (PATCH, "max_wait_ns", 4_190_000.0),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
     shown: None,
