@@ -142,8 +142,8 @@ const CPU_TIME: &str = "No metric divides the work by the CPU time.";
 const NO_SWAP: &str = "The workload has no swap, and its memory is never short.";
 const VARIATION: &str =
     "A simulated run has no noise, so its variation over the seeds is another quantity.";
-const PHASES: &str = "The report has a profile by function of the first seed, but no metric of this \
-                      function.";
+const PHASES: &str = "No metric has the time of this function. The tables of the report on the \
+                      phone have it for the first seed, if it is a phase of ours.";
 
 const fn batching(
     source: &'static str,

@@ -1,6 +1,6 @@
 //! The committed sensitivity table, `lab/data/sensitivity.json`.
 
-use plimsoll_sim::profile::{Card, CostKey, Profile};
+use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -223,13 +223,8 @@ pub fn is_fitted(machine: &str, key: &str) -> Result<bool, Error> {
     let unknown = |error| Error::Invalid(format!("lab/data/sensitivity.json: {error}"));
     let key: CostKey = key.parse().map_err(unknown)?;
     let text = Profile::describe(machine)?;
-    Ok(text.cost(key).is_some_and(|cost| {
-        // A variant puts its factor before the source of the price.
-        let own = cost.source.strip_prefix("times the ");
-        let own = own.and_then(|source| source.split_once(" factor: "));
-        own.map_or(&*cost.source, |(_, own)| own)
-            .starts_with("fitted:")
-    }))
+    let cost = text.cost(key);
+    Ok(cost.is_some_and(|cost| cost.provenance() == Some(Provenance::Fitted)))
 }
 
 #[cfg(test)]
@@ -318,6 +313,8 @@ mod tests {
         let hash = |machine| hash_of_prices(machine).unwrap();
         assert_eq!(hash("grace-72"), hash("grace-72"));
         assert_ne!(hash("grace-72"), hash("grace-72@word.own=200"));
-        assert!(is_fitted("grace-72", "work.nothing").is_err());
+        is_fitted("grace-72", "work.nothing").unwrap_err();
+        assert!(is_fitted("epyc-9654-2s", "work.fault").unwrap());
+        assert!(!is_fitted("grace-72+kasan", "work.fault").unwrap());
     }
 }

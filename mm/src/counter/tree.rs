@@ -26,6 +26,7 @@ use super::items::Items;
 use super::shape::Shape;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
+use crate::units::count_of;
 
 /// Counters that each have one cell per CPU, their own items, and a root.
 pub struct Tree<M: Machine> {
@@ -206,7 +207,11 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.unbiased_sum(machine, counter).wrapping_add(bias)
     }
 
+    /// Reads all counters of a CPU together. The published counters take a pass through all CPUs
+    /// for each counter, so this charges for as many passes.
     fn precise_total(&self, machine: &M) -> i64 {
+        let further = self.shape.cpus() * count_of(self.width() - 1);
+        machine.spend(Work::NextCpu, further);
         self.parts(machine).total(machine)
     }
 

@@ -57,6 +57,13 @@ pub trait Candidates {
         1
     }
 
+    /// Is called when a selection has made `comparisons` comparisons to sort slots, so that a
+    /// simulated machine can charge for them ([`Work::Compare`](crate::site::Work::Compare)). An
+    /// implementation on another machine need not override this.
+    fn compared(&self, comparisons: u32) {
+        let _ = comparisons;
+    }
+
     /// Returns whether members of `group` belong to `ancestor` as well. An implementation whose
     /// groups are not nested need not override this.
     fn is_within(&self, group: GroupId, ancestor: GroupId) -> bool {

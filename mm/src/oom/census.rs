@@ -13,6 +13,7 @@ use super::select::Slot;
 use super::usages::sum_spaces;
 use crate::counter::{Counters, Range, Reading};
 use crate::machine::Machine;
+use crate::site::Work;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
 use crate::space::{AddressSpace, Flag};
@@ -144,6 +145,10 @@ impl<M: Machine> Candidates for Census<'_, M> {
     /// becomes the victim, because it checks the victim once more at the end.
     fn precise_many(&self, slots: &mut [Slot]) {
         sum_spaces(self.machine, slots, |candidate| self.space(candidate));
+    }
+
+    fn compared(&self, comparisons: u32) {
+        self.machine.spend(Work::Compare, comparisons);
     }
 
     fn batch_gain(&self) -> u32 {

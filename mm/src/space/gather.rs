@@ -256,17 +256,18 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     /// Flushes, and frees the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
+        let machine = self.memory.machine;
+        machine.emit(Event::Begin(Phase::FinishGather));
         self.flush();
         for pages in self.pages[..self.len].chunks(TOGETHER) {
             self.memory.give_back(pages);
         }
         if self.batches[0].is_some() {
-            let Memory {
-                machine, spaces, ..
-            } = self.memory;
+            let spaces = self.memory.spaces;
             let batches = self.batches.into_iter().flatten();
             spaces.batches.give_back(machine, batches);
         }
+        machine.emit(Event::End(Phase::FinishGather));
     }
 
     /// Frees the pages of at most [`TOGETHER`] records.

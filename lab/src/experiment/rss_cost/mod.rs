@@ -224,7 +224,7 @@ fn finding(results: &Results) -> Finding {
         answer,
         [
             (
-                "faults a second, flat (published: 614,783)",
+                "faults a second, flat (published: 614,783, to which the price of a fault is fitted)",
                 results.show(FLAT, &one),
             ),
             ("tree (published: +0.13 %)", against_flat(TREE)),

@@ -67,7 +67,7 @@ const fn figure(
 }
 
 const PRICED: &str =
-    "The price of a fault was derived from this rate, so the level proves nothing.";
+    "The price of a fault is fitted to the rate of one process, so the values prove nothing.";
 const BANDWIDTH: &str = "Simulated CPUs do not share memory bandwidth and keep the clock rate of one \
                          busy core, so our processes do not slow each other down.";
 const SHARED: &str = "Threads of one process share cache lines that a simulated fault does not \

@@ -25,7 +25,9 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page.push_str("\n## The runs\n\n");
     page.push_str(&wrap(
         "",
-        "Our figures are medians over the seeds of these reports.",
+        "Our figures are medians over the seeds of these reports. If a machine has other prices now \
+         than when its report ran, the last column says so, and `plimsoll reproduce` may give other \
+         figures.",
     ));
     page.push('\n');
     page.push_str(&markdown::render_tables(&[runs(stored)]));
@@ -229,6 +231,7 @@ fn runs(stored: &[Stored]) -> Table {
             "machine" => run.machine,
             "seeds" => run.seeds,
             "hash" => format!("`{}`", run.hash),
+            "prices" => if run.has_prices_of_now() { "those of now" } else { "older ones" },
         }
     )
 }

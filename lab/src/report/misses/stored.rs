@@ -9,6 +9,7 @@ use super::{Beside, Ours};
 use crate::error::Error;
 use crate::measure::stats::Estimate;
 use crate::report::Report;
+use crate::sensitivity::kept::hash_of_prices;
 
 /// What one report measured for the figures that it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct Stored {
     pub seeds: usize,
     /// The report's hash, as 16 hexadecimal digits.
     pub hash: String,
+    /// The hash of the machine's prices, [`hash_of_prices`]; empty if the machine has no prices.
+    #[serde(default)]
+    pub prices: String,
     /// The values of each figure, in the order of the declaration.
     pub figures: Vec<StoredFigure>,
 }
@@ -59,8 +63,15 @@ impl Stored {
             machine: report.machine.clone(),
             seeds: report.seeds.len(),
             hash: format!("{:016x}", report.hash),
+            prices: hash_of_prices(&report.machine).unwrap_or_default(),
             figures: report.figures.iter().filter_map(figure).collect(),
         }
+    }
+
+    /// Returns whether the machine had the prices that it has now when the report ran.
+    #[must_use]
+    pub fn has_prices_of_now(&self) -> bool {
+        hash_of_prices(&self.machine).unwrap_or_default() == self.prices
     }
 
     /// The same with 12 significant digits, so that a value that is read and written again stays the

@@ -11,12 +11,13 @@ use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
+use crate::profile::is_hold_work;
 
 impl Inner {
     /// Lets time pass for `n` units of `work`.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
-        let cost = self.prices.work(work) * u64::from(n);
+        let cost = self.price_of(work, n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
             return self.spend_slow(work, cost);
@@ -24,6 +25,19 @@ impl Inner {
         self.clock.set(then);
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
+    }
+
+    /// The price of `n` units of `work` on the running CPU, in nanoseconds.
+    #[inline]
+    fn price_of(&self, work: Work, n: u32) -> u64 {
+        if is_hold_work(work) {
+            let moved = &self.cpu().moved;
+            let before = moved.get();
+            moved.set(before.map(|pages| pages.saturating_add(n)));
+            self.prices.hold_work(work, before, n)
+        } else {
+            self.prices.work(work) * u64::from(n)
+        }
     }
 
     /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be

@@ -11,9 +11,12 @@
 //! ```
 
 use core::cmp::Reverse;
+use core::mem;
 
 use super::key::Key;
 use super::slot::Slot;
+use crate::site::sort_comparisons;
+use crate::units::count_of;
 
 /// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
@@ -28,6 +31,9 @@ pub(super) struct Band<'a> {
     rest: Option<Key>,
     /// True if some candidate in the band got no slot.
     is_short: bool,
+    /// The number of comparisons made to sort slots since the last call of
+    /// [`Band::take_comparisons`].
+    comparisons: u32,
 }
 
 impl<'a> Band<'a> {
@@ -41,6 +47,7 @@ impl<'a> Band<'a> {
             floor: None,
             rest: None,
             is_short: false,
+            comparisons: 0,
         }
     }
 
@@ -184,11 +191,22 @@ impl<'a> Band<'a> {
         let end = (self.next + wanted).max(2 * self.sorted).max(SORTED_FIRST);
         let rest = &mut self.slots[self.sorted..self.used];
         let count = (end - self.sorted).min(rest.len());
+        let all = count_of(rest.len());
+        self.comparisons = self
+            .comparisons
+            .saturating_add(sort_comparisons(count_of(count), false));
         if count < rest.len() {
+            // A selection looks at each slot about twice.
+            self.comparisons = self.comparisons.saturating_add(all.saturating_mul(2));
             rest.select_nth_unstable_by_key(count, |slot| Reverse(slot.high()));
         }
         rest[..count].sort_unstable_by_key(|slot| Reverse(slot.high()));
         self.sorted += count;
+    }
+
+    /// Returns the number of comparisons made to sort slots since the last call.
+    pub(super) fn take_comparisons(&mut self) -> u32 {
+        mem::take(&mut self.comparisons)
     }
 
     /// Returns all slots, for passes that need no order. Empties the band.

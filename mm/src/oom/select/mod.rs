@@ -22,6 +22,7 @@ mod bounded;
 mod key;
 mod precise;
 mod slot;
+mod sums;
 mod two_pass;
 
 use core::fmt;

@@ -1,5 +1,9 @@
 //! Two passes over estimates, with at most 16 precise sums (the proposed patch).
 //!
+//! This is the development version of the patch. We could not obtain the code of the versions that
+//! were posted in January 2026 (v15 and v16). Their descriptions have the same structure, but they
+//! may use other bounds.
+//!
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
 //! skips those that cannot be above the chosen one. It sums the others while sums are left. A
 //! summed candidate replaces the chosen one unless its sum shows that it is below.
