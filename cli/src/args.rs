@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Reproduce(Reproduce),
     /// Finds the prices of the simulated machines that decide the headlines of experiments
     Sensitivity(Sensitivity),
-    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps
+    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
@@ -102,7 +102,7 @@ pub(crate) struct Sensitivity {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// The workload: stress-vm, stress-vm-bursts, make-like or killed-apps
+    /// The workload: stress-vm, stress-vm-bursts, make-like, killed-apps or overcommit
     pub(crate) workload: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]

@@ -25,6 +25,7 @@ use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::workload::make_like::MakeLike;
+use crate::workload::overcommit::Overcommit;
 use crate::workload::stress_vm::{Pause, StressVm};
 use crate::workload::victim::KilledApps;
 
@@ -35,19 +36,30 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description.
     pub about: &'static str,
+    /// The number of slots of swap for so many workers, if pages are to be reclaimed.
+    swap: Option<fn(u32) -> u32>,
     start: fn(&Testbed, u32, Nanos),
 }
 
+/// Processes that use a quarter more memory than they get.
+const OVERCOMMIT: Overcommit = Overcommit {
+    pages: 4096,
+    memory_percent: 80,
+    think_ns: 2000,
+};
+
 /// The workloads that `plimsoll compare` accepts.
-pub const WORKLOADS: [Workload; 4] = [
+pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "stress-vm",
         about: "stress-ng --vm: each worker maps 64 MiB, writes and checks it, unmaps, repeats",
+        swap: None,
         start: |testbed, workers, until| stress(testbed, workers, until, Pause::No),
     },
     Workload {
         name: "stress-vm-bursts",
         about: "the same with about a second of sleep between two rounds",
+        swap: None,
         start: |testbed, workers, until| {
             stress(testbed, workers, until, Pause::Asleep(Nanos::SECOND));
         },
@@ -55,6 +67,7 @@ pub const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "make-like",
         about: "make -j: short processes of about 2000 pages, each on any CPU",
+        swap: None,
         start: |testbed, workers, until| {
             let make = MakeLike {
                 jobs: workers,
@@ -68,12 +81,24 @@ pub const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "killed-apps",
         about: "apps of 300 mappings are filled, killed and reaped at once, on two CPUs each",
+        swap: None,
         start: |testbed, workers, until| {
             let apps = KilledApps {
                 pairs: workers,
                 mappings: 300,
             };
             apps.start(testbed, until);
+        },
+    },
+    Workload {
+        name: "overcommit",
+        about: "processes of 16 MiB touch random pages, with 80 % of their memory; the rest is in swap",
+        swap: Some(|workers| OVERCOMMIT.slots(workers)),
+        start: |testbed, workers, until| {
+            let cpus: Vec<CpuId> = (0..workers)
+                .map(|worker| spread(testbed, workers, worker))
+                .collect();
+            OVERCOMMIT.start(testbed, &cpus, until);
         },
     },
 ];
@@ -182,7 +207,11 @@ fn measure(
     case: &Case<Named>,
     record: Option<usize>,
 ) -> (Sample, Kept) {
-    let testbed = Testbed::new(profile, case.design.design, case.seed);
+    let (design, seed) = (case.design.design, case.seed);
+    let testbed = match workload.swap {
+        Some(slots) => Testbed::with_pressure(profile, design, seed, slots(workers)),
+        None => Testbed::new(profile, design, seed),
+    };
     let recorder = record.map(|events_max| testbed.record(events_max));
     (workload.start)(&testbed, workers, length);
     testbed.sim.run_until(length);
@@ -197,6 +226,9 @@ fn measure(
     metrics.push((refreshes, log.refreshes as f64));
     let decayed = Metric::neither("pages_decayed", Unit::Pages);
     metrics.push((decayed, log.decayed as f64));
+    if workload.swap.is_some() {
+        metrics.extend(log.reclaim.metrics());
+    }
     let sample = Sample {
         hash: stats.hash,
         metrics,
@@ -209,18 +241,20 @@ fn measure(
     (sample, kept)
 }
 
-/// Starts workers spread evenly over the CPUs. If there are more workers than CPUs, several run on
-/// one CPU.
-fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
+/// Returns the CPU of a worker, if workers are spread evenly over the CPUs. If there are more
+/// workers than CPUs, several run on one CPU.
+fn spread(testbed: &Testbed, workers: u32, worker: u32) -> CpuId {
     let cpus = testbed.sim.topology().cpus();
-    let spread = |worker: u32| {
-        let nth = u64::from(worker) * u64::from(cpus) / u64::from(workers);
-        CpuId(u32::try_from(nth).unwrap_or(0))
-    };
+    let nth = u64::from(worker) * u64::from(cpus) / u64::from(workers);
+    CpuId(u32::try_from(nth).unwrap_or(0))
+}
+
+fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
     let worker = StressVm {
         bytes: 64 << 20,
         use_ns_per_page: 400,
         pause,
     };
-    worker.start(testbed, (0..workers).map(spread), until);
+    let cpus = (0..workers).map(|worker| spread(testbed, workers, worker));
+    worker.start(testbed, cpus, until);
 }

@@ -3,5 +3,6 @@
 pub mod as_recording;
 pub mod cases;
 pub mod options;
+pub mod pressure;
 pub mod progress;
 pub mod testbed;

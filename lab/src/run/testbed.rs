@@ -22,6 +22,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
+use crate::run::pressure::{Pressure, ReclaimLog};
 
 /// A simulated machine, its memory manager, and a log of both.
 pub struct Testbed {
@@ -33,6 +34,8 @@ pub struct Testbed {
     recorder: Rc<RefCell<Option<Recorder>>>,
     /// The variant of each mechanism that the manager uses.
     pub design: Design,
+    /// The address spaces whose pages are reclaimed, if the testbed has any.
+    pub pressure: Option<Rc<Pressure>>,
 }
 
 /// The events and counts that the testbed observed during a run.
@@ -52,6 +55,8 @@ pub struct Log {
     pub out_of_memory: u64,
     /// The pages moved by holds of zone locks.
     pub holds: HoldLog,
+    /// The work of reclaim.
+    pub reclaim: ReclaimLog,
 }
 
 /// A start of the vmstat work on one CPU.
@@ -147,8 +152,33 @@ impl Testbed {
         options: SimOptions,
         mut config: Config<Sim>,
     ) -> Self {
-        let sim = Sim::new(profile, options);
         config.design = design;
+        Self::with_sim(Sim::new(profile, options), design, config)
+    }
+
+    /// Like [`Testbed::new`], with address spaces whose pages are reclaimed when memory is short,
+    /// and with `swap` slots of swap space.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let reclaim = Pressure::reclaim(&sim);
+        let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        config.design = design;
+        config.pressure = Some(plimsoll_sim::pressure(&reclaim));
+        let mut testbed = Self::with_sim(sim, design, config);
+        let pressure = Pressure::new(&testbed.sim, &testbed.mm, &design, swap, &reclaim);
+        testbed.pressure = Some(pressure);
+        testbed
+    }
+
+    fn with_sim(sim: Sim, design: Design, config: Config<Sim>) -> Self {
         let mm = Manager::new(&sim, config).expect("there is memory to manage");
         let testbed = Self {
             sim,
@@ -156,6 +186,7 @@ impl Testbed {
             log: Rc::default(),
             recorder: Rc::default(),
             design,
+            pressure: None,
         };
         testbed.watch();
         testbed.mm.start(&testbed.sim);
@@ -185,6 +216,31 @@ impl Testbed {
                     .pages()
                     .alloc(&self.sim, request.from_node(zone.node));
                 block.expect("the zone was seen to have this many");
+            }
+        }
+        // Filling is not part of the run, so its holds are removed from the log.
+        self.log.take();
+    }
+
+    /// Allocates memory of the normal zones until each zone has `above` free pages above its low
+    /// watermark. Call this before the run. Unlike [`Testbed::fill`], it also takes small blocks.
+    ///
+    /// # Panics
+    /// If a zone has less memory than its view says, which is a bug in the manager.
+    pub fn fill_to_low(&self, above: Pages) {
+        let zones = self.mm.pages().view(&self.sim).into_iter();
+        for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
+            let mut left = zone.free.saturating_sub(zone.watermarks.low + above).0;
+            for order in Order::all().rev() {
+                let request = Request::new(order).urgent(Urgency::Reserve);
+                while left >= order.pages().0 {
+                    let block = self
+                        .mm
+                        .pages()
+                        .alloc(&self.sim, request.from_node(zone.node));
+                    block.expect("the zone was seen to have this many");
+                    left -= order.pages().0;
+                }
             }
         }
         // Filling is not part of the run, so its holds are removed from the log.
@@ -278,9 +334,9 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Events of single pages, phases and kills are ignored: a workload that needs them
-            // observes the machine directly.
-            _ => {}
+            // Events of single pages, phases and kills are ignored, apart from those of reclaim: a
+            // workload that needs them observes the machine directly.
+            ref other => self.reclaim.note(other),
         }
     }
 

@@ -19,6 +19,7 @@ pub mod grouped;
 pub mod oom;
 pub mod parts;
 pub mod reaping;
+pub mod reclaim;
 pub mod rw_lock;
 pub mod shepherd;
 pub mod touching;

@@ -36,34 +36,38 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page
 }
 
-/// The figures of `reports` and of what nothing measures, in the order of the declaration.
+/// The page of a full run.
 ///
 /// # Errors
 /// If the reports are not those of a full run of all experiments: a figure is missing.
 pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, Error> {
-    let stored: Vec<Stored> = reports
-        .iter()
-        .filter(|report| !report.figures.is_empty())
-        .map(Stored::of)
-        .collect();
-    of_stored(declared, &stored)
-}
-
-/// The page of what is kept at the end of a page.
-///
-/// # Errors
-/// If something is missing or is not declared.
-pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
-    stored::fill(&mut declared, stored)?;
-    let lacks = |figure: &&Beside| figure.place.is_some() && figure.ours.is_none();
-    if let Some(lacking) = declared.iter().find(lacks) {
+    let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
+    let stored: Vec<Stored> = with_figures.map(Stored::of).collect();
+    let mut filled = declared.clone();
+    stored::fill(&mut filled, &stored)?;
+    if let Some(lacking) = filled.iter().find(|figure| is_not_run(figure)) {
         return Err(Error::Invalid(format!(
             "{:?} was not measured: {}",
             lacking.what,
             stored::AGAIN
         )));
     }
+    of_stored(declared, &stored)
+}
+
+/// The page of what is kept at the end of a page. A figure that was declared after that run counts
+/// as not measured.
+///
+/// # Errors
+/// If something that is kept is not declared.
+pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
+    stored::fill(&mut declared, stored)?;
     Ok(page(&declared, stored))
+}
+
+/// Returns whether an experiment measures the figure, but has not run since it does.
+const fn is_not_run(figure: &Beside) -> bool {
+    figure.place.is_some() && figure.ours.is_none()
 }
 
 fn intro() -> String {
@@ -146,6 +150,9 @@ fn levels(figure: &Beside) -> String {
 }
 
 fn verdict(figure: &Beside) -> String {
+    if is_not_run(figure) {
+        return "not run yet".to_owned();
+    }
     let agreement = figure.agreement();
     let mut remarks = Vec::new();
     if figure.basis != Basis::Independent {

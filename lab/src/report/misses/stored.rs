@@ -129,6 +129,18 @@ pub fn text(stored: &[Stored]) -> String {
 /// How to make the page.
 pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/misses.md`";
 
+/// Removes what is stored of figures that are not declared any more.
+#[must_use]
+pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Stored> {
+    for of in &mut stored {
+        let whole = of.clone();
+        let is_declared =
+            |figure: &StoredFigure| declared.iter().any(|it| is_of(it, &whole, figure));
+        of.figures.retain(is_declared);
+    }
+    stored
+}
+
 /// Puts what was stored beside the declared figures.
 ///
 /// # Errors
@@ -196,6 +208,9 @@ mod tests {
         let stored = vec![Stored::of(&report())];
         let mut declared = sample();
         declared.remove(1);
+        let left = still_declared(stored.clone(), &declared);
+        assert_eq!(left[0].figures.len() + 1, stored[0].figures.len());
+        fill(&mut declared, &left).unwrap();
         let error = fill(&mut declared, &stored).unwrap_err().to_string();
         assert!(error.contains("not declared, \"two\" of drain"), "{error}");
         for page in ["# Misses\n", "<!-- measured\n{\n-->"] {
