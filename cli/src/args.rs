@@ -65,6 +65,10 @@ pub(crate) struct Reproduce {
     /// The card of costs; each experiment's own choice if not given
     #[arg(long)]
     pub(crate) card: Option<CardName>,
+    /// The state of free memory when a run begins, for experiments that can choose it (drain):
+    /// fresh, aged or fragmented; each experiment's own choice if not given
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Measures less: shorter runs, and 2 seeds unless --seeds says otherwise
     #[arg(long)]
     pub(crate) quick: bool,
@@ -73,7 +77,7 @@ pub(crate) struct Reproduce {
     pub(crate) check_determinism: bool,
     /// Writes every published figure beside ours, with the cause of the difference, to a page; only
     /// for a full run of all experiments
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card", "memory"])]
     pub(crate) misses: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -116,6 +120,10 @@ pub(crate) struct Compare {
     /// Workers or jobs, at most 16384 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) workers: Option<u32>,
+    /// The state of free memory when a run begins: fresh, aged or fragmented. Memory that the
+    /// workload does not need is then in use [default: all memory is free]
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Virtual milliseconds of each run
     #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) length_ms: u64,

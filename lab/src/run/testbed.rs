@@ -13,7 +13,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
-use plimsoll_mm::page::watermark::{Urgency, Watermarks};
+use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
@@ -193,37 +193,8 @@ impl Testbed {
         testbed
     }
 
-    /// Allocates memory of the normal zones, in the largest blocks, until each zone has about
-    /// `leave` free pages above the midpoint of its low and high watermarks. Call this before the
-    /// run.
-    ///
-    /// This memory stands for everything that a long-running machine uses memory for. An experiment
-    /// depends only on how near a zone is to its watermarks.
-    ///
-    /// # Panics
-    /// If a zone has less memory than its view says, which is a bug in the manager.
-    pub fn fill(&self, leave: Pages) {
-        let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
-        let zones = self.mm.pages().view(&self.sim).into_iter();
-        for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
-            let Watermarks { low, high, .. } = zone.watermarks;
-            let middle = Pages(low.0.midpoint(high.0));
-            let stop = middle + leave;
-            let blocks = zone.free.saturating_sub(stop).0 / Order::MAX.pages().0;
-            for _ in 0..blocks {
-                let block = self
-                    .mm
-                    .pages()
-                    .alloc(&self.sim, request.from_node(zone.node));
-                block.expect("the zone was seen to have this many");
-            }
-        }
-        // Filling is not part of the run, so its holds are removed from the log.
-        self.log.take();
-    }
-
     /// Allocates memory of the normal zones until each zone has `above` free pages above its low
-    /// watermark. Call this before the run. Unlike [`Testbed::fill`], it also takes small blocks.
+    /// watermark. Call this before the run. It takes blocks of all sizes, so the number is exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.

@@ -9,6 +9,7 @@ use super::daemons::Daemons;
 use super::make_like::MakeLike;
 use super::stress_vm::StressVm;
 use crate::error::Error;
+use crate::run::aging;
 use crate::run::testbed::Testbed;
 
 /// A workload: programs on CPUs, and the state of memory.
@@ -108,7 +109,8 @@ impl Memory {
         let Self::Short { leave, kswapd } = self else {
             return;
         };
-        testbed.fill(leave);
+        let begun = aging::begin(testbed, aging::Memory::Fresh, leave);
+        begun.expect("the machine has this much memory");
         if kswapd == Kswapd::Awake {
             // A kswapd that is awake marks the zones of its node, and lowers the thresholds of
             // their counters.

@@ -22,6 +22,7 @@ pub mod reaping;
 pub mod reclaim;
 pub mod rw_lock;
 pub mod shepherd;
+pub mod spilling;
 pub mod touching;
 pub mod under_way;
 mod vma;
