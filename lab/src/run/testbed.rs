@@ -14,7 +14,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
+use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, NodeId, Order, Pages};
 use plimsoll_sim::profile::Profile;
