@@ -42,6 +42,9 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
         tables.push(speeds(&text));
     }
     tables.push(costs(&text));
+    if !text.jitter.is_empty() {
+        tables.push(jitter(&text));
+    }
     Ok(tables)
 }
 
@@ -149,6 +152,33 @@ fn costs(text: &ProfileText) -> Table {
     }
 }
 
+fn jitter(text: &ProfileText) -> Table {
+    let row = |name: String, range: Range, source: &str| {
+        let cards = Card::ALL.map(|card| range.at(card).to_string());
+        [name]
+            .into_iter()
+            .chain(cards)
+            .chain([source.to_owned()])
+            .collect()
+    };
+    let rows = text.jitter.iter().flat_map(|of| {
+        let name = of.kind.name();
+        [
+            row(format!("{name}_every_us"), of.every_us, &of.every_source),
+            row(format!("{name}_ns"), of.length_ns, &of.length_source),
+        ]
+    });
+    Table {
+        title: "Jitter: how often something disturbs a busy CPU, and for how long, at each card"
+            .to_owned(),
+        note: String::new(),
+        columns: ["jitter", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +189,7 @@ mod tests {
         assert!(machines.len() >= 6);
         for name in machines.iter().map(|row| &row[0]) {
             let uneven = name == "phone-8";
-            let tables = if uneven { 3 } else { 2 };
+            let tables = if uneven { 4 } else { 3 };
             assert_eq!(describe(name).unwrap().len(), tables, "{name}");
             assert_eq!(&load(name, Card::Mid).unwrap().name, name);
         }

@@ -22,6 +22,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
+use crate::run::options::simulated;
 use crate::run::pressure::{Pressure, ReclaimLog};
 
 /// A simulated machine, its memory manager, and a log of both.
@@ -97,9 +98,8 @@ impl Testbed {
     #[must_use]
     pub fn with_faults(profile: &Profile, design: Design, seed: u64, faults: Faults) -> Self {
         let options = SimOptions {
-            seed,
             faults,
-            ..SimOptions::default()
+            ..simulated(seed)
         };
         Self::with_options(profile, design, options)
     }
@@ -137,13 +137,9 @@ impl Testbed {
     /// If this memory cannot be managed.
     #[must_use]
     pub fn laid_out(profile: &Profile, design: Design, seed: u64, layout: Layout) -> Self {
-        let options = SimOptions {
-            seed,
-            ..SimOptions::default()
-        };
         let mut config = Config::new(layout);
         config.grouping = Grouping::Huge;
-        Self::with_config(profile, design, options, config)
+        Self::with_config(profile, design, simulated(seed), config)
     }
 
     fn with_config(
@@ -163,11 +159,7 @@ impl Testbed {
     /// As [`Testbed::new`].
     #[must_use]
     pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
-        let options = SimOptions {
-            seed,
-            ..SimOptions::default()
-        };
-        let sim = Sim::new(profile, options);
+        let sim = Sim::new(profile, simulated(seed));
         let reclaim = Pressure::reclaim(&sim);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
         config.design = design;

@@ -225,6 +225,7 @@ fn machine(cpus: u32) -> Profile {
             word_own_ns: 5,
         },
         speed_percent: Vec::new(),
+        jitter: None,
     }
 }
 

@@ -8,10 +8,14 @@ use plimsoll_mm::units::Hz;
 
 use super::cost::{Cost, Range};
 use super::error::{Problem, ProfileError};
+use super::jitter::{self, Disturbed};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
 use super::{Card, Costs, Profile, Slope, Slopes, check, shape};
+
+/// The variant of every machine that nothing disturbs: it has no interrupts, softirqs or steals.
+pub const NO_JITTER: &str = "no-jitter";
 
 /// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct ProfileText {
     /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that does not occur
     /// in the machine may be absent.
     pub costs: Vec<Cost>,
+    /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
+    pub jitter: Vec<Disturbed>,
     /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
@@ -70,6 +76,7 @@ impl ProfileText {
             "transfer",
             "lock",
             "word",
+            "jitter",
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
@@ -81,6 +88,7 @@ impl ProfileText {
             hz: hz(&root)?,
             node_bytes: check::node_bytes(&root, topology.nodes())?,
             costs: costs(&root, &topology)?,
+            jitter: jitter::read(&root)?,
             variants: variants(&root)?,
             topology,
             clusters,
@@ -93,9 +101,18 @@ impl ProfileText {
     /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
-        let (file, variant) = match whole.rsplit_once('+') {
-            Some((file, variant)) if !path.exists() => (file, Some(variant)),
-            _ => (whole.as_ref(), None),
+        // The name of a file may have a `+` too.
+        let splits = whole.match_indices('+').map(|(at, _)| whole.split_at(at));
+        let is_file = |(file, _): &(&str, &str)| Path::new(file).exists();
+        let (file, variant) = if path.exists() {
+            (whole.as_ref(), None)
+        } else if let Some((file, variant)) = splits.clone().find(is_file) {
+            (file, Some(&variant[1..]))
+        } else {
+            let split = whole.rsplit_once('+');
+            split.map_or((whole.as_ref(), None), |(file, variant)| {
+                (file, Some(variant))
+            })
         };
         let toml = std::fs::read_to_string(file).map_err(|error| ProfileError {
             file: file.to_owned(),
@@ -107,11 +124,22 @@ impl ProfileText {
         variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
     }
 
-    /// Returns this machine with the variant `name` applied.
+    /// Returns this machine with the variant `name` applied. Every machine has the variant
+    /// [`NO_JITTER`], which may also follow another variant after a `+`.
     ///
     /// # Errors
     /// If the machine has no such variant; the error holds the names of its variants.
     pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
+        if name == NO_JITTER {
+            return Ok(Self {
+                name: format!("{}+{name}", self.name),
+                jitter: Vec::new(),
+                ..self.clone()
+            });
+        }
+        if let Some((first, NO_JITTER)) = name.rsplit_once('+') {
+            return self.variant(first)?.variant(NO_JITTER);
+        }
         let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
             let known = self
                 .variants
@@ -143,6 +171,7 @@ impl ProfileText {
             }
             cost.source = format!("times the {name} factor: {}", cost.source);
         }
+        jitter::slow_down(&mut text.jitter, name, variant.factor_percent);
         Ok(text)
     }
 
@@ -185,6 +214,7 @@ impl ProfileText {
             node_bytes: self.node_bytes.clone(),
             costs,
             speed_percent: speed::of_cpus(&self.clusters, self.topology.cpus(), card),
+            jitter: jitter::at(&self.jitter, card),
         }
     }
 
@@ -206,7 +236,7 @@ impl Range {
         }
     }
 
-    const fn at_mut(&mut self, card: Card) -> &mut u32 {
+    pub(super) const fn at_mut(&mut self, card: Card) -> &mut u32 {
         match card {
             Card::Low => &mut self.low,
             Card::Mid => &mut self.mid,

@@ -3,6 +3,7 @@
 pub(crate) mod coroutine;
 pub(crate) mod job;
 pub(crate) mod stacks;
+pub(crate) mod stretch;
 pub(crate) mod task;
 pub(crate) mod tick;
 pub(crate) mod wait;

@@ -3,10 +3,11 @@
 use crate::experiment::declared::Results;
 use crate::experiment::vmstat::causes::Cause;
 use crate::experiment::vmstat::likeness::Beside;
+use crate::experiment::vmstat::published::PUBLISHED;
 use crate::experiment::vmstat::scene::{
     PERF_CONTENTIONS, PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT,
 };
-use crate::experiment::vmstat::{BASELINE, PATCH, PUBLISHED};
+use crate::experiment::vmstat::{BASELINE, PATCH};
 use crate::measure::metric::Metric;
 use crate::report::value::{NOTHING, human_ratio};
 use crate::workload::mix::Mix;
@@ -71,9 +72,9 @@ impl Member {
 /// The published value of a metric with a design on a machine.
 pub(super) fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     let of_machine = PUBLISHED.iter().filter(|of| of.machine == machine);
-    let mut values = of_machine.flat_map(|of| of.values);
-    let found = values.find(|(of, name, _)| *of == design && *name == metric.name);
-    found.map(|(_, _, value)| *value)
+    let figures = of_machine.flat_map(|of| of.figures);
+    let mut of_metric = figures.filter(|figure| figure.metric == metric.name);
+    of_metric.find_map(|figure| figure.values.level(design))
 }
 
 /// The published ratio of the patch to Linux.
