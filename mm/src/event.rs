@@ -127,6 +127,10 @@ pub enum Phase {
     Flush,
     /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
+    /// The last flush of a gather, with all pages that are freed then (Linux: `tlb_finish_mmu`).
+    FinishGather,
+    /// Freeing slots of swap (Linux: `free_swap_and_cache_nr`).
+    FreeSwap,
     /// Freeing page tables (Linux: `free_pgtables`).
     FreeTables,
     /// Freeing the records of mappings (Linux: `remove_vma`).
@@ -140,7 +144,7 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in declaration order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Exit,
         Self::Reap,
         Self::Release,
@@ -149,6 +153,8 @@ impl Phase {
         Self::Rmap,
         Self::Flush,
         Self::FreePages,
+        Self::FinishGather,
+        Self::FreeSwap,
         Self::FreeTables,
         Self::ForgetMappings,
         Self::Stall,
@@ -167,6 +173,8 @@ impl Phase {
             Self::Rmap => "folio_remove_rmap_ptes",
             Self::Flush => "tlb_flush_mmu_tlbonly",
             Self::FreePages => "free_pages_and_swap_cache",
+            Self::FinishGather => "tlb_finish_mmu",
+            Self::FreeSwap => "free_swap_and_cache_nr",
             Self::FreeTables => "free_pgtables",
             Self::ForgetMappings => "remove_vma",
             Self::Stall => "__alloc_pages_slowpath",

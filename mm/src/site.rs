@@ -318,8 +318,13 @@ pub enum Work {
     ForgetMapping,
     /// Visiting one zone in a vmstat refresh.
     RefreshZone,
-    /// Reading one CPU's data from its cache lines: differentials, page counts or counters.
+    /// Reading one CPU's data from its cache lines: differentials, page counts or counters. The
+    /// reader goes through many CPUs, so several lines are on their way at once.
     ScanCpu,
+    /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
+    /// reader's cache already (Linux: `for_each_cpu_or`). If a pass fetches the lines,
+    /// [`Work::ScanCpu`] includes this.
+    NextCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
     /// memory order.
     StreamCpu,
@@ -336,6 +341,10 @@ pub enum Work {
     /// Examining one process while a victim is chosen: the step to it in the list, and its task,
     /// signals and address space, but not its counters.
     Candidate,
+    /// One comparison while blocks or candidates are sorted; [`sort_comparisons`] counts them.
+    Compare,
+    /// Reading the clock (Linux: `ktime_get`).
+    Clock,
     /// One nanosecond of work that a program does itself, outside the manager. A machine profile
     /// does not scale this work.
     Think,
@@ -343,7 +352,7 @@ pub enum Work {
 
 impl Work {
     /// All kinds of work, in declaration order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -362,6 +371,7 @@ impl Work {
         Self::ForgetMapping,
         Self::RefreshZone,
         Self::ScanCpu,
+        Self::NextCpu,
         Self::StreamCpu,
         Self::Count,
         Self::ContextSwitch,
@@ -369,6 +379,8 @@ impl Work {
         Self::Ipi,
         Self::Process,
         Self::Candidate,
+        Self::Compare,
+        Self::Clock,
         Self::Think,
     ];
 
@@ -394,6 +406,7 @@ impl Work {
             Self::ForgetMapping => "forget_mapping",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
+            Self::NextCpu => "next_cpu",
             Self::StreamCpu => "stream_cpu",
             Self::Count => "count",
             Self::ContextSwitch => "context_switch",
@@ -401,7 +414,33 @@ impl Work {
             Self::Ipi => "ipi",
             Self::Process => "process",
             Self::Candidate => "candidate",
+            Self::Compare => "compare",
+            Self::Clock => "clock",
             Self::Think => "think",
         }
+    }
+}
+
+/// Returns the number of [`Work::Compare`] that sorting `n` items takes: `n` if they are in order
+/// already, otherwise `n` times the whole part of the binary logarithm of `n`.
+#[must_use]
+pub fn sort_comparisons(n: u32, in_order: bool) -> u32 {
+    let passes = if in_order {
+        1
+    } else {
+        n.checked_ilog2().unwrap_or(0)
+    };
+    n.saturating_mul(passes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sort_comparisons;
+
+    #[test]
+    fn a_sort_compares_each_item_as_often_as_the_items_can_be_halved() {
+        let unsorted = [0, 1, 2, 3, 8, 63, 64, u32::MAX].map(|n| sort_comparisons(n, false));
+        assert_eq!(unsorted, [0, 0, 2, 3, 24, 315, 384, u32::MAX]);
+        assert_eq!([0, 1, 63].map(|n| sort_comparisons(n, true)), [0, 1, 63]);
     }
 }

@@ -144,7 +144,9 @@ fn about(variant: &str) -> &'static str {
             "Linux to 6.17: the largest estimate, wrong by the error of counters"
         }
         "select-precise" => "Linux from 6.18: a precise sum of every process",
-        "select-two-pass" => "the patch: estimates, then 16 precise sums at most",
+        "select-two-pass" => {
+            "the patch (development version): estimates, then 16 precise sums at most"
+        }
         "select-bounded" => {
             "ours: the fewest precise sums that prove which process has the most points"
         }

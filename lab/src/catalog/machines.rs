@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_sim::profile::{Card, Cluster, Profile, ProfileText, Range};
+use plimsoll_sim::profile::{Card, Cluster, Cost, Profile, ProfileText, Provenance, Range};
 
 use crate::error::Error;
 use crate::measure::metric::Unit;
@@ -118,24 +118,37 @@ fn hundredths(percent: u32) -> String {
 }
 
 fn costs(text: &ProfileText) -> Table {
-    let row = |cost: &plimsoll_sim::profile::Cost| {
-        let [low, mid, high] = [cost.range.low, cost.range.mid, cost.range.high];
-        let name = format!("{}.{}", cost.key.section(), cost.key.name());
-        vec![
-            name,
-            low.to_string(),
-            mid.to_string(),
-            high.to_string(),
-            cost.source.clone(),
-        ]
+    let row = |name: String, range: Range, source: String| {
+        let ends = Card::ALL.map(|card| range.at(card).to_string());
+        let mut row = vec![name];
+        row.extend(ends);
+        row.push(source);
+        row
+    };
+    let rows = |cost: &Cost| {
+        let first = row(cost.key.to_string(), cost.range, cost.source.clone());
+        let then = cost.then.map(|then| {
+            let name = format!("  if a hold moves {} pages", then.pages);
+            row(name, then.range, format!("above: for {} pages", then.at))
+        });
+        [Some(first), then].into_iter().flatten()
+    };
+    let fitted = text.costs.iter();
+    let fitted = fitted.filter(|cost| cost.provenance() == Some(Provenance::Fitted));
+    let names: Vec<String> = fitted.map(|cost| cost.key.to_string()).collect();
+    let note = if names.is_empty() {
+        String::new()
+    } else {
+        let names = names.join(", ");
+        format!("Fitted to a published result, which therefore confirms nothing: {names}.")
     };
     Table {
         title: "Costs in nanoseconds, at each card".to_owned(),
-        note: String::new(),
+        note,
         columns: ["cost", "low", "mid", "high", "source"]
             .map(str::to_owned)
             .to_vec(),
-        rows: text.costs.iter().map(row).collect(),
+        rows: text.costs.iter().flat_map(rows).collect(),
     }
 }
 
@@ -195,6 +208,22 @@ mod tests {
             ]
         );
         assert!(speeds.iter().all(|row| !row[5].is_empty()));
+    }
+
+    #[test]
+    fn fitted_prices_and_second_points_are_shown() {
+        let costs = |name| describe(name).unwrap().swap_remove(1);
+        let epyc = costs("epyc-9654-2s");
+        assert!(epyc.note.ends_with(": work.fault."), "{}", epyc.note);
+        assert_eq!(costs("grace-72").note, "");
+        let free = epyc.rows.iter().position(|row| row[0] == "work.buddy_free");
+        let free = free.expect("every machine has this price");
+        assert_eq!(epyc.rows[free][1..4], ["35", "40", "95"]);
+        let longer = epyc.rows[free + 1].join(" ");
+        assert_eq!(
+            longer,
+            "  if a hold moves 2047 pages 28 32 85 above: for 63 pages"
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct ReplayOptions {
     pub b: Option<String>,
     /// The seeds to run, each with both designs.
     pub seeds: Vec<u64>,
-    /// The number of cases to run in parallel.
+    /// The number of cases, each a seed with a design, to run in parallel.
     pub jobs: NonZeroUsize,
     /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,

@@ -19,7 +19,7 @@ use crate::units::{CpuId, Order, Pages};
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// Makes 16 pages as for most laws, but with lists that move several pages at a time.
+/// Makes an allocator of 16 pages, as most laws do, but its lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,
@@ -45,7 +45,7 @@ fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs churn with bounded holds of several pages, which are moved as blocks.
+/// Two CPUs take and free pages with bounded holds of several pages, which are moved as blocks.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

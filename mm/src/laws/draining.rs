@@ -90,7 +90,7 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Listed<M>) -> Law<M, Lis
     }
 }
 
-/// One CPU frees while another waits for a drain of all CPUs.
+/// One CPU frees pages while another waits for a drain of the lists of all CPUs.
 #[must_use]
 pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law(

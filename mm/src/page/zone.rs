@@ -34,7 +34,7 @@ use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
-use crate::site::{LockClass, Site};
+use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, narrow, signed};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
@@ -257,6 +257,7 @@ impl<M: Machine> Zone<M> {
         if cheap >= drift_mark {
             cheap
         } else {
+            machine.spend(Work::ScanCpu, machine.topology().cpus());
             self.counters.snapshot(machine, item)
         }
     }

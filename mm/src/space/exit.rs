@@ -174,7 +174,8 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, walkers have forgotten most mappings along with their claims.
+            // With a frontier, each walker has already forgotten the mappings of the page tables
+            // that it claimed, so only few mappings are left.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier

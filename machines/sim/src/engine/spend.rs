@@ -2,8 +2,8 @@
 //!
 //! `spend` adds to the clock and compares it with one deadline. After the deadline, a CPU that is
 //! not pinned handles its pending events: expired timers, preemption by kernel work or at the end
-//! of a slice, disturbances and faults. A long spend is queued in the tree until its end, so that events from
-//! other CPUs arrive while it lasts.
+//! of a slice, disturbances and faults. A pinned CPU handles only disturbances. A long spend is
+//! queued in the tree until its end, so that events from other CPUs arrive while it lasts.
 
 use plimsoll_mm::site::Work;
 
@@ -11,12 +11,13 @@ use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
+use crate::profile::is_hold_work;
 
 impl Inner {
     /// Lets time pass for `n` units of `work`.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
-        let cost = self.prices.work(work) * u64::from(n);
+        let cost = self.price_of(work, n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
             return self.spend_slow(work, cost);
@@ -24,6 +25,19 @@ impl Inner {
         self.clock.set(then);
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
+    }
+
+    /// The price of `n` units of `work` on the running CPU, in nanoseconds.
+    #[inline]
+    fn price_of(&self, work: Work, n: u32) -> u64 {
+        if is_hold_work(work) {
+            let moved = &self.cpu().moved;
+            let before = moved.get();
+            moved.set(before.map(|pages| pages.saturating_add(n)));
+            self.prices.hold_work(work, before, n)
+        } else {
+            self.prices.work(work) * u64::from(n)
+        }
     }
 
     /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be

@@ -205,6 +205,9 @@ impl Queue {
             stays.set(stays.get() + 1);
         } else {
             sim.pins.set(sim.pins.get() + pin_of(self.class));
+            if self.class == LockClass::Zone {
+                sim.cpu().moved.set(Some(0));
+            }
         }
         let all_seen = sim.options.lock_model == LockModel::ReleaseEvent;
         Section {
@@ -339,13 +342,17 @@ impl Queue {
             stays.set(stays.get() - 1);
         } else {
             sim.pins.set(sim.pins.get() - pin_of(self.class));
+            if self.class == LockClass::Zone {
+                sim.cpu().moved.set(None);
+            }
             if self.class.masks_interrupts() {
                 sim.disturb();
             }
         }
     }
 
-    /// As [`Queue::release`], for a spinlock that does not mask interrupts.
+    /// As [`Queue::release`], for a lock of [`SimCpuLock`](crate::SimCpuLock) only, which masks no
+    /// interrupts.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {

@@ -6,6 +6,7 @@
 mod bad_frees;
 mod bad_profiles;
 mod chaos;
+mod charges;
 mod common;
 mod counters;
 mod decay;
@@ -14,6 +15,7 @@ mod dying;
 mod emptying;
 mod fallbacks;
 mod fuzzed_profiles;
+mod hold_prices;
 mod hotplug;
 mod inputs;
 mod jitter;
