@@ -31,7 +31,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Runs published experiments and prints each result beside the published one
     Reproduce(Reproduce),
-    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps
+    /// Finds the prices of the simulated machines that decide the headlines of experiments
+    Sensitivity(Sensitivity),
+    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
@@ -64,12 +66,20 @@ pub(crate) struct Reproduce {
     /// The card of costs; each experiment's own choice if not given
     #[arg(long)]
     pub(crate) card: Option<CardName>,
+    /// The state of free memory when a run begins, for experiments that can choose it (drain):
+    /// fresh, aged or fragmented; each experiment's own choice if not given
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Measures less: shorter runs, and 2 seeds unless --seeds says otherwise
     #[arg(long)]
     pub(crate) quick: bool,
     /// Runs every case twice and fails if anything differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    /// Writes every published figure beside ours, with the cause of the difference, to a page; only
+    /// for a full run of all experiments
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card", "memory"])]
+    pub(crate) misses: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) jitter: WithJitter,
     #[command(flatten)]
@@ -77,8 +87,29 @@ pub(crate) struct Reproduce {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Sensitivity {
+    /// The experiments whose prices to vary; all of them if none is named
+    pub(crate) experiment: Vec<String>,
+    /// Varies only this price, such as work.fault; may be given several times
+    #[arg(long, value_name = "PRICE", conflicts_with = "save")]
+    pub(crate) price: Vec<String>,
+    /// Runs every design with seeds 1 to N [default: 6, the fewest that give a verdict]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) seeds: Option<u64>,
+    /// The number of cases that run at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Writes the result to a data file too; what the file has of other experiments stays
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// The format of the tables
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// The workload: stress-vm, stress-vm-bursts, make-like or killed-apps
+    /// The workload: stress-vm, stress-vm-bursts, make-like, killed-apps or overcommit
     pub(crate) workload: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
@@ -92,6 +123,10 @@ pub(crate) struct Compare {
     /// Workers or jobs, at most 16384 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) workers: Option<u32>,
+    /// The state of free memory when a run begins: fresh, aged or fragmented. Memory that the
+    /// workload does not need is then in use [default: all memory is free]
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Virtual milliseconds of each run
     #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) length_ms: u64,
@@ -274,9 +309,14 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn jobs(&self) -> NonZeroUsize {
-        let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.jobs.unwrap_or_else(cpus)
+        jobs_or_cpus(self.jobs)
     }
+}
+
+/// The number of jobs: as many as the computer has CPUs, unless it is given.
+pub(crate) fn jobs_or_cpus(jobs: Option<NonZeroUsize>) -> NonZeroUsize {
+    let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    jobs.unwrap_or_else(cpus)
 }
 
 /// The option that turns a simulated run into a recording too.

@@ -40,11 +40,18 @@ pub enum LockClass {
     /// The memory that is set aside for the batches of gathers. Linux keeps the records of a batch
     /// in a page, so it has no such lock.
     Batches,
+    /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
+    /// `cpu_fbatches.lock`).
+    LruBatch,
+    /// The address space with a number, which reclaim looks up (Linux: `anon_vma->rwsem`).
+    Rmap,
+    /// The numbers of no address space.
+    RmapFree,
 }
 
 impl LockClass {
     /// All classes, in declaration order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Zone,
         Self::Pcp,
         Self::DrainAll,
@@ -61,10 +68,13 @@ impl LockClass {
         Self::LeftOver,
         Self::OomKill,
         Self::Batches,
+        Self::LruBatch,
+        Self::Rmap,
+        Self::RmapFree,
     ];
 
-    /// The name of the lock in Linux. [`LockClass::LeftOver`] and [`LockClass::Batches`] do not
-    /// exist in Linux and have names of Plimsoll's.
+    /// The name of the lock in Linux. [`LockClass::LeftOver`], [`LockClass::Batches`] and
+    /// [`LockClass::RmapFree`] do not exist in Linux and have names of Plimsoll's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,6 +94,9 @@ impl LockClass {
             Self::LeftOver => "left over",
             Self::OomKill => "oom_lock",
             Self::Batches => "batches",
+            Self::LruBatch => "cpu_fbatches.lock",
+            Self::Rmap => "anon_vma->rwsem",
+            Self::RmapFree => "rmap numbers",
         }
     }
 
@@ -93,7 +106,7 @@ impl LockClass {
     pub const fn sleeps(self) -> bool {
         matches!(
             self,
-            Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill
+            Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill | Self::Rmap
         )
     }
 
@@ -193,11 +206,18 @@ pub enum Site {
     OutOfMemory,
     /// A gather takes the memory for a batch, or gives it back (Linux: `tlb_next_batch`).
     Gather,
+    /// Used pages are taken off their list, because reclaim is about to look at them (Linux:
+    /// `isolate_lru_folios`).
+    LruIsolate,
+    /// Pages that reclaim has looked at go back to a list (Linux: `move_folios_to_lru`).
+    LruPutBack,
+    /// Reclaim checks or unmaps a page in a page table (Linux: `shrink_folio_list`).
+    Reclaim,
 }
 
 impl Site {
     /// All sites, in declaration order.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -227,6 +247,9 @@ impl Site {
         Self::Release,
         Self::OutOfMemory,
         Self::Gather,
+        Self::LruIsolate,
+        Self::LruPutBack,
+        Self::Reclaim,
     ];
 
     /// The name of the Linux function that a profile would show for this site.
@@ -262,6 +285,9 @@ impl Site {
             Self::Release => "process_mrelease",
             Self::OutOfMemory => "out_of_memory",
             Self::Gather => "tlb_next_batch",
+            Self::LruIsolate => "isolate_lru_folios",
+            Self::LruPutBack => "move_folios_to_lru",
+            Self::Reclaim => "shrink_folio_list",
         }
     }
 
@@ -345,6 +371,14 @@ pub enum Work {
     Compare,
     /// Reading the clock (Linux: `ktime_get`).
     Clock,
+    /// Moving one page onto, off or between the lists by which pages are aged, under the lock of
+    /// those lists. Charged only if pages may be reclaimed.
+    LruMove,
+    /// Checking whether one page was touched: the way to its mapping, and its entry (Linux:
+    /// `folio_referenced`).
+    Reference,
+    /// Writing one page to swap, without unmapping it: its slot and its contents.
+    SwapOut,
     /// One nanosecond of work that a program does itself, outside the manager. A machine profile
     /// does not scale this work.
     Think,
@@ -352,7 +386,7 @@ pub enum Work {
 
 impl Work {
     /// All kinds of work, in declaration order.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -381,6 +415,9 @@ impl Work {
         Self::Candidate,
         Self::Compare,
         Self::Clock,
+        Self::LruMove,
+        Self::Reference,
+        Self::SwapOut,
         Self::Think,
     ];
 
@@ -416,6 +453,9 @@ impl Work {
             Self::Candidate => "candidate",
             Self::Compare => "compare",
             Self::Clock => "clock",
+            Self::LruMove => "lru_move",
+            Self::Reference => "reference",
+            Self::SwapOut => "swap_out",
             Self::Think => "think",
         }
     }

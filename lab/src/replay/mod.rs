@@ -146,6 +146,7 @@ fn of_replay(options: &ReplayOptions) -> Options {
         seeds: options.seeds.clone(),
         jobs: options.jobs,
         card: Some(options.card),
+        memory: None,
         effort: Effort::Full,
         determinism: Determinism::Trust,
         jitter: Jitter::Off,

@@ -195,7 +195,7 @@ impl<M: Machine> Aged<M> {
     /// Adds a page, moves this CPU's batch to the lists, and removes more pages than it added.
     fn drains(&self, machine: &M) {
         self.add(machine);
-        self.lru.drain(machine);
+        self.lru.drain(machine, &self.few.pages);
         self.lru
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
@@ -204,7 +204,7 @@ impl<M: Machine> Aged<M> {
     /// moved.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
-        self.lru.drain(machine);
+        self.lru.drain(machine, &self.few.pages);
         assert_eq!(self.lru.total(machine), expected);
     }
 }

@@ -198,6 +198,11 @@ impl<M: Machine> Zone<M> {
         }
     }
 
+    /// The numbers of the frames that the zone spans.
+    pub(super) fn frames_range(&self) -> core::ops::Range<u32> {
+        self.start.0..self.start.plus(self.spanned).0
+    }
+
     /// The node that this zone belongs to.
     pub(crate) fn node(&self) -> NodeId {
         self.node

@@ -58,7 +58,7 @@ impl<M: Machine> AddressSpace<M> {
             notified.release(machine);
         }
         let left = self.mappings.read(machine, Site::Exit, |_| {
-            memory.spaces.lru.drain(machine);
+            memory.spaces.lru.drain(machine, memory.manager.pages());
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self.empty_upwards(memory),
                 Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
@@ -189,6 +189,7 @@ impl<M: Machine> AddressSpace<M> {
             mappings.clear();
         });
         self.raise(machine, Flag::Ended);
+        self.retire(memory);
     }
 
     /// Frees every page table, after emptying those that are not empty yet.

@@ -13,12 +13,12 @@ use plimsoll_sim::profile::{Card, Profile};
 use super::matrix::Matrix;
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, short};
+use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, published, short};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::experiment::declared::{
-    Clock, Declaration, Finding, Published, Results, Run, Target, targets, variants_of,
+    Clock, Declaration, Finding, Results, Run, Target, targets, variants_of,
 };
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -42,19 +42,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
         (APPROXIMATE, OURS),
         (PATCH, OURS),
     ],
-    published: &[Published {
-        machine: MACHINE,
-        source: "the thread on two passes: N processes and a hog, `tail /dev/zero`, on a virtual \
-                 machine of 256 CPUs of an EPYC 9654",
-        values: &[
-            (PRECISE, "select_at_40_ns", 0.5 * MS),
-            (PRECISE, "select_at_10000_ns", 80.0 * MS),
-            (APPROXIMATE, "select_at_40_ns", 0.3 * MS),
-            (APPROXIMATE, "select_at_10000_ns", 3.0 * MS),
-            (PATCH, "select_at_40_ns", 0.3 * MS),
-            (PATCH, "select_at_10000_ns", 7.9 * MS),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: Scene::metrics,
     shown: None,
@@ -63,8 +51,6 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     cards: None,
     conclude,
 };
-
-const MS: f64 = 1e6;
 
 /// The numbers of processes. One process of each population is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];

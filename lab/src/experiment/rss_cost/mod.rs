@@ -5,9 +5,11 @@
 //! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
 //! each variant moves when no other work hides them.
 //!
-//! The submodule `scene` has the benchmark, `counting` the second scene.
+//! The submodule `scene` has the benchmark, `counting` the second scene, and `published` the
+//! published figures.
 
 mod counting;
+mod published;
 mod scene;
 
 use plimsoll_mm::counter::Counting;
@@ -16,7 +18,7 @@ use self::counting::{Counted, FAR, PACED_REMOTE, Pace, RATE, REMOTE};
 use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, name, rate};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Results, Run, cards, effect, variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, effect, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -36,18 +38,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     clock: Clock::Virtual,
     designs,
     verdicts: &[(FLAT, OTHERS)],
-    published: &[Published {
-        machine: MACHINE,
-        source: "the counter-tree thread: averages over 100 s with one task, SMT off; of more tasks it \
-                 says only that the difference is noise; the price of a fault is fitted to the rate of \
-                 one process",
-        values: &[
-            (FLAT, "faults_per_s_processes_1", 614_783.0),
-            (FLAT, "faults_per_s_threads_1", 612_788.0),
-            (TREE, "faults_per_s_processes_1", 615_558.0),
-            (TREE, "faults_per_s_threads_1", 612_447.0),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: Scene::metrics,
     shown: None,

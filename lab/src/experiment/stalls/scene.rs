@@ -20,6 +20,7 @@ use crate::measure::comparison::Sample;
 use crate::measure::detectors::watch::{CpuStalls, Watch};
 use crate::measure::metric::{Metric, Unit};
 use crate::report::Table;
+use crate::run::aging::{self, Memory};
 use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::{Mapping, spend_unmapping};
@@ -223,7 +224,8 @@ impl Scene {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
         // As in the drain experiment, the workers fill what other memory leaves free.
-        testbed.fill(Pages::from_bytes(workers * self.bytes * 59 / 100));
+        let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
+        aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);
         let done = Rc::new(Cell::new(Done::default()));
         for cpu in self.profile.topology.ids() {

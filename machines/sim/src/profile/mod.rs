@@ -22,6 +22,7 @@ mod error;
 mod jitter;
 mod key;
 mod read;
+mod scaled;
 mod shape;
 mod size;
 mod slope;
@@ -111,12 +112,19 @@ impl Profile {
         builtin::describe(name)
     }
 
-    /// Loads the built-in machine `name`, or its variant `name+variant`.
+    /// Loads the built-in machine `name`, or its variant `name+variant`. Each `@price=percent` at
+    /// the end of the name scales one price, as [`Profile::with_scaled`] does.
     ///
     /// # Errors
-    /// If the machine or variant is unknown; the error holds the nearest names.
+    /// If the machine, the variant or a price is unknown, the error holds the nearest names. It is
+    /// also an error if a percentage is not a number from 1 to 10000.
     pub fn load(name: &str, card: Card) -> Result<Self, ProfileError> {
-        Ok(Self::describe(name)?.at(card))
+        let (machine, scaled) = scaled::split(name)?;
+        let plain = Self::describe(machine)?.at(card);
+        let scale = |profile: Self, (key, percent)| profile.with_scaled(key, percent);
+        let mut profile = scaled.into_iter().fold(plain, scale);
+        name.clone_into(&mut profile.name);
+        Ok(profile)
     }
 
     /// Parses a profile in TOML. Error messages call the file `file`.

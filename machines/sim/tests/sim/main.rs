@@ -35,6 +35,7 @@ mod pages;
 mod phases;
 mod profiles;
 mod reaping;
+mod reclaim;
 mod rw_killed;
 mod rw_lock;
 mod rw_swarm;
