@@ -22,7 +22,6 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
-use crate::run::options::simulated;
 use crate::run::pressure::{Pressure, ReclaimLog};
 
 /// A simulated machine, its memory manager, and a log of both.
@@ -37,6 +36,16 @@ pub struct Testbed {
     pub design: Design,
     /// The address spaces whose pages are reclaimed, if the testbed has any.
     pub pressure: Option<Rc<Pressure>>,
+}
+
+/// The options of the simulator for a run of an experiment with `seed`: the disturbances of the
+/// profile happen.
+pub(crate) fn simulated(seed: u64) -> SimOptions {
+    SimOptions {
+        seed,
+        jitter: true,
+        ..SimOptions::default()
+    }
 }
 
 /// The events and counts that the testbed observed during a run.
