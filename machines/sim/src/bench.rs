@@ -19,7 +19,7 @@ use rand::Rng;
 
 use crate::engine::state::Sim;
 use crate::options::SimOptions;
-use crate::profile::{Card, Costs, Profile};
+use crate::profile::{Card, Costs, Load, Profile};
 
 /// The measured cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
@@ -224,6 +224,7 @@ fn machine(cpus: u32) -> Profile {
             word_own_ns: 5,
         },
         speed_percent: Vec::new(),
+        load: Load::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod cpu;
 pub(crate) mod fault;
 pub(crate) mod handle;
+pub(crate) mod load;
 pub(crate) mod price;
 pub(crate) mod random;
 pub(crate) mod record;

@@ -11,6 +11,7 @@ use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
+use crate::profile::is_mover;
 
 impl Inner {
     /// Lets time pass for `n` units of `work`.
@@ -19,11 +20,21 @@ impl Inner {
         let cost = self.prices.work(work) * u64::from(n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
-            return self.spend_slow(work, cost);
+            return self.spend_slow(work, n);
         }
         self.clock.set(then);
+        self.count(work, n, cost);
+    }
+
+    /// Counts `n` units of `work` that take `cost` nanoseconds.
+    #[inline(always)]
+    fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
+        if is_mover(work) {
+            self.moved
+                .set(self.moved.get() + self.prices.moved_bytes(work, n));
+        }
     }
 
     /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be
@@ -39,12 +50,15 @@ impl Inner {
     }
 
     #[cold]
-    fn spend_slow(&self, work: Work, cost: u64) {
+    fn spend_slow(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
         }
-        let total = &self.record.work_ns[work as usize];
-        total.set(total.get() + cost);
+        if self.under_load && self.pins.get() == 0 && self.clock.get() >= self.window_end() {
+            self.enter_window();
+        }
+        let cost = self.prices.work(work) * u64::from(n);
+        self.count(work, n, cost);
         assert!(
             self.clock.get() + cost < TIME_MAX_NS,
             "virtual time ends after 26 days"
@@ -61,10 +75,19 @@ impl Inner {
             if reason <= now {
                 self.look_up();
             } else if rest == 0 {
-                return self
-                    .deadline
-                    .set(reason.min(now + self.options.run_ahead.0));
+                let ahead = now + self.options.run_ahead.0;
+                return self.deadline.set(reason.min(ahead).min(self.window_end()));
             }
+        }
+    }
+
+    /// The time, in nanoseconds, at which the running CPU has to enter another window of load;
+    /// `u64::MAX` if load has no effects.
+    fn window_end(&self) -> u64 {
+        if self.under_load {
+            self.load.until(self.cur.get())
+        } else {
+            u64::MAX
         }
     }
 

@@ -15,21 +15,28 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::Hz;
 
+mod bandwidth;
 mod builtin;
 mod check;
+mod clock;
 mod cost;
 mod error;
 mod key;
+mod load;
 mod read;
 mod shape;
 mod size;
 mod speed;
 mod text;
 
+pub use bandwidth::Bandwidth;
+pub(crate) use bandwidth::is_mover;
 pub use builtin::Listed;
+pub use clock::Clock;
 pub use cost::{Cost, Range};
 pub use error::{Problem, ProfileError};
 pub use key::{CostKey, UnknownCost};
+pub use load::{Load, LoadedBandwidth, LoadedClock, Sourced};
 pub use speed::{Cluster, Speed};
 pub use text::{ProfileText, Variant};
 
@@ -51,6 +58,9 @@ pub struct Profile {
     /// The speed of each CPU, in percent of the speed of the core that the costs describe; never 0.
     /// Empty if every CPU is as fast as that core.
     pub speed_percent: Vec<u32>,
+    /// What busy CPUs take from each other. Applies only to runs with
+    /// [`SimOptions::under_load`](crate::SimOptions::under_load).
+    pub load: Load,
 }
 
 /// The choice of the low end, the middle or the high end of every cost's range, for a whole run.

@@ -11,7 +11,7 @@ use super::error::{Problem, ProfileError};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
-use super::{Card, Costs, Profile, check, shape};
+use super::{Bandwidth, Card, Clock, Costs, Load, Profile, bandwidth, check, clock, shape};
 
 /// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,10 @@ pub struct ProfileText {
     /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that does not occur
     /// in the machine may be absent.
     pub costs: Vec<Cost>,
+    /// The speeds of busy cores; `None` if the file does not give them.
+    pub clock: Option<Clock>,
+    /// The memory bandwidth of each node; `None` if the file does not give it.
+    pub bandwidth: Option<Bandwidth>,
     /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
@@ -70,6 +74,8 @@ impl ProfileText {
             "transfer",
             "lock",
             "word",
+            "clock",
+            "bandwidth",
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
@@ -81,6 +87,8 @@ impl ProfileText {
             hz: hz(&root)?,
             node_bytes: check::node_bytes(&root, topology.nodes())?,
             costs: costs(&root, &topology)?,
+            clock: clock::read(&root, &topology)?,
+            bandwidth: bandwidth::read(&root)?,
             variants: variants(&root)?,
             topology,
             clusters,
@@ -172,6 +180,10 @@ impl ProfileText {
             node_bytes: self.node_bytes.clone(),
             costs,
             speed_percent: speed::of_cpus(&self.clusters, self.topology.cpus(), card),
+            load: Load {
+                clock: self.clock.as_ref().map(|clock| clock.at(card)),
+                bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.at(card)),
+            },
         }
     }
 

@@ -4,6 +4,7 @@
 //! once.
 
 mod bad_frees;
+mod bad_loads;
 mod bad_profiles;
 mod chaos;
 mod common;
@@ -17,6 +18,7 @@ mod fuzzed_profiles;
 mod hotplug;
 mod inputs;
 mod late_ticks;
+mod load;
 mod locks;
 mod marks;
 mod oom_kill;

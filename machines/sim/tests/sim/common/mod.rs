@@ -5,7 +5,7 @@ pub(crate) mod rw_scene;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
-use plimsoll_sim::profile::{Card, Costs, Profile};
+use plimsoll_sim::profile::{Card, Costs, Load, Profile};
 
 /// Prices that differ enough for a test to see which of them was paid.
 pub(crate) fn costs() -> Costs {
@@ -34,6 +34,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         node_bytes: vec![1 << 30],
         costs: costs(),
         speed_percent: Vec::new(),
+        load: Load::default(),
     }
 }
 

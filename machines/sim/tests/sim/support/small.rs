@@ -14,7 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::counters::ZoneItem;
-use plimsoll_sim::profile::{Card, Costs, Profile};
+use plimsoll_sim::profile::{Card, Costs, Load, Profile};
 use plimsoll_sim::{Sim, SimOptions};
 
 /// A machine, its manager, and the events and job starts that were observed.
@@ -54,6 +54,7 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
             word_own_ns: 5,
         },
         speed_percent: Vec::new(),
+        load: Load::default(),
     }
 }
 
