@@ -93,6 +93,7 @@ impl ProcessSet {
     ) -> Self {
         let options = SimOptions {
             seed,
+            under_load: true,
             ..SimOptions::default()
         };
         let sim = Sim::new(profile, options);

@@ -65,6 +65,7 @@ pub(super) struct Seen {
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let options = SimOptions {
         seed,
+        under_load: true,
         ..SimOptions::default()
     };
     let sim = Sim::new(profile, options);

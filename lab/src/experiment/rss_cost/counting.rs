@@ -96,6 +96,7 @@ impl Counted {
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let options = SimOptions {
             seed,
+            under_load: true,
             ..SimOptions::default()
         };
         let sim = Sim::new(profile, options);
