@@ -21,6 +21,7 @@
 //! on which node its page lies.
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
@@ -95,29 +96,38 @@ struct Window {
 }
 
 impl LoadState {
+    /// The load of a machine on which no CPU is busy. Empty if `load` has no effects.
     pub(crate) fn new(load: &Load, topology: &Topology) -> Self {
-        let places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();
+        let mut state = Self {
+            clock: load.clock,
+            cpus: Box::default(),
+            sockets: Box::default(),
+            nodes: Box::default(),
+        };
+        if *load == Load::default() {
+            return state;
+        }
+        // A profile may number sockets with gaps.
+        let mut sockets: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for cpu in topology.ids() {
+            let place = topology.place(cpu);
+            sockets.entry(place.socket).or_default().insert(place.core);
+            cores.entry(place.core).or_default().push(cpu.index());
+        }
+        let nth: BTreeMap<u32, usize> = sockets.keys().copied().zip(0..).collect();
         let member = |cpu: CpuId| {
             let place = topology.place(cpu);
-            let others = topology.ids().filter(|other| *other != cpu);
-            let same_core = others.filter(|other| topology.place(*other).core == place.core);
+            let of_core = cores[&place.core].iter().copied();
             Member {
-                socket: place.socket as usize,
+                socket: nth[&place.socket],
                 node: place.node.index(),
-                siblings: same_core.map(CpuId::index).collect(),
+                siblings: of_core.filter(|other| *other != cpu.index()).collect(),
                 busy: Cell::new(false),
                 idle_since: Cell::new(0),
                 until: Cell::new(0),
             }
         };
-        let socket = |socket| {
-            let here = places.iter().filter(|place| place.socket == socket);
-            let mut cores: Vec<u32> = here.map(|place| place.core).collect();
-            cores.sort_unstable();
-            cores.dedup();
-            Socket::new(u32::try_from(cores.len()).unwrap_or(u32::MAX))
-        };
-        let sockets = places.iter().map(|place| place.socket).max().unwrap_or(0);
         let gb_per_s = load.bandwidth.as_ref().map(|it| it.node_gb_per_s);
         let capacity = gb_per_s.map_or(u64::MAX, |bytes_per_ns| {
             u64::from(bytes_per_ns) << WINDOW_BITS
@@ -126,12 +136,12 @@ impl LoadState {
             capacity,
             windows: Default::default(),
         };
-        Self {
-            clock: load.clock,
-            cpus: topology.ids().map(member).collect(),
-            sockets: (0..=sockets).map(socket).collect(),
-            nodes: (0..topology.nodes()).map(node).collect(),
-        }
+        let socket =
+            |cores: &BTreeSet<u32>| Socket::new(u32::try_from(cores.len()).unwrap_or(u32::MAX));
+        state.cpus = topology.ids().map(member).collect();
+        state.sockets = sockets.values().map(socket).collect();
+        state.nodes = (0..topology.nodes()).map(node).collect();
+        state
     }
 
     /// The end of the window that `cpu` has entered last, in nanoseconds.
