@@ -61,7 +61,7 @@ pub(super) struct Kept {
 pub(super) type Percents = [f64; PARTS.len()];
 
 /// The parts of a task's time: first kinds of work, then waits for locks, then the rest.
-pub(super) const PARTS: [&str; 10] = [
+pub(super) const PARTS: [&str; 11] = [
     "fault",
     "unmap",
     "pcp",
@@ -70,6 +70,7 @@ pub(super) const PARTS: [&str; 10] = [
     "zone lock",
     "pcp lock",
     "mmap_lock",
+    "lru lock",
     "counter lock",
     "rest",
 ];
@@ -176,6 +177,7 @@ fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
         wait(LockClass::Zone),
         wait(LockClass::Pcp),
         wait(LockClass::Mmap) + between(&|mark| mark.waited.0),
+        wait(LockClass::Lru),
         wait(LockClass::Counter),
         0.0,
     ];
