@@ -6,7 +6,11 @@
 //! Linux, a task that unmaps makes its lock a reader's lock before it removes the pages. Readers can
 //! then enter, but no other task can map or unmap until the pages are removed.
 //!
-//! The module `lruvec` adds what all tasks of a node share: the lists by which pages are aged.
+//! The modules add what tasks share besides the lock:
+//!
+//! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
+//! - `vmas`: the mappings of threads, which Linux merges, and their locks;
+//! - `space`: the address space.
 //!
 //! A task's rate is measured over whole rounds, so the rate does not depend on where in a round the
 //! run ends. Each task's first round does not count, because that round fills the page lists. All
@@ -15,6 +19,7 @@
 
 mod lruvec;
 mod space;
+mod vmas;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -117,7 +122,7 @@ impl PageFault {
         let shared = Rc::new(Shared::new(&testbed.sim));
         let one = match self.mode {
             Mode::Processes => None,
-            Mode::Threads => Some(shared.space(&testbed.sim, plan)),
+            Mode::Threads => Some(shared.space(&testbed.sim, plan, self.tasks)),
         };
         let cpus = cores_first(testbed.sim.topology());
         assert!(cpus.len() >= self.tasks as usize, "a CPU for each task");
@@ -127,7 +132,7 @@ impl PageFault {
             testbed.sim.spawn(cpu, move |sim| {
                 let stagger = self.pages() as u64 * STAGGER_NS_PER_PAGE;
                 sim.sleep(Nanos(sim.rng().random_range(0..stagger)));
-                let space = one.unwrap_or_else(|| shared.space(sim, &plan));
+                let space = one.unwrap_or_else(|| shared.space(sim, &plan, 1));
                 self.task(sim, &shared, &space, Mapping::new(&mm));
             });
         }
@@ -145,9 +150,9 @@ impl PageFault {
     fn task(&self, sim: &Sim, shared: &Shared, space: &Space, mut mapping: Mapping<'_>) {
         let mut rounds = Rounds::default();
         while !self.is_over(shared) {
-            space.map(sim, &shared.waiting);
-            let whole = self.fault_all(sim, shared, space, &mut mapping);
-            space.unmap(sim, shared, &mut mapping);
+            let place = space.map(sim, &shared.waiting);
+            let whole = self.fault_all(sim, shared, (space, place), &mut mapping);
+            space.unmap(sim, shared, place, &mut mapping);
             if whole {
                 rounds.note(sim.now());
                 self.note(sim, shared, rounds.ended);
@@ -155,8 +160,8 @@ impl PageFault {
         }
         // Each task leaves some pages mapped, so that the check at the end has pages to count.
         let leave = sim.rng().random_range(1..=STEP);
-        space.map(sim, &shared.waiting);
-        space.fault(sim, shared, &mut mapping, leave);
+        let place = space.map(sim, &shared.waiting);
+        space.fault(sim, shared, place, &mut mapping, leave);
         let pages = mapping.into_pages(sim);
         space.left.borrow_mut().extend(pages);
         let faults_per_s = rounds.per_s() * self.pages() as f64;
@@ -182,13 +187,13 @@ impl PageFault {
         &self,
         sim: &Sim,
         shared: &Shared,
-        space: &Space,
+        (space, place): (&Space, usize),
         mapping: &mut Mapping<'_>,
     ) -> bool {
         let mut missing = self.pages();
         while missing > 0 && !self.is_over(shared) {
             let step = STEP.min(missing);
-            space.fault(sim, shared, mapping, step);
+            space.fault(sim, shared, place, mapping, step);
             missing -= step;
         }
         missing == 0
@@ -260,9 +265,9 @@ impl Shared {
         }
     }
 
-    /// Creates an address space whose lock is near the calling CPU.
-    fn space(&self, sim: &Sim, plan: &Plan<Sim>) -> Rc<Space> {
-        let space = Rc::new(Space::new(sim, plan));
+    /// Creates an address space for `tasks` tasks, whose locks are near the calling CPU.
+    fn space(&self, sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Rc<Space> {
+        let space = Rc::new(Space::new(sim, plan, tasks));
         self.spaces.borrow_mut().push(Rc::clone(&space));
         space
     }
