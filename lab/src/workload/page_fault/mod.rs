@@ -10,7 +10,8 @@
 //!
 //! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
 //! - `vmas`: the mappings of threads, which Linux merges, and their locks;
-//! - `space`: the address space.
+//! - `space`: the address space, and the interrupts by which threads flush each other's
+//!   translations.
 //!
 //! A task's rate is measured over whole rounds, so the rate does not depend on where in a round the
 //! run ends. Each task's first round does not count, because that round fills the page lists. All

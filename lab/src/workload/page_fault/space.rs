@@ -1,7 +1,12 @@
 //! An address space of the benchmark, and what its threads do to each other in it.
 //!
 //! A process has its address space to itself, and what its faults do to the locks of its mapping is
-//! part of the price of a fault. Threads share the mmap_lock and the mappings.
+//! part of the price of a fault. Threads share the mmap_lock and the mappings, and also the
+//! translations: before memory is freed, every CPU that runs a thread of the process has to drop
+//! its translations. The thread that unmaps interrupts these CPUs and waits for them. The price
+//! `tlb_flush` is that of one other CPU, and each further CPU takes `ipi`. Newer AMD processors can
+//! do without the interrupts (Linux 6.15 on). And a CPU whose thread sleeps need not be
+//! interrupted, except when page tables are freed; here all CPUs are.
 
 use std::cell::RefCell;
 
@@ -14,7 +19,11 @@ use plimsoll_sim::Sim;
 
 use super::vmas::Vmas;
 use super::{Shared, Waiting};
-use crate::workload::Mapping;
+use crate::workload::{Mapping, UNMAPPED_TOGETHER};
+
+/// The number of pages that a task unmaps before it flushes translations and frees the pages: 8 in
+/// the gather itself and 19 batches of 510 (Linux: `mmu_gather`).
+const GATHERED: usize = 8 + 19 * 510;
 
 /// An address space of the benchmark.
 pub(super) struct Space {
@@ -22,6 +31,8 @@ pub(super) struct Space {
     mmap_lock: <Sim as Machine>::RwLock<()>,
     /// The mappings, if several tasks share the address space.
     vmas: Option<Vmas>,
+    /// The number of tasks in the address space.
+    tasks: u32,
     /// The pages that tasks left mapped when they ended.
     pub(super) left: RefCell<Vec<Pfn>>,
 }
@@ -33,6 +44,7 @@ impl Space {
             rss: Rss::new(sim, plan).expect("the plan is one for resident pages"),
             mmap_lock: sim.rw_lock(LockClass::Mmap, sim.this_cpu(), ()),
             vmas: (tasks > 1).then(Vmas::default),
+            tasks,
             left: RefCell::default(),
         }
     }
@@ -132,10 +144,24 @@ impl Space {
 
     /// Removes the pages of `mapping` and frees them.
     pub(super) fn free(&self, sim: &Sim, shared: &Shared, mapping: &mut Mapping<'_>) {
-        let unmapped = |pages: usize| {
-            let pages = i64::try_from(pages).unwrap_or(0);
-            self.rss.add_growing(sim, RssKind::Anon, -pages);
+        let gathered = std::cell::Cell::new(0);
+        let flush = || {
+            let others = self.tasks - 1;
+            if gathered.take() > 0 && others > 0 {
+                sim.spend(Work::TlbFlush, 1);
+                sim.spend(Work::Ipi, others - 1);
+            }
         };
-        mapping.unmap_with(sim, unmapped, |pages| shared.lruvecs.remove(sim, pages));
+        let unmapped = |pages: usize| {
+            let count = i64::try_from(pages).unwrap_or(0);
+            self.rss.add_growing(sim, RssKind::Anon, -count);
+            gathered.set(gathered.get() + pages);
+            if gathered.get() + UNMAPPED_TOGETHER > GATHERED {
+                flush();
+            }
+        };
+        let lru_remove = |pages| shared.lruvecs.remove(sim, pages);
+        mapping.unmap_with(sim, unmapped, lru_remove);
+        flush();
     }
 }
