@@ -322,7 +322,7 @@ mod tests {
         let node = node(100);
         for number in 0..200 {
             let stretched_ns = step_ns * node.stretch(number);
-            let steps = cpus * ((UNSTRETCHED << WINDOW_BITS) / stretched_ns);
+            let steps = cpus * (UNSTRETCHED << WINDOW_BITS) / stretched_ns;
             node.window(number).moved.set(steps * bytes);
         }
         (node.window(199).moved.get(), node.capacity)
@@ -336,7 +336,7 @@ mod tests {
         }
         let (moved, capacity) = settled(5, 1000, 10_000);
         assert!(moved < capacity, "nothing is stretched below the capacity");
-        assert_eq!(moved, 5 * 131 * 10_000);
+        assert_eq!(moved, 655 * 10_000, "5 CPUs in 131 µs");
     }
 
     #[test]
