@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Runs published experiments and prints each result beside the published one
     Reproduce(Reproduce),
-    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps
+    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
@@ -63,6 +63,10 @@ pub(crate) struct Reproduce {
     /// The card of costs; each experiment's own choice if not given
     #[arg(long)]
     pub(crate) card: Option<CardName>,
+    /// The state of free memory when a run begins, for experiments that can choose it (drain):
+    /// fresh, aged or fragmented; each experiment's own choice if not given
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Measures less: shorter runs, and 2 seeds unless --seeds says otherwise
     #[arg(long)]
     pub(crate) quick: bool,
@@ -75,7 +79,7 @@ pub(crate) struct Reproduce {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// The workload: stress-vm, stress-vm-bursts, make-like or killed-apps
+    /// The workload: stress-vm, stress-vm-bursts, make-like, killed-apps or overcommit
     pub(crate) workload: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
@@ -89,6 +93,10 @@ pub(crate) struct Compare {
     /// Workers or jobs, at most 16384 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) workers: Option<u32>,
+    /// The state of free memory when a run begins: fresh, aged or fragmented. Memory that the
+    /// workload does not need is then in use [default: all memory is free]
+    #[arg(long, value_name = "STATE")]
+    pub(crate) memory: Option<String>,
     /// Virtual milliseconds of each run
     #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) length_ms: u64,

@@ -173,9 +173,9 @@ fn what_is_there_is_not_made_again_and_a_patch_can_be_left_out() {
     assert_eq!(plain.release, "6.12.9-plimsoll-hz1000");
     assert_eq!(bench.calls(), "bzImage kernelrelease");
     assert_eq!(bench.source("mm/vmstat.c"), "int old;\n");
-    // Both kernels are kept, side by side.
+    // The kernel with the patch `fresh` is kept beside the unpatched kernel.
     assert!(bench.path("cache/kernels/6.12-hz1000-fresh/boot").is_dir());
-    // A file that is already right is not rewritten, or `make` would compile it again.
+    // A file that is already right is not rewritten; otherwise `make` would compile it again.
     let file = bench.path("cache/build/source/6.12/mm/vmstat.c");
     let before = fs::metadata(&file).unwrap().modified().unwrap();
     bench.build(&[]).unwrap();

@@ -9,7 +9,10 @@ use core::fmt;
 
 use crate::counter::Counting;
 use crate::oom::Selecting;
-use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Lists612, Lists618, Unbatched};
+use crate::page::holds::{
+    BOUNDED_ONE_DRAIN, Batched, BatchedDrains, BatchedZoneLock, Bounded, BoundedPages, Holds,
+    Lists612, Lists618, UNBATCHED_ALL_DRAIN, Unbatched,
+};
 use crate::space::reap::Reaping;
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
@@ -47,12 +50,16 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
 /// All hold policies.
-pub const HOLDS: [&dyn Holds; 6] = [
+pub const HOLDS: [&dyn Holds; 10] = [
     &Unbatched,
+    &UNBATCHED_ALL_DRAIN,
     &Lists612,
     &Lists618,
+    &BatchedZoneLock,
+    &BatchedDrains,
     &Batched,
     &BoundedPages,
+    &BOUNDED_ONE_DRAIN,
     &Bounded,
 ];
 
@@ -307,10 +314,14 @@ mod tests {
             "shepherd-at-once",
             "shepherd-phased",
             "unbatched",
+            "unbatched-all-drain",
             "lists-6.12",
             "lists-6.18",
+            "batched-zone-lock",
+            "batched-drains",
             "batched",
             "bounded-pages",
+            "bounded-one-drain",
             "bounded",
             "shared",
             "flat",

@@ -2,7 +2,7 @@
 //! such tracepoints exist.
 
 use crate::site::Site;
-use crate::units::{CpuId, Order, Pages, Pfn, ProcessId};
+use crate::units::{CpuId, NodeId, Order, Pages, Pfn, ProcessId};
 
 /// An event that the manager emits to the observers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,6 +104,38 @@ pub enum Event {
     /// space. Either a writer held the lock of the mappings, or nothing was left to empty (Linux:
     /// `oom:skip_task_reaping`).
     SkipTaskReaping(ProcessId),
+    /// The kswapd of a node was asleep and has been woken (Linux: `vmscan:mm_vmscan_kswapd_wake`).
+    KswapdWake(NodeId),
+    /// The kswapd of a node goes to sleep (Linux: `vmscan:mm_vmscan_kswapd_sleep`).
+    KswapdSleep(NodeId),
+    /// A batch of inactive pages was looked at, and some of them were reclaimed (Linux:
+    /// `vmscan:mm_vmscan_lru_shrink_inactive`).
+    ShrinkInactive {
+        /// The node of the pages.
+        node: NodeId,
+        /// The CPU's reason for reclaiming.
+        by: ReclaimedBy,
+        /// The number of pages that were looked at.
+        scanned: Pages,
+        /// The number of pages that were freed.
+        reclaimed: Pages,
+    },
+    /// A batch of active pages became inactive (Linux: `vmscan:mm_vmscan_lru_shrink_active`).
+    ShrinkActive {
+        /// The node of the pages.
+        node: NodeId,
+        /// The number of pages.
+        deactivated: Pages,
+    },
+}
+
+/// The reason for which a CPU reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReclaimedBy {
+    /// The CPU runs the kswapd of a node.
+    Kswapd,
+    /// The CPU allocates, and no zone could give a block.
+    Direct,
 }
 
 /// A phase of a CPU's work when memory has run out or an address space is emptied, as a profile
@@ -127,6 +159,10 @@ pub enum Phase {
     Flush,
     /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
+    /// The last flush of a gather, with all pages that are freed then (Linux: `tlb_finish_mmu`).
+    FinishGather,
+    /// Freeing slots of swap (Linux: `free_swap_and_cache_nr`).
+    FreeSwap,
     /// Freeing page tables (Linux: `free_pgtables`).
     FreeTables,
     /// Freeing the records of mappings (Linux: `remove_vma`).
@@ -136,11 +172,16 @@ pub enum Phase {
     Stall,
     /// Selecting a victim (Linux: `select_bad_process`).
     Select,
+    /// An allocation reclaims pages itself (Linux: `try_to_free_pages`).
+    DirectReclaim,
+    /// An allocation that would reclaim waits, because other CPUs are reclaiming (Linux:
+    /// `reclaim_throttle`, `throttle_direct_reclaim`).
+    Throttle,
 }
 
 impl Phase {
     /// All phases, in declaration order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Exit,
         Self::Reap,
         Self::Release,
@@ -149,10 +190,14 @@ impl Phase {
         Self::Rmap,
         Self::Flush,
         Self::FreePages,
+        Self::FinishGather,
+        Self::FreeSwap,
         Self::FreeTables,
         Self::ForgetMappings,
         Self::Stall,
         Self::Select,
+        Self::DirectReclaim,
+        Self::Throttle,
     ];
 
     /// The name of the Linux function that a profile would show for this phase.
@@ -167,10 +212,14 @@ impl Phase {
             Self::Rmap => "folio_remove_rmap_ptes",
             Self::Flush => "tlb_flush_mmu_tlbonly",
             Self::FreePages => "free_pages_and_swap_cache",
+            Self::FinishGather => "tlb_finish_mmu",
+            Self::FreeSwap => "free_swap_and_cache_nr",
             Self::FreeTables => "free_pgtables",
             Self::ForgetMappings => "remove_vma",
             Self::Stall => "__alloc_pages_slowpath",
             Self::Select => "select_bad_process",
+            Self::DirectReclaim => "try_to_free_pages",
+            Self::Throttle => "reclaim_throttle",
         }
     }
 }

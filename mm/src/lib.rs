@@ -29,6 +29,7 @@ pub mod machine;
 mod manager;
 pub mod oom;
 pub mod page;
+pub mod reclaim;
 mod room;
 pub mod site;
 pub mod space;

@@ -19,10 +19,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::event::{Changed, Event};
-use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
+use crate::machine::{Due, Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
-use crate::units::{CpuId, Pages, Pfn, signed};
+use crate::units::{CpuId, Pages, Pfn, count_of, signed};
 use crate::vmstat::counters::{Counters, NodeItem, Step};
 use crate::vmstat::schedule::{self, Moment, Schedule};
 use crate::vmstat::shepherd::{Leftovers, Shepherd};
@@ -203,7 +203,7 @@ impl<M: Machine> Manager<M> {
         };
         if refreshed == Changed::Yes {
             let due = self.schedule.next(&moment);
-            machine.defer(cpu, Job::VmstatUpdate, due, WhenIdle::Defer);
+            defer_update(machine, cpu, due, WhenIdle::Defer);
         }
     }
 
@@ -260,15 +260,21 @@ impl<M: Machine> Manager<M> {
                 };
                 let (due, idle) = self.shepherd.kick(&moment);
                 machine.emit(Event::Kick { cpu });
-                machine.defer(cpu, Job::VmstatUpdate, due, idle);
+                defer_update(machine, cpu, due, idle);
             }
         }
         self.defer_shepherd(machine, word_of(here));
     }
 
+    /// What is pending on the dormant `cpu`. Reads the CPU's page lists only if the shepherd kicks a
+    /// CPU because of its pages; Linux's shepherd does not.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
+        let counters = self.pages.zones().len() + self.nodes.len();
+        machine.spend(Work::ScanCpu, count_of(counters));
         if self.is_dirty(machine, cpu) {
             Leftovers::Differentials
+        } else if !self.shepherd.wakes(Leftovers::Pages) {
+            Leftovers::Nothing
         } else if self
             .pages
             .zones()
@@ -347,6 +353,15 @@ impl<M: Machine> Manager<M> {
             counters.set_threshold(machine, threshold.unwrap_or(0));
         }
     }
+}
+
+/// Defers the periodic work of `cpu`. A point in time is computed from the clock, so this charges
+/// for reading the clock; a timer of the wheel needs only the jiffies.
+fn defer_update<M: Machine>(machine: &M, cpu: CpuId, due: Due, idle: WhenIdle) {
+    if matches!(due, Due::At(_)) {
+        machine.spend(Work::Clock, 1);
+    }
+    machine.defer(cpu, Job::VmstatUpdate, due, idle);
 }
 
 fn word_of(cpu: CpuId) -> i64 {

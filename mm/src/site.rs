@@ -40,11 +40,18 @@ pub enum LockClass {
     /// The memory that is set aside for the batches of gathers. Linux keeps the records of a batch
     /// in a page, so it has no such lock.
     Batches,
+    /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
+    /// `cpu_fbatches.lock`).
+    LruBatch,
+    /// The address space with a number, which reclaim looks up (Linux: `anon_vma->rwsem`).
+    Rmap,
+    /// The numbers of no address space.
+    RmapFree,
 }
 
 impl LockClass {
     /// All classes, in declaration order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Zone,
         Self::Pcp,
         Self::DrainAll,
@@ -61,10 +68,13 @@ impl LockClass {
         Self::LeftOver,
         Self::OomKill,
         Self::Batches,
+        Self::LruBatch,
+        Self::Rmap,
+        Self::RmapFree,
     ];
 
-    /// The name of the lock in Linux. [`LockClass::LeftOver`] and [`LockClass::Batches`] do not
-    /// exist in Linux and have names of Plimsoll's.
+    /// The name of the lock in Linux. [`LockClass::LeftOver`], [`LockClass::Batches`] and
+    /// [`LockClass::RmapFree`] do not exist in Linux and have names of Plimsoll's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,6 +94,9 @@ impl LockClass {
             Self::LeftOver => "left over",
             Self::OomKill => "oom_lock",
             Self::Batches => "batches",
+            Self::LruBatch => "cpu_fbatches.lock",
+            Self::Rmap => "anon_vma->rwsem",
+            Self::RmapFree => "rmap numbers",
         }
     }
 
@@ -93,7 +106,7 @@ impl LockClass {
     pub const fn sleeps(self) -> bool {
         matches!(
             self,
-            Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill
+            Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill | Self::Rmap
         )
     }
 
@@ -176,11 +189,18 @@ pub enum Site {
     OutOfMemory,
     /// A gather takes the memory for a batch, or gives it back (Linux: `tlb_next_batch`).
     Gather,
+    /// Used pages are taken off their list, because reclaim is about to look at them (Linux:
+    /// `isolate_lru_folios`).
+    LruIsolate,
+    /// Pages that reclaim has looked at go back to a list (Linux: `move_folios_to_lru`).
+    LruPutBack,
+    /// Reclaim checks or unmaps a page in a page table (Linux: `shrink_folio_list`).
+    Reclaim,
 }
 
 impl Site {
     /// All sites, in declaration order.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -210,6 +230,9 @@ impl Site {
         Self::Release,
         Self::OutOfMemory,
         Self::Gather,
+        Self::LruIsolate,
+        Self::LruPutBack,
+        Self::Reclaim,
     ];
 
     /// The name of the Linux function that a profile would show for this site.
@@ -245,6 +268,9 @@ impl Site {
             Self::Release => "process_mrelease",
             Self::OutOfMemory => "out_of_memory",
             Self::Gather => "tlb_next_batch",
+            Self::LruIsolate => "isolate_lru_folios",
+            Self::LruPutBack => "move_folios_to_lru",
+            Self::Reclaim => "shrink_folio_list",
         }
     }
 
@@ -301,8 +327,13 @@ pub enum Work {
     ForgetMapping,
     /// Visiting one zone in a vmstat refresh.
     RefreshZone,
-    /// Reading one CPU's data from its cache lines: differentials, page counts or counters.
+    /// Reading one CPU's data from its cache lines: differentials, page counts or counters. The
+    /// reader goes through many CPUs, so several lines are on their way at once.
     ScanCpu,
+    /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
+    /// reader's cache already (Linux: `for_each_cpu_or`). If a pass fetches the lines,
+    /// [`Work::ScanCpu`] includes this.
+    NextCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
     /// memory order.
     StreamCpu,
@@ -319,6 +350,18 @@ pub enum Work {
     /// Examining one process while a victim is chosen: the step to it in the list, and its task,
     /// signals and address space, but not its counters.
     Candidate,
+    /// One comparison while blocks or candidates are sorted; [`sort_comparisons`] counts them.
+    Compare,
+    /// Reading the clock (Linux: `ktime_get`).
+    Clock,
+    /// Moving one page onto, off or between the lists by which pages are aged, under the lock of
+    /// those lists. Charged only if pages may be reclaimed.
+    LruMove,
+    /// Checking whether one page was touched: the way to its mapping, and its entry (Linux:
+    /// `folio_referenced`).
+    Reference,
+    /// Writing one page to swap, without unmapping it: its slot and its contents.
+    SwapOut,
     /// One nanosecond of work that a program does itself, outside the manager. A machine profile
     /// does not scale this work.
     Think,
@@ -326,7 +369,7 @@ pub enum Work {
 
 impl Work {
     /// All kinds of work, in declaration order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 32] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -345,6 +388,7 @@ impl Work {
         Self::ForgetMapping,
         Self::RefreshZone,
         Self::ScanCpu,
+        Self::NextCpu,
         Self::StreamCpu,
         Self::Count,
         Self::ContextSwitch,
@@ -352,6 +396,11 @@ impl Work {
         Self::Ipi,
         Self::Process,
         Self::Candidate,
+        Self::Compare,
+        Self::Clock,
+        Self::LruMove,
+        Self::Reference,
+        Self::SwapOut,
         Self::Think,
     ];
 
@@ -377,6 +426,7 @@ impl Work {
             Self::ForgetMapping => "forget_mapping",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
+            Self::NextCpu => "next_cpu",
             Self::StreamCpu => "stream_cpu",
             Self::Count => "count",
             Self::ContextSwitch => "context_switch",
@@ -384,7 +434,36 @@ impl Work {
             Self::Ipi => "ipi",
             Self::Process => "process",
             Self::Candidate => "candidate",
+            Self::Compare => "compare",
+            Self::Clock => "clock",
+            Self::LruMove => "lru_move",
+            Self::Reference => "reference",
+            Self::SwapOut => "swap_out",
             Self::Think => "think",
         }
+    }
+}
+
+/// Returns the number of [`Work::Compare`] that sorting `n` items takes: `n` if they are in order
+/// already, otherwise `n` times the whole part of the binary logarithm of `n`.
+#[must_use]
+pub fn sort_comparisons(n: u32, in_order: bool) -> u32 {
+    let passes = if in_order {
+        1
+    } else {
+        n.checked_ilog2().unwrap_or(0)
+    };
+    n.saturating_mul(passes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sort_comparisons;
+
+    #[test]
+    fn a_sort_compares_each_item_as_often_as_the_items_can_be_halved() {
+        let unsorted = [0, 1, 2, 3, 8, 63, 64, u32::MAX].map(|n| sort_comparisons(n, false));
+        assert_eq!(unsorted, [0, 0, 2, 3, 24, 315, 384, u32::MAX]);
+        assert_eq!([0, 1, 63].map(|n| sort_comparisons(n, true)), [0, 1, 63]);
     }
 }

@@ -18,14 +18,15 @@ use plimsoll_mm::counter::{
     Batch, Counters, Counting, InitError, Items, OneSidedTree, Plan, precise_totals,
 };
 use plimsoll_mm::design::Design;
-use plimsoll_mm::machine::Job;
+use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::oom::{ReleaseError, Selecting, State, release};
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Grouping, Mobility, PageAllocator, Request};
+use plimsoll_mm::reclaim::Next;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, Backing, Flag};
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn, Vpn};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pfn, Vpn};
 use std::sync::atomic::Ordering::Relaxed;
 use support::heap;
 use support::lives::{change, fill, touch};
@@ -41,8 +42,13 @@ fn whichever_fails(
     grouping: Grouping,
     scenario: impl Fn(&World),
 ) -> u64 {
+    whichever_fails_in(|| World::new(cpus, design, grouping), scenario)
+}
+
+/// Does what [`whichever_fails`] does, in worlds that `make` makes.
+fn whichever_fails_in(make: impl Fn() -> World, scenario: impl Fn(&World)) -> u64 {
     for nth in 0.. {
-        let world = World::new(cpus, design, grouping);
+        let world = make();
         heap::forget_uses();
         heap::panic_if_forbidden();
         let ((), refused) = heap::failing_from(nth, || scenario(&world));
@@ -420,5 +426,48 @@ fn what_is_dropped_and_not_retired_is_found_again() {
         world.oom.owner().all.lock().expect("one thread").clear();
         drop(process);
     }
+    world.assert_whole();
+}
+
+/// Touches more pages than there is memory, so that pages move to swap and come back, and lets
+/// kswapd run whenever it was woken.
+fn pressed(world: &World) {
+    let reclaim = world.kept.reclaim.as_ref().expect("the world is pressed");
+    for (id, start) in [(1, 1000), (2, 9000)] {
+        let Some(process) = world.process(id) else {
+            continue;
+        };
+        let space = process.space(&world.machine).expect("it lives").clone();
+        if !world.map(&space, start, 2080, Backing::Anonymous { huge: false }) {
+            continue;
+        }
+        for page in (start..start + 2080).chain(start..start + 100) {
+            world.machine.on(u32::try_from(page % 3).expect("small"));
+            touch(world, &space, page, Access::Write);
+            if reclaim.embedder().woken.swap(false, Relaxed) {
+                while let Next::At(at) = reclaim.kswapd(&world.machine, NodeId(0)) {
+                    world.machine.pass(at.since(world.machine.now()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reclaim_needs_no_heap() {
+    let most = whichever_fails_in(
+        || {
+            let world = World::pressed(4, Design::OURS, Grouping::Off);
+            world.oom.owner().die.store(false, Relaxed);
+            world
+        },
+        pressed,
+    );
+    assert!(most > 10, "address spaces do need the heap: {most}");
+    let world = World::pressed(4, Design::OURS, Grouping::Off);
+    pressed(&world);
+    let swapped = world.kept.spaces.swap().used(&world.machine);
+    assert!(swapped > 100, "pages were moved to swap: {swapped}");
+    world.end_processes();
     world.assert_whole();
 }

@@ -140,7 +140,7 @@ impl fmt::Display for ReadError {
 }
 
 impl ReadError {
-    /// Prints the errors about lines and events.
+    /// Prints those errors that are about one line or one event of a text.
     fn fmt_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line {

@@ -136,12 +136,13 @@ fn times_add_up_through_extends_stamps_and_padding() {
             short(7, &free(2)),
             two_words(30, 5, 1),
             short(0, &free(3)),
-            // A discarded event: eight bytes follow its head, and its time step counts.
+            // A discarded event: eight bytes follow its head, and its time step still advances the
+            // time.
             [two_words(29, 11, 8), vec![0xee; 4]].concat(),
             long(4, &free(4)),
             two_words(31, 9, 2),
             short(1, &free(5)),
-            // The rest is empty.
+            // This entry says that the rest of the sub-buffer is empty.
             vec![29, 0, 0, 0, 0xff, 0xff],
         ],
     );
@@ -369,7 +370,7 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..300), length in 0..300_u64) {
         let mut decoder = decoder();
         let _ = decoder.sub_buffer(0, &bytes, &mut Vec::new());
-        // The same bytes again, as the data of a sub-buffer whose header gives `length`.
+        // The second sub-buffer has a header that gives `length`, and `bytes` as its data.
         let mut page = 5_u64.to_le_bytes().to_vec();
         page.extend(length.to_le_bytes());
         page.extend(&bytes);

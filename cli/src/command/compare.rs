@@ -1,6 +1,7 @@
 //! `plimsoll compare`: compares any designs under a workload that is chosen by name.
 
 use plimsoll_lab::compare_command::{self, CompareOptions};
+use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Compare;
@@ -18,6 +19,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         machine: args.machine,
         designs: std::iter::once(args.a).chain(args.b).collect(),
         workers: args.workers,
+        memory: args.memory.as_deref().map(Memory::named).transpose()?,
         length_ms: args.length_ms,
         seeds: (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
         jobs,

@@ -1,6 +1,7 @@
 //! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog.
 
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
+use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::progress::Progress;
 
@@ -11,8 +12,9 @@ const SEEDS: u64 = 8;
 const SEEDS_QUICK: u64 = 2;
 
 pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
-    let options = options(&args);
+    let options = options(&args)?;
     let experiments = experiments(&args.experiment)?;
+    check_memory(&args, &experiments)?;
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
     for experiment in experiments {
@@ -44,7 +46,24 @@ fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>>
     Ok(chosen)
 }
 
-fn options(args: &Reproduce) -> Options {
+/// Refuses `--memory` for an experiment that the user names and that the option does not change.
+fn check_memory(args: &Reproduce, experiments: &[&dyn Experiment]) -> anyhow::Result<()> {
+    let mut named = experiments.iter().filter(|_| !args.experiment.is_empty());
+    let unchanged = named.find(|experiment| !experiment.takes_memory());
+    if let (Some(_), Some(experiment)) = (&args.memory, unchanged) {
+        let takes = CATALOG.iter().filter(|other| other.takes_memory());
+        let takes: Vec<&str> = takes.map(|other| other.name()).collect();
+        return Err(BadInput(format!(
+            "--memory does not change `{}`: leave it out, or name only {}",
+            experiment.name(),
+            takes.join(", ")
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+fn options(args: &Reproduce) -> anyhow::Result<Options> {
     let (effort, seeds) = if args.quick {
         (Effort::Quick, SEEDS_QUICK)
     } else {
@@ -55,11 +74,12 @@ fn options(args: &Reproduce) -> Options {
     } else {
         Determinism::Trust
     };
-    Options {
+    Ok(Options {
         jobs: args.runs.jobs(),
         card: args.card.map(Into::into),
+        memory: args.memory.as_deref().map(Memory::named).transpose()?,
         effort,
         determinism,
         ..Options::of_seeds(args.runs.seeds.unwrap_or(seeds))
-    }
+    })
 }

@@ -78,8 +78,7 @@ impl Default for Size {
 pub struct Found {
     /// Tables for people.
     pub tables: Vec<Table>,
-    /// The same results as numbers, for programs to read. There are none if the benchmark makes
-    /// only tables.
+    /// The results as numbers, for programs to read. Empty if the benchmark makes only tables.
     pub rows: Vec<Row>,
 }
 
@@ -109,7 +108,7 @@ pub struct Row {
     pub ratio_low: Option<f64>,
     /// The upper end of the ratio's 95 % interval.
     pub ratio_high: Option<f64>,
-    /// The number of rounds.
+    /// The number of rounds in which the number was measured.
     pub rounds: usize,
     /// The number of rounds in which a thread waited too long for a CPU.
     pub disturbed: usize,
@@ -282,7 +281,7 @@ impl Loaded {
         let before = engine::thread_ns();
         testbed.sim.run_until(self.length);
         let host_ns = (engine::thread_ns() - before) as f64;
-        // Each page is allocated once and freed once.
+        // Each page counts twice, because it is allocated once and freed once.
         let pages = 2.0 * done.pages() as f64;
         Ok(vec![
             self.machine.to_owned(),

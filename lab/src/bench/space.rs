@@ -24,7 +24,7 @@ use crate::report::Table;
 use crate::run::progress::Progress;
 
 const ROUNDS: usize = 40;
-/// The number of pages that a step touches or frees.
+/// The number of pages that each step of the benchmark touches or frees.
 const COUNT: u64 = 1 << 14;
 /// The number of page tables of a sparse address space. Each of these tables maps one page.
 const TABLES: u64 = 1 << 11;
@@ -52,7 +52,7 @@ const STEPS: [&str; 9] = [
 /// For each step, the index in [`STEPS`] of the step with which it is compared.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
-/// Measures every step.
+/// Measures every step of the benchmark.
 pub(super) fn tables(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench space");
     progress.expect(ROUNDS);
@@ -91,7 +91,7 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// A machine of one CPU.
+/// A machine of one CPU, and everything on it that the steps use.
 struct Small {
     host: Host,
     manager: Manager<Host>,

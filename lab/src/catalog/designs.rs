@@ -125,11 +125,19 @@ fn about(variant: &str) -> &'static str {
         "shepherd-at-once" => "Linux: all dormant CPUs in the same instant",
         "shepherd-phased" => "ours: each at its phase; cached pages are a reason too",
         "unbatched" => "before the change: one hold per operation, up to 2016 pages",
+        "unbatched-all-drain" => {
+            "control: as unbatched, but allocations drain although another CPU drains"
+        }
         "lists-6.12" => "Linux 6.12: decays by batch, and a flush after a batch freed in a row",
         "lists-6.18" => "Linux 6.18: decays by batch, spills of up to 2016 pages in one hold",
+        "batched-zone-lock" => {
+            "posted in August 2025: one batch per zone-lock hold when freeing; the pcp lock stays held"
+        }
+        "batched-drains" => "the posted second patch alone: only drains move one batch per hold",
         "batched" => "Linux from 6.19: one batch per hold when freeing",
         "bounded" => "ours: one batch and a time limit per hold, everywhere; moved as whole blocks",
         "bounded-pages" => "control: the same bound, page by page",
+        "bounded-one-drain" => "control: as bounded, but one CPU at a time drains, as in Linux",
         "shared" => "control: one atomic integer, exact",
         "flat" => "Linux: a part per CPU, folded at 2 x CPUs",
         "tree" => "the patch: carries of 32 up a tree, error bounded both ways",
@@ -144,7 +152,9 @@ fn about(variant: &str) -> &'static str {
             "Linux to 6.17: the largest estimate, wrong by the error of counters"
         }
         "select-precise" => "Linux from 6.18: a precise sum of every process",
-        "select-two-pass" => "the patch: estimates, then 16 precise sums at most",
+        "select-two-pass" => {
+            "the patch (development version): estimates, then 16 precise sums at most"
+        }
         "select-bounded" => {
             "ours: the fewest precise sums that prove which process has the most points"
         }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use plimsoll_mm::site::Work;
-use plimsoll_sim::profile::{Card, Cluster, Profile, ProfileText, Sourced};
+use plimsoll_sim::profile::{
+    Card, Cluster, Cost, Profile, ProfileText, Provenance, Range, Sourced,
+};
 
 use crate::error::Error;
 use crate::measure::metric::Unit;
@@ -42,10 +44,10 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     if text.clusters.iter().any(|cluster| cluster.speed.is_some()) {
         tables.push(speeds(&text));
     }
-    tables.push(costs(&text));
     if text.clock.is_some() || text.bandwidth.is_some() {
         tables.push(effects_of_load(&text));
     }
+    tables.push(costs(&text));
     Ok(tables)
 }
 
@@ -158,24 +160,37 @@ fn hundredths(percent: u32) -> String {
 }
 
 fn costs(text: &ProfileText) -> Table {
-    let row = |cost: &plimsoll_sim::profile::Cost| {
-        let [low, mid, high] = [cost.range.low, cost.range.mid, cost.range.high];
-        let name = format!("{}.{}", cost.key.section(), cost.key.name());
-        vec![
-            name,
-            low.to_string(),
-            mid.to_string(),
-            high.to_string(),
-            cost.source.clone(),
-        ]
+    let row = |name: String, range: Range, source: String| {
+        let ends = Card::ALL.map(|card| range.at(card).to_string());
+        let mut row = vec![name];
+        row.extend(ends);
+        row.push(source);
+        row
+    };
+    let rows = |cost: &Cost| {
+        let first = row(cost.key.to_string(), cost.range, cost.source.clone());
+        let then = cost.then.map(|then| {
+            let name = format!("  if a hold moves {} pages", then.pages);
+            row(name, then.range, format!("above: for {} pages", then.at))
+        });
+        [Some(first), then].into_iter().flatten()
+    };
+    let fitted = text.costs.iter();
+    let fitted = fitted.filter(|cost| cost.provenance() == Some(Provenance::Fitted));
+    let names: Vec<String> = fitted.map(|cost| cost.key.to_string()).collect();
+    let note = if names.is_empty() {
+        String::new()
+    } else {
+        let names = names.join(", ");
+        format!("Fitted to a published result, which therefore confirms nothing: {names}.")
     };
     Table {
         title: "Costs in nanoseconds, at each card".to_owned(),
-        note: String::new(),
+        note,
         columns: ["cost", "low", "mid", "high", "source"]
             .map(str::to_owned)
             .to_vec(),
-        rows: text.costs.iter().map(row).collect(),
+        rows: text.costs.iter().flat_map(rows).collect(),
     }
 }
 
@@ -213,12 +228,31 @@ mod tests {
     #[test]
     fn a_machine_tells_what_its_busy_cpus_take_from_each_other() {
         let tables = describe("epyc-9654-2s").unwrap();
-        let rows = &tables.last().expect("has tables").rows;
+        let of_load = tables
+            .iter()
+            .find(|it| it.title.starts_with("Effects of load"));
+        let rows = &of_load.expect("the machine has effects of load").rows;
         let told: Vec<String> = rows.iter().map(|row| row[..4].join(" ")).collect();
         assert_eq!(told.len(), 5, "{told:?}");
         assert_eq!(told[0], "clock.all_core 1.00 0.96 0.65");
         assert_eq!(told[2], "bandwidth.node, GB/s 390 358 325");
         assert!(rows.iter().all(|row| !row[4].is_empty()));
+    }
+
+    #[test]
+    fn fitted_prices_and_second_points_are_shown() {
+        let costs = |name| describe(name).unwrap().pop().unwrap();
+        let epyc = costs("epyc-9654-2s");
+        assert!(epyc.note.ends_with(": work.fault."), "{}", epyc.note);
+        assert_eq!(costs("grace-72").note, "");
+        let free = epyc.rows.iter().position(|row| row[0] == "work.buddy_free");
+        let free = free.expect("every machine has this price");
+        assert_eq!(epyc.rows[free][1..4], ["35", "40", "95"]);
+        let longer = epyc.rows[free + 1].join(" ");
+        assert_eq!(
+            longer,
+            "  if a hold moves 2047 pages 28 32 85 above: for 63 pages"
+        );
     }
 
     #[test]

@@ -28,14 +28,15 @@ pub struct Judgement {
     pub subject: String,
     /// The plural noun for what is compared, such as `moves`, `firings`, `readings` or `kills`.
     pub unit: &'static str,
-    /// The number of comparisons.
+    /// The number of the kernel's decisions that were compared with Plimsoll's.
     pub compared: u64,
-    /// The number of comparisons in which Plimsoll and the kernel agree.
+    /// The number of compared decisions in which Plimsoll and the kernel agree.
     pub identical: u64,
     /// The number of recorded decisions that were not compared, because they depend on something
     /// that the recording does not show; a note says what that is.
     pub set_aside: u64,
-    /// The first difference and its surroundings, as lines of at most 80 characters.
+    /// The first difference between the kernel and Plimsoll, with its surroundings, as lines of at
+    /// most 80 characters.
     pub first_difference: Vec<String>,
     /// Tables with totals, for example by CPU or by kind.
     pub tables: Vec<Table>,

@@ -114,7 +114,7 @@ impl Outcome {
 }
 
 /// The share of `identical` in `compared`, in percent, rounded down. It is therefore 100 % only if
-/// all are identical.
+/// all comparisons are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

@@ -18,7 +18,7 @@ use plimsoll_recording::Recording;
 
 use super::{Judge, Judgement};
 
-/// The name of the recording's text that holds the checks.
+/// The name of the recording's text that holds the kernel's watermark checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
 /// The flag of a request by a victim of the OOM killer (Linux: `ALLOC_OOM`).
@@ -106,7 +106,7 @@ impl Check {
                 judgement.identical += 1;
             }
             // The kernel also refuses a request for which no free block is large enough. The
-            // recording does not show the free blocks.
+            // recording does not show the free blocks, so such a check is set aside.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

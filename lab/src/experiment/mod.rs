@@ -30,6 +30,11 @@ pub trait Experiment: Sync {
     /// The question in one line, for listings.
     fn question(&self) -> &'static str;
 
+    /// Returns whether [`Options::memory`] changes the experiment's runs.
+    fn takes_memory(&self) -> bool {
+        false
+    }
+
     /// Runs the experiment and returns one report for each machine.
     ///
     /// # Errors

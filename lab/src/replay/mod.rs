@@ -52,7 +52,7 @@ pub struct ReplayOptions {
     pub b: Option<String>,
     /// The seeds to run, each with both designs.
     pub seeds: Vec<u64>,
-    /// The number of cases to run in parallel.
+    /// The number of cases, each a seed with a design, to run in parallel.
     pub jobs: NonZeroUsize,
     /// The card of costs: the low, middle or high value of every cost's range.
     pub card: Card,
@@ -142,6 +142,7 @@ fn of_replay(options: &ReplayOptions) -> Options {
         seeds: options.seeds.clone(),
         jobs: options.jobs,
         card: Some(options.card),
+        memory: None,
         effort: Effort::Full,
         determinism: Determinism::Trust,
     }

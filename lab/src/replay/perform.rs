@@ -66,7 +66,7 @@ pub(super) struct Scene<'a> {
     pub(super) record: Option<usize>,
 }
 
-/// The state that the CPUs of one copy share.
+/// The state that the CPUs of one copy of the recording share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
     /// The blocks that were in use before the recording began; `None` if the recording does not
@@ -250,7 +250,8 @@ impl Copy {
     }
 
     /// Takes the block of a slot, or returns `None` if the block is not allocated in time. The CPU
-    /// that allocates it may be behind; each sleep lets that CPU advance.
+    /// that allocates the block may be later than it was in the recording; each sleep lets that CPU
+    /// advance.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {

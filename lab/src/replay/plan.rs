@@ -10,7 +10,7 @@ use plimsoll_mm::units::Order;
 
 use crate::trace::{Event, Recording};
 
-/// The steps of each CPU, with their times.
+/// The operations (steps) of each recorded CPU, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// The recorded numbers of the CPUs in the plan.

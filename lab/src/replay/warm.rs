@@ -68,7 +68,8 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // No event ever shows these pages again, so they only make the lists a few pages shorter.
+            // The pages of this bulk allocation appear in no other event. To take them would only
+            // make the lists a few pages shorter, so the plan omits it.
             Action::BulkNeverSeen { .. } => {}
             // The simulated memory manager decides by itself when to take these actions.
             Action::Refresh
@@ -258,7 +259,8 @@ mod tests {
         assert_eq!((plan.slots, plan.unmatched), (3, 0));
     }
 
-    /// The parts of a split block begin as many pages apart as a part has, which may be several.
+    /// If a block is split into parts of several pages, each part begins that many pages after the
+    /// one before it.
     #[test]
     fn a_block_that_is_freed_in_parts_of_two_pages_is_split_into_such_parts() {
         let (four, two) = (ListId(7), ListId(4));

@@ -1,7 +1,9 @@
 //! Running cases: the simulated machine of a run, the matrix of cases, and the user's options.
 
+pub mod aging;
 pub mod as_recording;
 pub mod cases;
 pub mod options;
+pub mod pressure;
 pub mod progress;
 pub mod testbed;

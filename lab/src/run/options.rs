@@ -6,6 +6,8 @@ use std::thread;
 
 use plimsoll_sim::profile::Card;
 
+use super::aging::Memory;
+
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -16,6 +18,8 @@ pub struct Options {
     /// The cost card at which all runs take place. If `None`, runs take place at the middle card;
     /// where a report compares cards, further runs take place at the low and the high card.
     pub card: Option<Card>,
+    /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
+    pub memory: Option<Memory>,
     /// How much to measure.
     pub effort: Effort,
     /// Whether to run every case twice and compare the runs.
@@ -31,6 +35,7 @@ impl Options {
             seeds: (1..=seeds).collect(),
             jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             card: None,
+            memory: None,
             effort: Effort::Full,
             determinism: Determinism::Trust,
         }

@@ -13,7 +13,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
-use plimsoll_mm::page::watermark::{Urgency, Watermarks};
+use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
@@ -22,6 +22,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
 use crate::measure::holds::HoldLog;
 use crate::run::as_recording::Recorder;
+use crate::run::pressure::{Pressure, ReclaimLog};
 
 /// A simulated machine, its memory manager, and a log of both.
 pub struct Testbed {
@@ -33,6 +34,8 @@ pub struct Testbed {
     recorder: Rc<RefCell<Option<Recorder>>>,
     /// The variant of each mechanism that the manager uses.
     pub design: Design,
+    /// The address spaces whose pages are reclaimed, if the testbed has any.
+    pub pressure: Option<Rc<Pressure>>,
 }
 
 /// The events and counts that the testbed observed during a run.
@@ -52,6 +55,8 @@ pub struct Log {
     pub out_of_memory: u64,
     /// The pages moved by holds of zone locks.
     pub holds: HoldLog,
+    /// The work of reclaim.
+    pub reclaim: ReclaimLog,
 }
 
 /// A start of the vmstat work on one CPU.
@@ -151,8 +156,34 @@ impl Testbed {
             under_load: true,
             ..options
         };
-        let sim = Sim::new(profile, options);
         config.design = design;
+        Self::with_sim(Sim::new(profile, options), design, config)
+    }
+
+    /// Like [`Testbed::new`], with address spaces whose pages are reclaimed when memory is short,
+    /// and with `swap` slots of swap space.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
+        let options = SimOptions {
+            seed,
+            under_load: true,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let reclaim = Pressure::reclaim(&sim);
+        let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        config.design = design;
+        config.pressure = Some(plimsoll_sim::pressure(&reclaim));
+        let mut testbed = Self::with_sim(sim, design, config);
+        let pressure = Pressure::new(&testbed.sim, &testbed.mm, &design, swap, &reclaim);
+        testbed.pressure = Some(pressure);
+        testbed
+    }
+
+    fn with_sim(sim: Sim, design: Design, config: Config<Sim>) -> Self {
         let mm = Manager::new(&sim, config).expect("there is memory to manage");
         let testbed = Self {
             sim,
@@ -160,35 +191,32 @@ impl Testbed {
             log: Rc::default(),
             recorder: Rc::default(),
             design,
+            pressure: None,
         };
         testbed.watch();
         testbed.mm.start(&testbed.sim);
         testbed
     }
 
-    /// Allocates memory of the normal zones, in the largest blocks, until each zone has about
-    /// `leave` free pages above the midpoint of its low and high watermarks. Call this before the
-    /// run.
-    ///
-    /// This memory stands for everything that a long-running machine uses memory for. An experiment
-    /// depends only on how near a zone is to its watermarks.
+    /// Allocates memory of the normal zones until each zone has `above` free pages above its low
+    /// watermark. Call this before the run. It takes blocks of all sizes, so the number is exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
-    pub fn fill(&self, leave: Pages) {
-        let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
+    pub fn fill_to_low(&self, above: Pages) {
         let zones = self.mm.pages().view(&self.sim).into_iter();
         for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
-            let Watermarks { low, high, .. } = zone.watermarks;
-            let middle = Pages(low.0.midpoint(high.0));
-            let stop = middle + leave;
-            let blocks = zone.free.saturating_sub(stop).0 / Order::MAX.pages().0;
-            for _ in 0..blocks {
-                let block = self
-                    .mm
-                    .pages()
-                    .alloc(&self.sim, request.from_node(zone.node));
-                block.expect("the zone was seen to have this many");
+            let mut left = zone.free.saturating_sub(zone.watermarks.low + above).0;
+            for order in Order::all().rev() {
+                let request = Request::new(order).urgent(Urgency::Reserve);
+                while left >= order.pages().0 {
+                    let block = self
+                        .mm
+                        .pages()
+                        .alloc(&self.sim, request.from_node(zone.node));
+                    block.expect("the zone was seen to have this many");
+                    left -= order.pages().0;
+                }
             }
         }
         // Filling is not part of the run, so its holds are removed from the log.
@@ -282,9 +310,9 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Events of single pages, phases and kills are ignored: a workload that needs them
-            // observes the machine directly.
-            _ => {}
+            // Events of single pages, phases and kills are ignored, apart from those of reclaim: a
+            // workload that needs them observes the machine directly.
+            ref other => self.reclaim.note(other),
         }
     }
 

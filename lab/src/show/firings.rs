@@ -11,7 +11,7 @@ use crate::measure::stats::median;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::run::testbed::crowd;
 
-/// Everything that a recording shows about the periodic work.
+/// Everything that a recording shows about the vmstat work of the CPUs and about the shepherd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firings {
     /// Each run of `vmstat_update`, in order of time.
@@ -96,8 +96,8 @@ impl Firings {
         found
     }
 
-    /// The number of runs on each CPU, and the intervals between them. The first row is for all
-    /// CPUs.
+    /// The number of runs of `vmstat_update` on each CPU, and the intervals between these runs. The
+    /// first row is for all CPUs.
     #[must_use]
     pub fn by_cpu(&self) -> Figures {
         let mut cpus: BTreeMap<u32, Vec<Firing>> = BTreeMap::new();
@@ -146,7 +146,8 @@ impl Firings {
         }
     }
 
-    /// The largest number of runs that began at once, for several definitions of "at once".
+    /// The largest number of runs of `vmstat_update` that began at once, for several definitions of
+    /// "at once".
     #[must_use]
     pub fn crowding(&self) -> Figures {
         let starts = || self.firings.iter().map(|firing| Nanos(firing.time_ns));

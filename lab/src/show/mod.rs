@@ -44,7 +44,8 @@ pub const TABLES: [&str; 10] = [
     "events",
 ];
 
-/// Reads the recording in `file`, or from standard input for `-`; also returns warnings about it.
+/// Reads the recording in `file`, or from standard input for `-`; also returns warnings about the
+/// recording.
 ///
 /// # Errors
 /// If the file cannot be read, is no recording, or has no event.
@@ -140,7 +141,7 @@ impl Shown {
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
-        // The summary already counts events, so their table is printed only on request.
+        // The summary already counts events, so the table `events` is printed only on request.
         let listed = |figures: &&Figures| self.with_events || figures.name != "events";
         match self.figures.as_slice() {
             [a, b] => {

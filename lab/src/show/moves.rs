@@ -89,7 +89,7 @@ pub fn moves(recording: &Recording) -> Vec<Move> {
 
 struct Finder {
     zones: Zones,
-    /// The symbol of `vmstat_update`.
+    /// The symbol of the function `vmstat_update`; `None` if the recording does not have it.
     update: Option<usize>,
     /// For each frame that is on a list, the CPU whose list it is on, as far as the recording has
     /// shown.
@@ -101,7 +101,7 @@ struct Finder {
 /// The state of one CPU, as far as the recording has shown it.
 #[derive(Default)]
 struct Cpu {
-    /// The move in progress.
+    /// The move that is in progress on this CPU, if any.
     open: Option<Open>,
     /// The thread that freed a block, if this free is the last event on the CPU.
     freed: Option<u32>,
@@ -271,7 +271,7 @@ impl Finder {
         });
     }
 
-    /// Adds a block to the move in progress.
+    /// Adds a block to the move that is in progress on `cpu`.
     fn add(&mut self, cpu: u32, pfn: u64, order: u8) {
         let open = self.cpu(cpu).open.as_mut().expect("a move was opened");
         let pages = 1 << order.min(63);
@@ -281,8 +281,8 @@ impl Finder {
         open.since_hold += pages;
     }
 
-    /// Ends the move in progress. `alloc` is the block that is allocated right after the move, if
-    /// there is one.
+    /// Ends the move that is in progress on `cpu`. `alloc` is the block that is allocated right
+    /// after the move, if there is one.
     fn close(&mut self, cpu: u32, alloc: Option<(u64, u8)>) {
         let Some(mut open) = self.cpu(cpu).open.take() else {
             return;
@@ -315,7 +315,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved nothing to or from a list is not part of this move.
+        // A hold that moved no page to or from a list is not counted as a hold of this move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

@@ -14,7 +14,7 @@ pub struct Contentions {
     /// A row for each kind of lock and caller, in order of descending total wait.
     pub rows: Vec<LockRow>,
     /// The number of waits that are still in progress at the end of the recording. The rows include
-    /// them as if they had ended then.
+    /// these waits as if they had ended with the recording.
     pub open: u64,
     /// The number of ends of waits that began before the recording; these waits are not counted.
     pub begun_before: u64,
@@ -45,7 +45,8 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// Remarks that a reader of the table needs.
+    /// Says which waits the table counts only in part, and which it leaves out. Empty if there are
+    /// none.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -112,7 +113,7 @@ impl Pairs<'_> {
                 ref stack,
             } => {
                 // A mutex emits a second begin event when a spinning waiter goes to sleep; both
-                // belong to one wait.
+                // events belong to one wait.
                 let is_mutex = flags & MUTEX != 0;
                 if !(is_mutex && self.open.contains_key(&(thread, lock))) {
                     let wait = self.wait(event.time_ns, flags, stack);
@@ -143,7 +144,7 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // The name ends before the offset and before any suffix from the compiler.
+        // The function's name ends before the offset and before any suffix from the compiler.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }

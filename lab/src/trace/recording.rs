@@ -77,8 +77,8 @@ impl Recording {
     }
 }
 
-/// Converts every batched event to a free with the order of the page's allocation, or order 0 if
-/// that is unknown.
+/// Converts every batched event to a free with the order of the page's allocation, or with order 0
+/// if that order is unknown.
 fn batched_are_the_frees(records: &mut [Record]) {
     let mut live = HashMap::new();
     for record in records {

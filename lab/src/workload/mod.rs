@@ -2,6 +2,8 @@
 
 pub(crate) mod daemons;
 pub mod make_like;
+pub(crate) mod mix;
+pub mod overcommit;
 pub(crate) mod page_fault;
 pub(crate) mod storm;
 pub mod stress_vm;

@@ -76,7 +76,7 @@ impl Stage {
     }
 }
 
-/// The console output received so far.
+/// The guest's console output that was received so far.
 #[derive(Debug)]
 pub(crate) struct Console {
     text: String,
@@ -128,7 +128,7 @@ impl Console {
         &self.up
     }
 
-    /// Returns the last nonblank lines, at most `TAIL_LINES`.
+    /// Returns the last nonblank lines of the console output, at most `TAIL_LINES`.
     pub(crate) fn tail(&self) -> String {
         let lines: Vec<&str> = self
             .text

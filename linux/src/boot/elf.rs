@@ -90,7 +90,7 @@ mod tests {
         for bytes in [&b""[..], b"\x7fELF", b"\x7fELF\x02\x01", b"text"] {
             assert_eq!(kind(bytes), Program::Other);
         }
-        // The program headers are far beyond the end of the file.
+        // According to this ELF header, the program headers are far beyond the end of the file.
         let mut bytes = vec![0xff; 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
         bytes[18..20].copy_from_slice(&[62, 0]);

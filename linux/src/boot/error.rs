@@ -18,7 +18,7 @@ pub enum Error {
     File {
         /// The operation on the file, such as "read" or "write".
         doing: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

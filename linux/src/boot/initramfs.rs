@@ -39,7 +39,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) busybox: Option<Vec<u8>>,
 }
 
-/// Writes the archive.
+/// Writes the archive of the initramfs.
 ///
 /// # Errors
 ///

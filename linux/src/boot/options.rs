@@ -10,8 +10,8 @@ use super::Error;
 use crate::guest::load::Load;
 use crate::record::{Holds, Rss};
 
-/// The largest number of CPUs. Without x2APIC, interrupt controllers have 8-bit addresses, and QEMU
-/// before version 9 emulates no x2APIC.
+/// The largest number of CPUs of a guest. Without x2APIC, interrupt controllers have 8-bit
+/// addresses, and QEMU before version 9 emulates no x2APIC.
 pub const CPUS_MAX: u32 = 255;
 /// The minimum memory with which a guest can boot and record, in MiB.
 const MEMORY_MIN_MIB: u64 = 512;
@@ -102,9 +102,9 @@ impl LoadChoice {
 /// The options of booting and recording a kernel.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The number of CPUs.
+    /// The number of the guest's CPUs.
     pub cpus: u32,
-    /// The total memory of all nodes.
+    /// The guest's memory: that of all its nodes together.
     pub memory: Memory,
     /// The number of nodes; CPUs and memory are divided evenly among them.
     pub nodes: u32,

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The memory for QEMU itself and its translated code, in addition to the guest's memory, in MiB.
 const QEMU_MIB: u64 = 512;
 
-/// The result of a run, and the time that it took.
+/// The result of booting and recording a guest, and the time that this took.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The kernel image that was booted.
@@ -182,7 +182,7 @@ fn write_initramfs(
     file.flush().map_err(Error::file("write", to))
 }
 
-/// The files of one run.
+/// The temporary files of one boot.
 struct Drafts {
     initramfs: PathBuf,
     console: PathBuf,

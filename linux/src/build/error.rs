@@ -24,7 +24,7 @@ pub enum Error {
     File {
         /// The operation on the file or folder, such as "read" or "write".
         what: &'static str,
-        /// The file or folder.
+        /// The path of the file or folder.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,

@@ -261,7 +261,7 @@ impl Tools {
         let mut out = std::ffi::OsString::from("O=");
         out.push(folder);
         command.arg(out);
-        // Variables that a shell exports for other builds must not change this one.
+        // Variables that a shell exports for other builds must not change this build.
         for variable in ["MAKEFLAGS", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT"] {
             command.env_remove(variable);
         }

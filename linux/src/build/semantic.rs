@@ -20,7 +20,7 @@ const PRISTINE: &str = ".plimsoll-pristine";
 const DRAFT: &str = ".plimsoll-draft.c";
 const SUFFIX: &str = ".cocci";
 
-/// A semantic patch.
+/// A semantic patch of the kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemanticPatch {
     /// The patch's name, such as `phased`.

@@ -73,7 +73,8 @@ impl Tools {
 
     fn has(&self, tool: &str) -> bool {
         if tool.ends_with(".h") {
-            // Only the compiler knows the folders of headers, so the check runs it on the header.
+            // Only the compiler knows the folders of headers, so the check runs the compiler on the
+            // header.
             let mut command = self.command("gcc");
             command.args(["-E", "-x", "c", "-include", tool, "/dev/null"]);
             return command.output().is_ok_and(|output| output.status.success());
@@ -130,8 +131,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // `command` still holds the write ends of the pipe. Replacing these closes them. Otherwise
-        // the loop below would never see the end of the output.
+        // `command` still holds the write ends of the pipe. To replace these ends is to close them.
+        // Otherwise the loop below would never see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

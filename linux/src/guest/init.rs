@@ -137,7 +137,7 @@ fn prepare() {
 fn size_lists() -> io::Result<()> {
     const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
     let usual = fs::read_to_string(FRACTION)?;
-    // The kernel recomputes the sizes only if the value changes.
+    // The kernel recomputes the sizes only if the value in this file changes.
     fs::write(FRACTION, "1000000")?;
     fs::write(FRACTION, usual.trim())
 }

@@ -42,7 +42,7 @@ pub(super) fn bind(node: u32) -> io::Result<()> {
         return Err(io::Error::other(text));
     }
     let nodes: c_ulong = 1 << node;
-    // The kernel expects the number of bits plus one.
+    // `set_mempolicy` expects the number of bits of the mask plus one.
     let bits = c_ulong::from(NODES_MAX + 1);
     // SAFETY: the kernel reads one word of the mask, which lives until the call returns.
     let result = unsafe {

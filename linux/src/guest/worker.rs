@@ -159,7 +159,7 @@ impl Worker {
             Op::Share => second::share(),
             Op::Vfork => second::vfork(),
             Op::Report => say(REACHED),
-            // `run` handles this step, because it reads from the leader.
+            // `run` handles this step, because the step reads from the worker's standard input.
             Op::Wait => Ok(()),
         }
     }

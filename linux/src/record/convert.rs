@@ -124,8 +124,8 @@ fn set_priority(nice: i32) {
 /// the beginning shows whether the wait was for a spinning lock.
 #[derive(Debug, Default)]
 struct Waits {
-    /// The CPU and the lock of each wait that has begun. A spinning waiter does not move to another
-    /// CPU.
+    /// The CPU and the lock of each wait that has begun and has not ended. A spinning waiter does
+    /// not move to another CPU.
     open: HashSet<(u32, u64)>,
 }
 

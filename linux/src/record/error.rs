@@ -20,7 +20,7 @@ pub enum RecordError {
     Lockdown,
     /// A file of tracefs could not be used.
     Tracefs {
-        /// The file or folder.
+        /// The path of the file or folder.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
@@ -71,7 +71,7 @@ impl RecordError {
                 return Self::NotRoot;
             }
             let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
-            // The file lists all states; the current one is in brackets.
+            // The file `lockdown` lists all states; the current one is in brackets.
             if lockdown.is_ok_and(|it| it.contains('[') && !it.contains("[none]")) {
                 return Self::Lockdown;
             }

@@ -83,7 +83,8 @@ pub(super) struct Chosen {
     pub(super) missing: Vec<String>,
 }
 
-/// Switches the events on in `instance`, including `rss_stat` if `rss` is [`Rss::Wanted`].
+/// Switches the events of [`WANTED`] on in `instance`, including `rss_stat` if `rss` is
+/// [`Rss::Wanted`].
 pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));

@@ -178,7 +178,8 @@ impl<S: Read> Reader<S> {
         Ok((!bytes.is_empty()).then_some(Batch { cpu, bytes }))
     }
 
-    /// Sends a batch and waits if memory is full; returns false if the converter has ended.
+    /// Sends a batch to the converter, and waits while the memory for batches is full. Returns
+    /// false if the converter has ended.
     fn send(&self, batch: Batch) -> bool {
         match self.batches.try_send(batch) {
             Ok(()) => true,

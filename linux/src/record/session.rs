@@ -144,8 +144,8 @@ impl Session<'_> {
             None => readers(setup)?,
         };
         let read = readers.finish().map_err(system("read the ring buffers"));
-        // The converter ends when all senders are dropped. The readers have ended and dropped
-        // theirs; this is the last one.
+        // The converter ends when all senders are dropped. The readers have ended and dropped their
+        // senders; this is the last sender.
         drop(sender);
         let converted = converter.join();
         let converted = converted.map_err(|_| RecordError::Formats("a panic".to_owned()))?;
@@ -153,7 +153,7 @@ impl Session<'_> {
         Ok((converted, lost(setup), ran?, duration))
     }
 
-    /// Runs the command, between two notes.
+    /// Runs the command, and writes a note into the ring buffers before and after it.
     fn load(&self, setup: &Setup, shown: impl FnMut()) -> Result<Option<ExitStatus>, RecordError> {
         let mut marker = setup.instance.marker()?;
         let texts = self.options.texts.as_deref();

@@ -81,7 +81,7 @@ impl Watch {
     /// Waits for the end of the recording. If there is a command, the recording ends when the
     /// command ends; at the time `until`, or at a first signal, the command is only told to end.
     /// Without a command, the recording ends at `until` or at a signal. In both cases a write error
-    /// ends it. Returns the exit status if the command has ended.
+    /// ends the recording. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,
@@ -136,7 +136,7 @@ impl Drop for Watch {
             low_level::unregister(signal);
         }
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic, and its result is not needed.
+            // The thread that waits for signals does not panic, and its result is not needed.
             let _ = thread.join();
         }
     }

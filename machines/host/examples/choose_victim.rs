@@ -23,11 +23,11 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 16;
 const TENANTS: u32 = 500;
-/// Every tenant whose number is a multiple of this one pays for protection.
+/// Every tenant whose number is a multiple of 100 pays for protection.
 const PAYING: u32 = 100;
 const TOTAL_PAGES: u64 = 1 << 20;
 
-/// The index of the only counter of its group.
+/// The index of a tenant's counter in its group, which has no other counter.
 const HELD: usize = 0;
 
 /// The tenants and the memory that they hold, in pages.

@@ -16,7 +16,7 @@ use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn};
 
-/// 64 MiB.
+/// The number of pages of the arena: 64 MiB.
 const PAGES: Pages = Pages(1 << 14);
 
 fn main() -> Result<(), Box<dyn Error>> {

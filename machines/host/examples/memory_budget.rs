@@ -25,7 +25,7 @@ const REQUEST_PAGES_MAX: i64 = 64;
 /// returns half of its pages.
 const ROUNDS: u32 = 100;
 
-/// The index of the only counter of its group.
+/// The index of the budget's counter in its group, which has no other counter.
 const USED: usize = 0;
 
 /// The memory from which tenants take pages.

@@ -143,7 +143,7 @@ fn tenant(
     Ok(process)
 }
 
-/// Touches the first `pages` pages.
+/// Touches the first `pages` pages of the tenant's mapping.
 fn use_pages(
     memory: Memory<'_, Host>,
     process: &Arc<Process<Host>>,

@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the count. It reads only a few words, however many CPUs there are.
+/// Prints the number of served requests. Reads only a few words, however many CPUs there are.
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
     // While no addition is in progress, the range contains the exact count. The range is a single

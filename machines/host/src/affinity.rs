@@ -23,7 +23,7 @@ impl CpuMask {
         Self(vec![cpu])
     }
 
-    /// The CPUs, in ascending order.
+    /// The CPUs of the mask, in ascending order.
     #[must_use]
     pub fn cpus(&self) -> &[u32] {
         &self.0

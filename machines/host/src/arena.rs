@@ -55,7 +55,7 @@ impl Arena {
         })
     }
 
-    /// The number of frames.
+    /// The number of frames of the arena.
     #[must_use]
     pub fn pages(&self) -> Pages {
         self.pages
@@ -126,7 +126,7 @@ impl Arena {
     /// `/proc/self/pagemap`). Frames that were only read may count as well.
     ///
     /// # Errors
-    /// If the kernel does not report it.
+    /// If the kernel does not report this number.
     pub fn resident(&self) -> io::Result<Pages> {
         let first = self.page(Pfn(0)).addr().get();
         imp::resident(first, self.pages)
@@ -289,11 +289,11 @@ mod tests {
         assert_eq!(last.addr().get() - low.addr().get(), 4096);
         // SAFETY: the last byte of a frame of a live arena that only this test touches.
         let byte = unsafe { last.add(4095) };
-        // SAFETY: as above.
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
         assert_eq!(unsafe { byte.read() }, 0);
-        // SAFETY: as above.
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
         unsafe { byte.write(7) };
-        // SAFETY: as above.
+        // SAFETY: the byte is in a frame of a live arena that only this test touches.
         assert_eq!(unsafe { byte.read() }, 7);
     }
 
@@ -318,14 +318,14 @@ mod tests {
             // SAFETY: a frame of a live arena that only this test touches.
             unsafe { arena.page(Pfn(frame)).write(7) };
         }
-        // SAFETY: as above; there is no reference to a frame.
+        // SAFETY: no reference to a frame exists, and only this test touches the arena.
         let given = unsafe { arena.give_back(Pfn(100), Pages(50)) };
         given.expect("the arena has them");
         assert_eq!(arena.resident().expect("Linux says"), Pages(462));
-        // SAFETY: as above.
+        // SAFETY: a frame of a live arena that only this test touches.
         let read = |frame| unsafe { arena.page(Pfn(frame)).read() };
         assert_eq!([99, 100, 149, 150].map(read), [7, 0, 0, 7]);
-        // SAFETY: as above.
+        // SAFETY: no reference to a frame exists, and only this test touches the arena.
         let past = unsafe { arena.give_back(Pfn(500), Pages(13)) };
         let past = past.expect_err("12 left");
         assert_eq!(past.kind(), io::ErrorKind::InvalidInput);

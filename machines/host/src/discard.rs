@@ -97,7 +97,7 @@ pub struct Given {
     /// The number of frames whose memory the kernel accepted. A frame is counted each time that it
     /// is returned, even if it never had memory.
     pub pages: u64,
-    /// The number of calls to the kernel.
+    /// The number of calls that asked the kernel to take memory back.
     pub calls: u64,
     /// The number of frames that the kernel refused. They keep their memory.
     pub refused: u64,
@@ -149,8 +149,8 @@ impl ToKernel {
 
     /// Returns a range of adjacent frames to the kernel.
     fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
-        // Relaxed is enough, for the reason given in `given`. The addition has to be atomic,
-        // because two threads may play one CPU.
+        // Relaxed is enough: no other memory access depends on the counts. The addition has to be
+        // atomic, because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
         // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees that
         // nothing uses them.

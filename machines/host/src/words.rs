@@ -119,7 +119,7 @@ impl HostField {
 impl Field for HostField {
     #[inline]
     fn get(&self) -> u64 {
-        // Acquire pairs with the Release in `set`, as the seam requires.
+        // Acquire pairs with the Release in `set`, as the trait `Field` requires.
         self.0.load(Acquire)
     }
 
@@ -158,7 +158,8 @@ impl<T> Once<T> for HostOnce<T> {
     }
 }
 
-/// An atomic integer of one CPU. All accesses are relaxed, because the seam promises nothing more.
+/// An atomic integer of one CPU. All accesses are relaxed, because the trait `LocalWord` promises
+/// nothing more.
 #[derive(Debug)]
 pub struct CpuWord(AtomicI64);
 
@@ -190,7 +191,7 @@ impl LocalWord<Host> for CpuWord {
     }
 }
 
-/// One stored byte per page. Accesses are relaxed, as the seam allows.
+/// One stored byte per page. Accesses are relaxed, as the trait `Tags` allows.
 #[derive(Debug)]
 pub struct PageTags(Box<[AtomicU8]>);
 

@@ -131,7 +131,7 @@ macro_rules! checked_machine {
             }
 
             fn now(&self) -> Nanos {
-                // Relaxed: as in `set_now`.
+                // Relaxed is enough: model threads run one at a time.
                 Nanos(self.shared.now_ns.load(Relaxed))
             }
 

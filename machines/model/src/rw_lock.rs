@@ -89,7 +89,7 @@ macro_rules! checked_rw_lock {
                 self.writer(killed).map(|mut value| f(&mut value))
             }
 
-            /// Runs `then` without admitting other readers.
+            /// Runs `first` and `then` as one writer, so no reader is admitted during `then`.
             fn write_then_read<A, R>(
                 &self,
                 _: &$Machine,
@@ -104,7 +104,7 @@ macro_rules! checked_rw_lock {
             }
 
             fn writer_waits(&self, _: &$Machine) -> bool {
-                // Relaxed: as in `writer`.
+                // Relaxed is enough: model threads run one at a time.
                 self.writers.load(Relaxed) > 0
             }
         }

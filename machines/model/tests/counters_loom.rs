@@ -6,7 +6,7 @@
 use std::panic::catch_unwind;
 
 use plimsoll_mm::laws::counter::{self, CPUS};
-use plimsoll_mm::laws::under_way;
+use plimsoll_mm::laws::{area, under_way};
 use plimsoll_model::loom::run_law;
 use plimsoll_model::own_process::in_own_process;
 
@@ -95,6 +95,13 @@ fn making_and_ending() {
 fn growing_at_once() {
     in_own_process(|| {
         run_law(&counter::growing_at_once(), CPUS);
+    });
+}
+
+#[test]
+fn first_groups_at_once() {
+    in_own_process(|| {
+        run_law(&area::first_groups_at_once(), 2);
     });
 }
 

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use plimsoll_mm::laws::counter::{self, CPUS};
-use plimsoll_mm::laws::under_way;
+use plimsoll_mm::laws::{area, under_way};
 use plimsoll_model::shuttle::run_law;
 
 /// The number of schedules that shuttle tries for each law and kind of counter. All of them
@@ -57,6 +57,12 @@ fn making_and_ending() {
 #[test]
 fn growing_at_once() {
     run_law(&counter::growing_at_once(), CPUS, SCHEDULES);
+}
+
+#[test]
+fn first_groups_at_once() {
+    run_law(&area::first_groups_at_once(), CPUS, SCHEDULES);
+    run_law(&area::a_group_dropped_meanwhile(), CPUS, SCHEDULES);
 }
 
 #[test]

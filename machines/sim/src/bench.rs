@@ -19,7 +19,7 @@ use rand::Rng;
 
 use crate::engine::state::Sim;
 use crate::options::SimOptions;
-use crate::profile::{Card, Costs, Load, Profile};
+use crate::profile::{Card, Costs, Load, Profile, Slopes};
 
 /// The measured cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +217,7 @@ fn machine(cpus: u32) -> Profile {
         node_bytes: vec![1 << 30],
         costs: Costs {
             work_ns: [10; Work::ALL.len()],
+            slopes: Slopes::default(),
             transfer_ns: [1, 10, 46, 100, 190],
             lock_own_ns: 15,
             lock_remote_extra_ns: 40,

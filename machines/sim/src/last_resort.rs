@@ -1,27 +1,14 @@
 //! Last resorts for simulated machines. A last resort calls a closure that is stored on the thread
 //! of its machine, so the closure need not be `Send`.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::thread::{self, ThreadId};
-
 use plimsoll_mm::page::{LastResort, PageAllocator, Relief, Request};
 
 use crate::Sim;
+use crate::kept::Kept;
 
-type ZoneRequest = dyn Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief;
+type Ask = Box<dyn Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief>;
 
-thread_local! {
-    static KEPT: RefCell<BTreeMap<u64, Rc<ZoneRequest>>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// The last resort that the page allocator owns: the key of a closure in `KEPT`, and the thread
-/// that stores the closure.
-struct Kept {
-    thread: ThreadId,
-    key: u64,
-}
+struct Asks(Kept<Ask>);
 
 /// Returns a last resort that calls `ask`. The closure is stored on the calling thread, which a
 /// simulated machine never leaves.
@@ -34,33 +21,11 @@ struct Kept {
 pub fn last_resort(
     ask: impl Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief + 'static,
 ) -> Box<dyn LastResort<Sim>> {
-    let key = KEPT.with_borrow_mut(|kept| {
-        let key = kept.last_key_value().map_or(0, |(last, _)| last + 1);
-        kept.insert(key, Rc::new(ask));
-        key
-    });
-    let thread = thread::current().id();
-    Box::new(Kept { thread, key })
+    Box::new(Asks(Kept::new(Box::new(ask))))
 }
 
-impl LastResort<Sim> for Kept {
+impl LastResort<Sim> for Asks {
     fn out_of_memory(&self, sim: &Sim, pages: &PageAllocator<Sim>, request: Request) -> Relief {
-        assert_eq!(
-            thread::current().id(),
-            self.thread,
-            "a simulated machine stays on its thread"
-        );
-        let ask = KEPT.with_borrow(|kept| kept.get(&self.key).cloned());
-        ask.expect("it is kept as long as this")(sim, pages, request)
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        if thread::current().id() == self.thread {
-            // The thread may be exiting, and `KEPT` may already have been destroyed.
-            let forgotten = KEPT.try_with(|kept| kept.borrow_mut().remove(&self.key));
-            drop(forgotten);
-        }
+        self.0.get()(sim, pages, request)
     }
 }

@@ -163,6 +163,20 @@ fn kind_of(event: Event) -> u64 {
         Event::StartTaskReaping(process) => 11 ^ u64::from(process.0) << 4,
         Event::FinishTaskReaping(process) => 12 ^ u64::from(process.0) << 4,
         Event::SkipTaskReaping(process) => 13 ^ u64::from(process.0) << 4,
+        Event::KswapdWake(node) => 14 ^ u64::from(node.0) << 8,
+        Event::KswapdSleep(node) => 14 ^ 1 << 4 ^ u64::from(node.0) << 8,
+        Event::ShrinkActive { node, deactivated } => {
+            14 ^ 2 << 4 ^ u64::from(node.0) << 8 ^ u64::from(deactivated.0) << 24
+        }
+        Event::ShrinkInactive {
+            node,
+            by,
+            scanned,
+            reclaimed,
+        } => {
+            let pages = u64::from(scanned.0) << 24 ^ u64::from(reclaimed.0) << 44;
+            14 ^ 3 << 4 ^ (by as u64) << 7 ^ u64::from(node.0) << 8 ^ pages
+        }
         Event::Begin(phase) => 6 ^ (phase as u64) << 4,
         Event::End(phase) => 7 ^ (phase as u64) << 4,
         Event::PageSplit { pfn, order } => 5 ^ u64::from(order.get()) << 4 ^ u64::from(pfn.0) << 24,

@@ -87,6 +87,10 @@ pub struct LockStats {
     /// The number of contentions that `perf lock contention` would show. It does not show the first
     /// waiter of a queued spinlock, which spins on the pending bit and is not traced.
     pub perf_contentions: u64,
+    /// The sum of the waits that [`LockStats::perf_contentions`] counts.
+    pub perf_wait_total: Nanos,
+    /// The longest of the waits that [`LockStats::perf_contentions`] counts.
+    pub perf_wait_max: Nanos,
     /// The number of attempts that failed because the lock was held.
     pub failed_tries: u64,
     /// The sum of all waits.
@@ -143,6 +147,8 @@ impl LockStats {
             acquisitions: 0,
             contentions: 0,
             perf_contentions: 0,
+            perf_wait_total: Nanos(0),
+            perf_wait_max: Nanos(0),
             failed_tries: 0,
             wait_total: Nanos(0),
             wait_hist: [0; HIST_BINS],
@@ -163,6 +169,8 @@ impl LockStats {
         self.acquisitions += other.acquisitions;
         self.contentions += other.contentions;
         self.perf_contentions += other.perf_contentions;
+        self.perf_wait_total = self.perf_wait_total + other.perf_wait_total;
+        self.perf_wait_max = self.perf_wait_max.max(other.perf_wait_max);
         self.failed_tries += other.failed_tries;
         self.wait_total = self.wait_total + other.wait_total;
         self.hold_total = self.hold_total + other.hold_total;

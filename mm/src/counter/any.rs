@@ -40,9 +40,9 @@ impl Counting {
         }
     }
 
-    /// Returns how many times as fast [`precise_totals`] is as summing the groups one after the
-    /// other in random memory order, if every CPU has added to each group. A selection uses this
-    /// factor as its [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
+    /// Returns the factor by which [`precise_totals`] is faster than summing the groups one after
+    /// the other in random memory order. The factor holds for groups to which every CPU has added.
+    /// A selection uses it as its [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain).
     ///
     /// The factor was measured with `plimsoll bench oom`. In that benchmark, approximate sums could
     /// rule out no candidate, and the candidates were in random order in memory; the time of the
@@ -187,7 +187,8 @@ impl<M: Machine> AnyCounters<M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),
             Self::OneSided(tree) => tree.parts(machine),
-            // A flat counter's parts must not be read without its lock.
+            // A flat counter's parts may be read only under the counter's lock, so they are summed
+            // here.
             Self::Shared(_) | Self::Flat(_) => Parts {
                 elsewhere: self.precise_total(machine),
                 cells: None,

@@ -20,7 +20,7 @@ use crate::site::{LockClass, Site, Work};
 /// The number of words in a block. Every row starts at the start of a block.
 const BLOCK: usize = 16;
 
-/// The number of counters of a group for which [`Row::total`] sums without a loop.
+/// The width of the groups that [`Row::total`] sums without a loop, in counters.
 const QUAD: usize = 4;
 
 /// Per-CPU memory for groups that all have the same number of counters.
@@ -43,7 +43,7 @@ struct Free<M: Machine> {
     made: usize,
 }
 
-/// Some words of a row, aligned so that they share no cache line with other rows.
+/// [`BLOCK`] words of a row, aligned so that the row shares no cache line with other rows.
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
@@ -56,19 +56,20 @@ struct Run<M: Machine> {
     lost: Vec<M::Field>,
 }
 
-/// The memory of a run, allocated outside the lock.
+/// The memory of a run, allocated while the CPU does not hold the area's lock.
 struct NewRun<M: Machine> {
     number: usize,
     memory: Run<M>,
-    /// A longer list of free places, if the list that the CPU saw was too short for one more run.
+    /// A longer list of free places; without capacity if the area's list was long enough for the
+    /// places of one more run.
     places: Vec<Place<M>>,
 }
 
-/// The result of looking for a place with the lock held.
+/// The result of looking for a free place, while the CPU holds the area's lock.
 enum Found<M: Machine> {
     /// A place that a group may have used before.
     Used(Place<M>),
-    /// The first place of the run that the CPU has allocated. All words of the place are 0.
+    /// The first place of the run that this CPU has just allocated. All words of the place are 0.
     Fresh(Place<M>),
     /// No place is free. The fields describe the run that must be allocated next.
     NoPlace { run: usize, is_list_too_short: bool },
@@ -169,12 +170,13 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// Takes a free place and sets all its words to 0. If there is none, allocates the memory of a
-    /// run outside the lock.
+    /// Takes a free place and sets all its words to 0. If no place is free, allocates the memory of
+    /// a run outside the lock.
     ///
     /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
-    /// adds its memory to the area, and the others free theirs and try again. Otherwise each of
-    /// many CPUs would add a run, although the places of one run are enough for them.
+    /// adds its memory to the area, and the others free theirs and try again. If each CPU allocated
+    /// a run of its own, many runs would be added at once, although the places of one run are
+    /// enough for all these CPUs.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let mut new = None;
         loop {
@@ -205,8 +207,9 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Looks for a free place. If there is none and `new` is the next run, adds it. Called with the
-    /// lock held, so it neither allocates nor frees memory: what is left over stays in `new`.
+    /// Looks for a free place. If no place is free and `new` has the memory of the next run, adds
+    /// that run. Called with the lock held, so it neither allocates nor frees memory: memory that
+    /// is not needed stays in `new`.
     fn find(&self, free: &mut Free<M>, new: Option<&mut NewRun<M>>) -> Found<M> {
         if free.places.is_empty() {
             self.recover(free);
@@ -230,7 +233,8 @@ impl<M: Machine> Area<M> {
         core::mem::swap(run, &mut new.memory);
         free.made += 1;
         room::replace(&mut free.places, &mut new.places);
-        // The list is popped from its end, so groups created in succession get consecutive places.
+        // The list of free places is popped from its end, so groups created in succession get
+        // consecutive places.
         let (first, end) = (first_of(new.number), first_of(new.number + 1));
         let others = (first + 1..end).rev();
         let others = others.map(|number| self.place(&free.runs, number));
@@ -348,8 +352,8 @@ impl<M: Machine> Row<'_, M> {
     #[inline]
     pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
         if width == QUAD {
-            // Groups of four counters count resident pages, so they are the common case. Such a
-            // group never crosses a block boundary.
+            // Most groups have four counters: the numbers of resident pages of a process. A group
+            // of four never crosses a block boundary.
             let (quads, _) = self.0[first / BLOCK].0.as_chunks::<QUAD>();
             let [a, b, c, d] = &quads[first % BLOCK / QUAD];
             let read = |word: &M::LocalWord| word.read(machine);
@@ -367,7 +371,7 @@ impl<M: Machine> Row<'_, M> {
         };
         match self.0[block].0.get(word..word + width) {
             Some(words) => sum(words),
-            // The words continue in the next block.
+            // The group's words continue in the next block.
             None => {
                 let here = &self.0[block].0[word..];
                 let there = &self.0[block + 1].0[..width - here.len()];

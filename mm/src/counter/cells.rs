@@ -29,8 +29,8 @@ pub(super) struct Cells<'a, M: Machine> {
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {
-    /// Returns the sum of all counters. Reads each CPU's cells once, because the counters of a
-    /// group are adjacent.
+    /// Returns the sum of all counters of the group. Reads each CPU's cells once, because the
+    /// counters of a group are adjacent.
     pub(super) fn total(&self, machine: &M) -> i64 {
         let cells = self.cells.as_ref();
         let cells = cells.map_or(0, |cells| cells.total(machine));

@@ -73,9 +73,9 @@ pub enum InitError {
     },
     /// The memory for items is too small.
     Items {
-        /// The number of cache lines needed.
+        /// The number of cache lines that the items need.
         needed: usize,
-        /// The number of cache lines given.
+        /// The number of cache lines that the caller supplied.
         given: usize,
     },
     /// There is not enough memory for the counters.

@@ -19,6 +19,7 @@ use super::area::{Area, Place};
 use super::error::InitError;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
+use crate::units::count_of;
 
 /// Returns the batch on a machine with `cpus` CPUs, in units of the counter: a CPU folds its part
 /// once the part has reached the batch (Linux: `compute_batch_value`).
@@ -120,14 +121,16 @@ impl<M: Machine> Counters<M> for Flat<M> {
     }
 
     /// Sums one counter after the other, each under its lock. From the second counter on, the cache
-    /// lines have already been fetched.
+    /// lines have already been fetched, but each counter takes another pass through all CPUs.
     fn precise_total(&self, machine: &M) -> i64 {
-        machine.spend(Work::ScanCpu, self.area.cpus());
+        let cpus = self.area.cpus();
+        machine.spend(Work::ScanCpu, cpus);
+        machine.spend(Work::NextCpu, cpus * count_of(self.width() - 1));
         let sums = (0..self.width()).map(|counter| self.sum(machine, counter));
         sums.fold(0, i64::wrapping_add)
     }
 
-    /// Returns `(batch − 1) × CPUs` as the bound in both directions.
+    /// Returns `(batch − 1) × CPUs` as the largest error in both directions.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         assert!(counter < self.shared.len(), "no such counter");
         let bound = (self.batch.unsigned_abs() - 1).saturating_mul(u64::from(self.area.cpus()));

@@ -43,7 +43,7 @@ impl<M: Machine> Items<M> {
         &self.0[index]
     }
 
-    /// Sets all words to 0.
+    /// Sets all words of the cache lines to 0.
     pub(super) fn clear(&self, machine: &M) {
         for line in &self.0 {
             for word in 0..LINE_WORDS {

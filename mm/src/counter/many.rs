@@ -140,8 +140,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     /// Returns, for each of the 64 CPUs from `64 * nth` on, one bit for each member whose cells on
-    /// that CPU may hold something. For the members in `everywhere`, does not look up which CPUs
-    /// have added.
+    /// that CPU may hold something. Each member in `everywhere` gets its bit on every CPU, without
+    /// a look-up of the CPUs that have added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {

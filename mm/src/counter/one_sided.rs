@@ -226,7 +226,7 @@ impl<M: Machine> OneSidedTree<M> {
         let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
-        // If another CPU changes the word first, this move is not counted.
+        // If another CPU changes the word [`HOME`] first, this move is not counted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
@@ -245,8 +245,8 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This charges for a local addition; an addition to the first line is charged by the line
-        // itself.
+        // This charges the machine for an addition to the CPU's own cell. An addition to the first
+        // line needs no such call: each access to a line charges the machine by itself.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
@@ -275,7 +275,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Carries `carried` up from the cell of `cpu`.
+    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
+    /// cell.
     #[cold]
     #[inline(never)]
     fn carry_up(

@@ -26,6 +26,7 @@ use super::items::Items;
 use super::shape::Shape;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
+use crate::units::count_of;
 
 /// Counters that each have one cell per CPU, their own items, and a root.
 pub struct Tree<M: Machine> {
@@ -104,7 +105,8 @@ impl<M: Machine> Tree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Carries `carried` up from the cell of `cpu`.
+    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
+    /// cell.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
@@ -205,11 +207,15 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.unbiased_sum(machine, counter).wrapping_add(bias)
     }
 
+    /// Reads all counters of a CPU together. The published counters take a pass through all CPUs
+    /// for each counter, so this charges for as many passes.
     fn precise_total(&self, machine: &M) -> i64 {
+        let further = self.shape.cpus() * count_of(self.width() - 1);
+        machine.spend(Work::NextCpu, further);
         self.parts(machine).total(machine)
     }
 
-    /// Returns the accuracy that the authors document.
+    /// Returns the accuracy that the authors of the published tree document.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         self.shape.published_accuracy()

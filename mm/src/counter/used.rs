@@ -21,8 +21,8 @@ pub(super) const fn lines(bits: usize) -> usize {
 /// The set of used cells and items, stored in the first cache lines of a tree.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
-// Relaxed is enough, because a CPU marks its cell before it adds to the cell. The comment on the
-// implementation of `Counters` for the one-sided tree explains this.
+// Relaxed is enough: a CPU marks its cell before it adds to the cell. So a reader that has learnt
+// of the addition by other means finds the mark too.
 impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {

@@ -1,7 +1,7 @@
 //! Laws of budgets while several CPUs charge them at the same time.
 //!
-//! Two budgets are under a third. Each body counts the pages that it charged, and asserts that all
-//! bodies together never exceed the root's limit.
+//! Two budgets are under a third, the root. Each CPU charges pages, counts the pages that it has
+//! charged, and asserts that all CPUs together never exceed the limit of the root.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,7 +12,7 @@ use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::space::budget::Budget;
 
-/// The limit of the root, in pages: enough for one body, but not for two.
+/// The limit of the root budget, in pages: enough for one body's pages, but not for those of two.
 const ROOT_LIMIT: u64 = 4;
 /// The limit of the tight budget, in pages.
 const TIGHT_LIMIT: u64 = 3;
@@ -65,7 +65,7 @@ impl<M: Machine> FewBudgets<M> {
         budget.uncharge(machine, pages);
     }
 
-    /// Charges and uncharges, and then charges one page that it keeps.
+    /// Charges pages and uncharges them again, and then charges one page that it keeps.
     fn churns(&self, machine: &M) {
         if self.enters(machine, &self.wide, WANTED) {
             self.leaves(machine, &self.wide, WANTED);
@@ -84,22 +84,22 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes a root under which one body has already charged.
+    /// Makes budgets in which the pages of one body have already been charged.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
         budgets
     }
 
-    /// Sets `done`, and uncharges its pages.
+    /// Sets `done`, and then uncharges the pages that were charged in the set-up.
     fn does_and_leaves(&self, machine: &M) {
-        // Relaxed: the uncharge publishes it.
+        // Relaxed: the uncharge in `leaves`, on the next line, publishes this store.
         self.done.store(machine, 1, Relaxed);
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Tries to charge. This succeeds only if the other body has uncharged its pages, because the
-    /// root has no room for both. Then checks that `done` is seen as set.
+    /// Tries to charge pages. This succeeds only if the other body has uncharged its pages, because
+    /// the root has no room for both. Then checks that `done` is seen as set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -119,7 +119,7 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two CPUs together try to charge more than the limit.
+/// Two CPUs together try to charge more pages than the root's limit.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);

@@ -70,7 +70,7 @@ pub fn end<M: Machine, S: Signals<M>>(
             "no process uses it"
         );
     }
-    // The reaper drops the victims that are due, because they have left.
+    // The reaper drops the victims that are due, because they have left their address spaces.
     while let Some(done) = killer.reaper().step(memory).done {
         assert_eq!(done.bad_rss, None, "{done:?}");
     }

@@ -7,11 +7,12 @@
 //! have to change under the zone lock.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
 use super::{Body, FewPages, Law, few_pages_of};
 use crate::design::Design;
 use crate::machine::Machine;
-use crate::page::holds::{Bounded, BoundedPages, Holds};
+use crate::page::holds::{BatchedDrains, BatchedZoneLock, Bounded, BoundedPages, Holds};
 use crate::page::sizing::Sizes;
 use crate::page::watermark::Watermarks;
 use crate::units::{CpuId, Order, Pages};
@@ -19,7 +20,7 @@ use crate::units::{CpuId, Order, Pages};
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// Makes 16 pages as for most laws, but with lists that move several pages at a time.
+/// Makes an allocator of 16 pages, as most laws do, but its lists move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,
@@ -45,7 +46,7 @@ fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs churn with bounded holds of several pages, which are moved as blocks.
+/// Two CPUs take and free pages with bounded holds of several pages, which are moved as blocks.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -63,10 +64,38 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
         name: "no page is lost or shared when CPUs refill and drain by pages at once",
         setup: |machine| batched(machine, &BoundedPages),
-        bodies: vec![churn_and_drain, churn_and_drain, |machine, few| {
-            few.pages.drain_cpu(machine, CpuId(0));
-            few.pages.drain_cpu(machine, CpuId(1));
-        }],
+        bodies: churn_and_drains(),
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// The bodies of [`bounded_pages_churn`]: two CPUs churn while a third one drains their lists.
+fn churn_and_drains<M: Machine>() -> Vec<Body<M, FewPages<M>>> {
+    vec![churn_and_drain, churn_and_drain, |machine, few| {
+        few.pages.drain_cpu(machine, CpuId(0));
+        few.pages.drain_cpu(machine, CpuId(1));
+    }]
+}
+
+/// Does what [`bounded_pages_churn`] does, but CPUs keep the pcp lock while they release the zone
+/// lock between batches.
+#[must_use]
+pub fn zone_lock_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs keep their lists locked between batches",
+        setup: |machine| batched(machine, &BatchedZoneLock),
+        bodies: churn_and_drains(),
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// Does what [`bounded_pages_churn`] does, but only drains are divided into batches.
+#[must_use]
+pub fn batched_drains_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs drain by batches and spill all at once",
+        setup: |machine| batched(machine, &BatchedDrains),
+        bodies: churn_and_drains(),
         check: |machine, few| few.is_whole(machine),
     }
 }

@@ -50,7 +50,7 @@ enum Start {
 /// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant, and one for a one-sided tree that has grown.
+/// A set-up for each variant of the counter, and one for a one-sided tree that has grown.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -108,7 +108,7 @@ impl<M: Machine> Counted<M> {
         })
     }
 
-    /// Makes this CPU's additions.
+    /// Makes the additions that [`ADDED`] lists for this CPU.
     fn count(&self, machine: &M) {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
@@ -119,8 +119,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Returns the sum of the additions that have returned, and a list of the amounts of all other
-    /// additions, as far as this CPU knows.
+    /// Returns the sum of the additions that this CPU knows to have returned, and the amounts of
+    /// all other additions.
     fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
         let (mut sum, mut late) = (BEFORE, Vec::new());
         for (deltas, returned) in ADDED.iter().zip(&self.returned) {
@@ -152,7 +152,7 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Returns the sums of every precise way.
+    /// Returns the precise sum of the counter, taken in each of the three ways.
     fn sums(&self, machine: &M) -> [i64; 3] {
         let counters = &self.counters;
         let (sum, total) = (
@@ -162,12 +162,14 @@ impl<M: Machine> Counted<M> {
         [sum, total, self.total(machine)]
     }
 
-    /// Asserts that every sum has wrapped. Twice the largest number wraps to −2.
+    /// Asserts that the counter has wrapped, in whichever way it is summed. Twice the largest
+    /// number wraps to −2.
     fn has_wrapped(&self, machine: &M) {
         assert_eq!(self.sums(machine), [BEFORE - 2; 3]);
     }
 
-    /// Returns the sum that [`precise_totals`] takes for many groups together.
+    /// Returns the sum that [`precise_totals`] gives for this counter; that function sums many
+    /// groups together.
     fn total(&self, machine: &M) -> i64 {
         let mut totals = [0];
         let group = |_: &i64| Some(&self.counters);
@@ -270,7 +272,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Makes a separate group, uses it and ends it.
+    /// Makes a separate group of counters, adds to it and ends it.
     fn make_and_end(&self, machine: &M) {
         let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
         own.add(machine, 0, 3);
@@ -346,7 +348,7 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     })
 }
 
-/// One CPU reads while two others add. There is one law for each way of reading.
+/// One CPU reads a counter while two others add to it. There is one law for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {
@@ -383,7 +385,7 @@ pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>;
     ]
 }
 
-/// One CPU sets while two add.
+/// One CPU sets a counter while two others add to it.
 #[must_use]
 pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -419,7 +421,7 @@ pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make and end groups.
+/// Two CPUs make groups of counters and end them.
 #[must_use]
 pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {

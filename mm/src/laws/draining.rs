@@ -10,6 +10,7 @@ use core::fmt;
 use super::Law;
 use crate::design::Design;
 use crate::machine::Machine;
+use crate::page::holds::BatchedDrains;
 use crate::page::watermark::Urgency;
 use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
@@ -90,7 +91,7 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Listed<M>) -> Law<M, Lis
     }
 }
 
-/// One CPU frees while another waits for a drain of all CPUs.
+/// One CPU frees pages while another waits for a drain of the lists of all CPUs.
 #[must_use]
 pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law(
@@ -104,5 +105,17 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {
         Listed::new(machine, Design::UNPATCHED)
+    })
+}
+
+/// Checks [`waiting_drain_against_frees`] with drains that move one batch per hold.
+#[must_use]
+pub fn batched_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
+    law("the same with drains by batches", |machine| {
+        let design = Design {
+            holds: &BatchedDrains,
+            ..Design::UNPATCHED
+        };
+        Listed::new(machine, design)
     })
 }

@@ -49,9 +49,9 @@ pub struct Dying<M: Machine> {
     budget: Arc<Budget<M>>,
     shared: Arc<Object<M>>,
     file: Arc<Object<M>>,
-    /// The number of calls of `exit` that were accepted.
+    /// The number of calls of [`AddressSpace::exit`] that did not fail.
     exits: M::Word,
-    /// The number of helpers that returned `Reaped::All`.
+    /// The number of times that a helper's work ended with `Reaped::All`.
     reaps: M::Word,
 }
 
@@ -224,19 +224,20 @@ impl<M: Machine> Dying<M> {
         self.exits.add(machine, 1, AcqRel);
     }
 
-    /// Helps as the reaper does: only if no other CPU is changing the mappings.
+    /// Helps to empty the space as the reaper does: only if no other CPU is changing the mappings.
     pub(super) fn reap(&self, machine: &M) {
         let reaped = self.space.try_reap(self.memory(machine));
         self.note(machine, reaped);
     }
 
-    /// Helps as `process_mrelease` does: waits for its turn.
+    /// Helps to empty the space as `process_mrelease` does: waits while another CPU changes the
+    /// mappings.
     pub(super) fn release(&self, machine: &M) {
         let reaped = self.space.release(self.memory(machine), || false);
         self.note(machine, reaped.expect("the caller was not killed"));
     }
 
-    /// Returns the number of helpers that returned `Reaped::All`.
+    /// Returns the number of times that a helper's work ended with `Reaped::All`.
     pub(super) fn reaps(&self, machine: &M) -> i64 {
         self.reaps.load(machine, Acquire)
     }
@@ -271,7 +272,7 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Returns the exact number of pages of a kind.
+    /// Returns the exact number of the space's resident pages of a kind.
     pub(super) fn counted(&self, machine: &M, kind: RssKind) -> i64 {
         let counters = self.space.rss().counters();
         counters.precise_sum(machine, kind as usize)

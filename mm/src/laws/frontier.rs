@@ -27,7 +27,7 @@ pub struct FewTables<M: Machine> {
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work, otherwise 0.
     at_work: Box<[M::Word]>,
-    /// The number of walkers that were told to finish.
+    /// The number of walkers that were told to finish the address space.
     finished: M::Word,
 }
 
@@ -50,7 +50,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Walks as the last user: upwards, then through tables that were handed back.
+    /// Empties tables as the last user does: from the lowest one upwards, and then those that
+    /// helpers have handed back.
     fn exit(&self, machine: &M) {
         let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
@@ -66,8 +67,8 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Walks as a helper: through tables that were handed back, then downwards. The helper hands
-    /// back the tables for which `refuses` returns true.
+    /// Empties tables as a helper does: those that were handed back, and then from the highest one
+    /// downwards. The helper hands back the tables for which `refuses` returns true.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -96,7 +97,7 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Walks as a helper that gives way after its first table, and leaves the rest of its claim.
+    /// Empties one table as a helper that then gives way, and so leaves the rest of its claim.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -128,7 +129,7 @@ impl<M: Machine> FewTables<M> {
     }
 
     fn begin(&self, machine: &M) {
-        // Relaxed: see the file's header.
+        // Relaxed: only the frontier may order the walkers' accesses; see the file's header.
         self.at_work[machine.this_cpu().index()].store(machine, 1, Relaxed);
     }
 
@@ -144,7 +145,8 @@ impl<M: Machine> FewTables<M> {
     fn mark(&self, machine: &M, marks: &[M::Word], tables: &Range<u64>) {
         for table in self.few(tables) {
             let mark = &marks[usize::try_from(table).expect("few tables")];
-            // A load and a store suffice, because only the walker that claimed the table does this.
+            // A load and a store suffice, because only the walker that claimed the table changes
+            // its mark.
             let before = mark.load(machine, Relaxed);
             mark.store(machine, before + 1, Relaxed);
         }
@@ -201,7 +203,7 @@ fn law<M: Machine>(
     }
 }
 
-/// The last user and one helper run at the same time.
+/// The last user and one helper empty tables at the same time.
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -252,7 +254,7 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user and two helpers run at the same time.
+/// The last user and two helpers empty tables at the same time.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

@@ -7,6 +7,7 @@
 //!
 //! [`cast`] is no law: it holds the steps that laws and the machines' tests of OOM kills share.
 
+pub mod area;
 pub mod budget;
 pub mod cast;
 pub mod churn;
@@ -18,8 +19,10 @@ pub mod grouped;
 pub mod oom;
 pub mod parts;
 pub mod reaping;
+pub mod reclaim;
 pub mod rw_lock;
 pub mod shepherd;
+pub mod spilling;
 pub mod touching;
 pub mod under_way;
 mod vma;
@@ -121,7 +124,7 @@ impl<M: Machine> FewPages<M> {
             .expect("it was handed out with this order");
     }
 
-    /// Takes two pages and a pair, and frees all of them.
+    /// Takes two single pages and a block of two pages, and frees all of them.
     fn churn(&self, machine: &M) {
         let pair = Order::new(1).expect("small");
         let held: Vec<(Pfn, Order)> = [Order::ZERO, Order::ZERO, pair]
@@ -240,7 +243,7 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     }
 }
 
-/// Zone counters with a small threshold.
+/// Zone counters that fold a differential at a small threshold.
 pub struct FewCounts<M: Machine>(Counters<M>);
 
 impl<M: Machine> fmt::Debug for FewCounts<M> {

@@ -32,7 +32,7 @@ pub struct TwoProcesses<M: Machine> {
     processes: Vec<Arc<Process<M>>>,
 }
 
-/// The number of times that each signal was received.
+/// The numbers of calls of [`Signals::kill`] and of [`Signals::reap_at`].
 struct Heard<M: Machine> {
     kills: M::Word,
     due: M::Word,
@@ -50,7 +50,7 @@ impl<M: Machine> Heard<M> {
 impl<M: Machine> Signals<M> for Heard<M> {
     fn kill(&self, machine: &M, process: &Arc<Process<M>>) {
         assert!(process.is(machine, State::Killed), "it is dying");
-        // Relaxed: counts, read when all bodies have ended.
+        // Relaxed: both counts are read only when all bodies have ended.
         self.kills.add(machine, 1, Relaxed);
     }
 

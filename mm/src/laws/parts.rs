@@ -94,7 +94,7 @@ impl<M: Machine> FewSlots<M> {
     fn new(machine: &M) -> Self {
         let area = SwapArea::new(machine, 3).expect("memory for three slots");
         let [contested, given @ ..] = [(); 3].map(|()| area.take(machine).expect("one of three"));
-        // Both CPUs then find the same slot first on the list of free slots.
+        // After this call, both CPUs find the same slot first on the list of free slots.
         area.give_back(machine, &given).expect("they were taken");
         Self {
             area,
@@ -195,7 +195,7 @@ impl<M: Machine> Aged<M> {
     /// Adds a page, moves this CPU's batch to the lists, and removes more pages than it added.
     fn drains(&self, machine: &M) {
         self.add(machine);
-        self.lru.drain(machine);
+        self.lru.drain(machine, &self.few.pages);
         self.lru
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
@@ -204,7 +204,7 @@ impl<M: Machine> Aged<M> {
     /// moved.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
-        self.lru.drain(machine);
+        self.lru.drain(machine, &self.few.pages);
         assert_eq!(self.lru.total(machine), expected);
     }
 }
@@ -222,7 +222,7 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// One batch more than those that are kept for the dying.
+/// The batches of gathers: one more than are kept for address spaces that are ending.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {

@@ -24,7 +24,7 @@ fn meet<M: Machine>(machine: &M) -> Dying<M> {
     Dying::new(machine, Reaping::MeetInTheMiddle)
 }
 
-/// The last user and one helper run at the same time.
+/// The last user and one helper empty an address space at the same time.
 #[must_use]
 pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -37,7 +37,8 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user runs beside three helpers, one of which waits for the lock.
+/// The last user empties an address space beside three helpers, one of which waits for the lock of
+/// the mappings.
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -52,7 +53,8 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user runs beside two helpers. As in Linux, each walker goes through the whole space.
+/// The last user empties an address space beside two helpers. As in Linux, each walker goes through
+/// the whole space.
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -77,7 +79,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A holder of translations refuses to give up one table.
+/// A holder of translations refuses a helper the pages of one table.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

@@ -17,7 +17,7 @@ use crate::units::CpuId;
 /// Two words behind a lock.
 pub struct Guarded<M: Machine> {
     twins: M::RwLock<Twins<M>>,
-    /// The number of changes made.
+    /// The number of changes that writers have made.
     changes: M::Word,
     /// 1 after a waiting CPU has been killed.
     killed: M::Word,
@@ -78,7 +78,7 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn note_change(&self, machine: &M) {
-        // Relaxed: a sum that is read after all bodies have ended.
+        // Relaxed: the number of changes is read only after all bodies have ended.
         self.changes.add(machine, 1, Relaxed);
     }
 
@@ -203,7 +203,7 @@ impl<M: Machine> Guarded<M> {
     }
 }
 
-/// Two CPUs write while one reads.
+/// Two CPUs take the lock to write, while one takes it to read.
 #[must_use]
 pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -218,7 +218,8 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One CPU writes while two others read. One of the readers only tries to take the lock.
+/// One CPU takes the lock to write, while two others take it to read. One of the readers only tries
+/// to take the lock.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -266,7 +267,8 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
             |machine, guarded| {
                 guarded.twins.write(machine, Site::Exit, |twins| {
                     twins.change(machine);
-                    // Relaxed: see `unless_killed`.
+                    // Relaxed: the lock that this CPU holds orders the store, as `unless_killed`
+                    // says.
                     guarded.killed.store(machine, 1, Relaxed);
                 });
                 guarded.note_change(machine);

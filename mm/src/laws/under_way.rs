@@ -60,7 +60,8 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// The bound holds if it is widened by the amount that one addition under way may add.
+/// The bound on the tree's sum holds if it is widened by the amount that one addition under way may
+/// add to the error.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(

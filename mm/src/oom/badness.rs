@@ -1,4 +1,5 @@
-//! The points of a process: the pages that killing it would free, shifted by its adjustment.
+//! The points of a process: the pages that killing it would free, plus its adjustment
+//! (`oom_score_adj`), in pages.
 //!
 //! Plimsoll clamps every step of the computation, so more memory never means fewer points. Linux
 //! computes in `long` and relies on the absence of overflow.
@@ -9,9 +10,11 @@ use core::num::NonZeroU64;
 use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
-/// The fewest points that a candidate can have. Linux uses the next lower value for "never".
+/// The fewest points that a candidate can have. Linux uses the next lower value, `LONG_MIN`, for a
+/// process that must not be killed.
 pub const POINTS_MIN: i64 = i64::MIN + 1;
-/// The most points that a candidate can have by its memory. An origin has one more.
+/// The most points that a candidate can have by its memory. A candidate that asked to be killed
+/// first (an origin) has one point more.
 pub const POINTS_MAX: i64 = i64::MAX - 1;
 /// The points of an origin, a candidate that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
@@ -37,7 +40,8 @@ impl TotalPages {
     }
 }
 
-/// The error for a total of 0 pages: points are shares of all pages, so there must be some.
+/// The error for a total of 0 pages: the score of a process is a share of this total, so the total
+/// must not be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPages;
 
@@ -67,7 +71,8 @@ impl Usage {
     pub fn pages(self) -> i64 {
         let pages = self.resident_pages.saturating_add(self.swap_pages);
         let pages = pages.saturating_add(self.table_bytes / PAGE_SIZE);
-        // The caller may pass any counts. A sum beyond 63 bits has the most points anyway.
+        // The caller may pass any counts. A process whose sum does not fit 63 bits has the most
+        // points anyway.
         i64::try_from(pages).unwrap_or(i64::MAX)
     }
 }
@@ -101,10 +106,11 @@ pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     let Some(points) = badness else {
         return 0;
     };
-    // Two steps, each rounded towards 0, as in Linux.
+    // Each of these two divisions rounds towards 0, as in Linux.
     let share = i128::from(points) * 1000 / i128::from(total.get());
     let score = (1000 + share) * 2 / 3;
-    // More pages than `total` may give a score beyond 64 bits; return the largest score then.
+    // If the process has far more pages than `total`, its score may not fit 64 bits. Then return
+    // the largest score.
     u64::try_from(score.max(0)).unwrap_or(u64::MAX)
 }
 
@@ -136,7 +142,7 @@ mod tests {
             Some(5000 - 999 * 4194)
         );
         assert_eq!(badness(&with_adj(1000), 0, gib_16), Some(4_194_000));
-        // Below 1000 pages the adjustment has no effect, as in Linux.
+        // If the total is below 1000 pages, the adjustment has no effect, as in Linux.
         assert_eq!(badness(&with_adj(1000), 7, total(999)), Some(7));
     }
 

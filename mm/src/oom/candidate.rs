@@ -49,12 +49,19 @@ pub trait Candidates {
         }
     }
 
-    /// Returns how many times cheaper one call of [`Candidates::precise_many`] for all candidates
-    /// is than calls of [`Candidates::precise`] in no particular order, which do not read memory
-    /// sequentially. 1 means that a batch is no cheaper than single sums, so that a selection never
-    /// prefers a batch.
+    /// Returns the price of calling [`Candidates::precise`] once for each candidate, divided by the
+    /// price of calling [`Candidates::precise_many`] once for all of them. The single calls are in
+    /// no particular order, so they do not read memory sequentially. 1 means that a batch is no
+    /// cheaper than single sums, so that a selection never prefers a batch.
     fn batch_gain(&self) -> u32 {
         1
+    }
+
+    /// Is called when a selection has made `comparisons` comparisons to sort slots, so that a
+    /// simulated machine can charge for them ([`Work::Compare`](crate::site::Work::Compare)). An
+    /// implementation on another machine need not override this.
+    fn compared(&self, comparisons: u32) {
+        let _ = comparisons;
     }
 
     /// Returns whether members of `group` belong to `ancestor` as well. An implementation whose

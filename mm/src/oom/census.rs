@@ -1,4 +1,4 @@
-//! A [`Candidates`] over real processes.
+//! The processes of an embedder as the [`Candidates`] of a selection.
 //!
 //! Locks: none.
 
@@ -13,15 +13,16 @@ use super::select::Slot;
 use super::usages::sum_spaces;
 use crate::counter::{Counters, Range, Reading};
 use crate::machine::Machine;
+use crate::site::Work;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
 use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The number of the group of all processes under the budget that ran out of pages.
+/// Identifies the group of the processes under the budget that ran out of pages.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// The number of the group of all other processes.
+/// Identifies the group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
 
 /// A view of processes, in the order in which they were made, as candidates of a selection.
@@ -43,8 +44,8 @@ impl<'p, M: Machine> Census<'p, M> {
         }
     }
 
-    /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
-    /// processes are in group 0.
+    /// Puts the processes under the budget `domain` into group 1 and all others into group 0. With
+    /// `None`, all processes are in group 0.
     #[must_use]
     pub(super) fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }
@@ -127,11 +128,11 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
-        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the
-        // range.
+        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the end
+        // of the range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
-        // The counters are read again after the range, so pages may have been added in between. The
-        // clamp leaves those out.
+        // The counters are read a second time for the estimate, so pages may have been added since
+        // the range was read. The clamp leaves those pages out.
         let estimate = estimate.clamp(range.min, range.max);
         Some(Reading { estimate, range })
     }
@@ -146,13 +147,18 @@ impl<M: Machine> Candidates for Census<'_, M> {
         sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }
 
+    fn compared(&self, comparisons: u32) {
+        self.machine.spend(Work::Compare, comparisons);
+    }
+
     fn batch_gain(&self) -> u32 {
         let first = (0..self.len()).find_map(|candidate| self.space(candidate));
         first.map_or(1, |space| space.rss().counters().counting().batch_gain())
     }
 }
 
-/// Returns the pages of a space's page tables, which are counted exactly.
+/// Returns the number of pages of a space's page tables. The count is exact, so the range has a
+/// single value.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
     Range::exactly(space.tables(machine))
 }

@@ -72,7 +72,8 @@ pub struct Killed {
 /// The way in which the memory of a victim will be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// The reaper empties the memory after the delay, unless the victim has done so by then.
+    /// The reaper empties the memory after [`Patience::delay`], unless the victim has done so by
+    /// then.
     Queued,
     /// The address space had already been handed to the reaper.
     QueuedBefore,
@@ -109,13 +110,13 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// Returns the number of victims that have not left their address space (Linux: `oom_victims`).
     pub fn victims(&self, machine: &M) -> u64 {
         // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
-        // they freed.
+        // the victims freed.
         total_in(self.victims.load(machine, Acquire))
     }
 
     /// Returns the number of processes signalled so far (Linux: `oom_kill` of `/proc/vmstat`).
     pub fn kills(&self, machine: &M) -> u64 {
-        // Relaxed: a statistic.
+        // Relaxed: the number of kills is only a statistic.
         total_in(self.kills.load(machine, Relaxed))
     }
 
@@ -237,15 +238,16 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Signals a process to die, unless it was signalled before and is dying. Returns the number of
-    /// processes signalled, 0 or 1.
+    /// Signals a process to die, unless an earlier signal is already making it die. Returns the
+    /// number of processes signalled, 0 or 1.
     fn signal(&self, machine: &M, process: &Arc<Process<M>>) -> u32 {
         let first = process.set(machine, State::Killed);
-        // A process that is dumping core was signalled before, but stops only when signalled again.
+        // A process that is dumping core was signalled before, but it stops the dump only when it
+        // is signalled again.
         if !first && !process.is(machine, State::CoreDumping) {
             return 0;
         }
-        // Relaxed: a statistic.
+        // Relaxed: the number of kills is only a statistic.
         self.kills.add(machine, 1, Relaxed);
         machine.emit(Event::OomKill(process.id()));
         self.signals.kill(machine, process);
@@ -253,7 +255,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 
     /// Lets `process` use the reserves, and thaws it if it was frozen. Does nothing if the process
-    /// has left its address space, because selections do not wait for it then.
+    /// has left its address space: selections do not wait for such a process.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
         // Count the victim before marking it, so that `victims` never misses a process that is just
         // being marked. Relaxed is enough: the change of the state below is a release, so a CPU
@@ -303,7 +305,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
         let parted = process.part(memory);
         if process.is(memory.machine, State::Victim) {
-            // Release pairs with the acquire in `victims`.
+            // Release pairs with the acquire in the method `victims`.
             self.victims.add(memory.machine, -1, Release);
         }
         parted
@@ -330,7 +332,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 }
 
-/// Returns whether `member` dies when `group` is killed together.
+/// Returns whether `member` dies when the processes of `group` are killed together.
 fn dies_with<M: Machine>(machine: &M, member: &Process<M>, group: &Arc<Budget<M>>) -> bool {
     let within = |space: &Arc<AddressSpace<M>>| {
         space.budget().is_some_and(|budget| {

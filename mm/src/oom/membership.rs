@@ -4,14 +4,14 @@
 
 use alloc::sync::Arc;
 
-/// Reserved room for one entry in the queue of a reaper, while this value lives.
+/// Keeps room for one entry reserved in the queue of a reaper for as long as this value lives.
 pub(super) struct Membership {
     _roll: Arc<()>,
 }
 
 impl Membership {
-    /// Makes a membership that `roll` counts. The caller has made sure that the queue has room for
-    /// one more entry.
+    /// Makes a membership, which is counted by its reference to `roll`. The caller has made sure
+    /// that the queue has room for one more entry.
     pub(super) fn of(roll: &Arc<()>) -> Self {
         Self {
             _roll: Arc::clone(roll),

@@ -77,8 +77,8 @@ pub trait Owner<M: Machine> {
         NodeSet::ALL
     }
 
-    /// Reports that a process was killed, or that none could be. Called with the lock held, from
-    /// inside [`Owner::with_processes`].
+    /// Reports that a process was killed, or that none could be. Called with the OOM lock held,
+    /// from inside [`Owner::with_processes`].
     fn report(&self, machine: &M, report: &Report<'_, M>) {
         let _ = (machine, report);
     }
@@ -148,10 +148,10 @@ struct KillState {
 /// yet, but that task may also be stuck.
 const WAITS_MAX: u32 = 10;
 
-/// The result of a decision under the lock.
+/// The result of a decision under the OOM lock.
 enum Step {
     Done(Relief),
-    /// A victim is dying: pause without the lock, then try the allocation again.
+    /// A victim is dying: pause without the OOM lock, then try the allocation again.
     Wait,
 }
 
@@ -190,9 +190,9 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         &self.owner
     }
 
-    /// Reserves slots for a selection among this number of candidates. With fewer slots a selection
-    /// is equally correct, but takes longer. This allocates the slots before it takes the lock. So
-    /// a task that runs out of memory during the allocation does not find the lock busy.
+    /// Reserves slots for a selection among `candidates` candidates. With fewer slots a selection
+    /// is equally correct, but takes longer. The call allocates the slots before it takes the OOM
+    /// lock. So a task that runs out of memory during the allocation does not find that lock busy.
     ///
     /// # Errors
     /// [`NoMemory`] if the slots cannot be allocated; nothing has changed then.
@@ -209,7 +209,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         self.kill_state
             .with(machine, Site::OutOfMemory, |kill_state| {
                 room::replace(&mut kill_state.slots, &mut longer);
-                // The list has the needed capacity by now, so it grows without allocating.
+                // The list of slots has the needed capacity by now, so it grows without allocating.
                 if kill_state.slots.len() < candidates {
                     kill_state.slots.resize(candidates, Slot::EMPTY);
                 }
@@ -236,8 +236,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             });
         match decided {
             Some(Step::Done(relief)) => relief,
-            // Tasks that wait for this victim keep taking the lock. If the victim had to wait for
-            // the lock too, they would delay its exit.
+            // The caller is itself a victim. Tasks that wait for its memory keep taking the lock.
+            // If the victim had to wait for the lock too, they would delay its exit.
             None if self.is_current_victim(machine) => Relief::Reserves,
             // Pause after the lock is released, so that other tasks do not find it busy for no
             // reason.
@@ -255,7 +255,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         current.is_some_and(|current| current.is(machine, State::Victim))
     }
 
-    /// Decides what to do about a shortage. Runs under the lock, so on one CPU at a time.
+    /// Decides what to do about a shortage. Runs under the OOM lock, so on one CPU at a time.
     fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, kill_state: &mut KillState) -> Step {
         if let Some(relief) = shortage.is_over(machine) {
             return Step::Done(relief);
@@ -310,7 +310,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Acts on the outcome of a selection, unless there is memory by now or will be very soon.
+    /// Acts on the outcome of a selection. Kills no process if there is enough memory by now, or if
+    /// a victim is still leaving its address space and will free memory very soon.
     fn act(
         &self,
         census: &Census<'_, M>,
@@ -355,8 +356,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         let dies = current.will_free_memory(machine, all.iter());
         if dies {
-            // This kills no process: it marks the current one as a victim and hands it to the
-            // reaper.
+            // This kills no process: it marks the allocating process as a victim and hands it to
+            // the reaper.
             self.killer
                 .kill_on(machine, current, &all.iter(), shortage.domain());
         }

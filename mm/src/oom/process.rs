@@ -197,8 +197,7 @@ impl<M: Machine> Process<M> {
         }
     }
 
-    /// Returns whether the process is dying, and will have exited soon (Linux:
-    /// `__task_will_free_mem`).
+    /// Returns whether the process is dying, and will exit soon (Linux: `__task_will_free_mem`).
     fn is_dying(&self, machine: &M) -> bool {
         let now = self.state(machine);
         now & bit(State::CoreDumping) == 0 && now & (bit(State::Killed) | bit(State::Exiting)) != 0
@@ -271,7 +270,7 @@ impl<M: Machine> Process<M> {
     }
 }
 
-/// Returns the bit of a state in the word.
+/// Returns the bit that stands for `state` in the word with all states of a process.
 pub(super) const fn bit(state: State) -> i64 {
     1 << state as u8
 }

@@ -34,7 +34,7 @@ pub struct Patience {
     /// The time from the kill to the first attempt. It should be long enough for a process to exit
     /// and to wake the tasks that wait for locks in its memory.
     pub delay: Nanos,
-    /// The time from one attempt to the next.
+    /// The time from one attempt to empty an address space to the next attempt.
     pub pause: Nanos,
     /// The number of failed attempts after which the reaper gives up. 0 counts as 1.
     pub attempts_max: u32,
@@ -74,9 +74,9 @@ impl<M: Machine> Queue<M> {
 struct Entry<M: Machine> {
     process: Arc<Process<M>>,
     due: Nanos,
-    /// The number of attempts that failed.
+    /// The number of the reaper's attempts at this victim that failed.
     failed: u32,
-    /// True from the first attempt on, which comes after the delay.
+    /// True from the reaper's first attempt on, which comes after [`Patience::delay`].
     awake: bool,
 }
 
@@ -101,7 +101,7 @@ pub enum Next {
 /// A victim that the reaper has finished with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The victim.
+    /// The id of the victim.
     pub process: ProcessId,
     /// The outcome for the victim's memory.
     pub how: How,
@@ -119,7 +119,7 @@ pub enum How {
     Emptied,
     /// Too many attempts failed. The victim's own exit will free the memory that is left.
     GaveUp {
-        /// The result of the last attempt.
+        /// The result of the reaper's last attempt at this victim.
         last: Reaped,
         /// The approximate number of pages that are still resident; it may include pages that the
         /// reaper could not have emptied.
@@ -127,7 +127,7 @@ pub enum How {
     },
 }
 
-/// The result of a single attempt.
+/// The result of a single attempt to empty a victim's address space.
 enum Attempt {
     Done(How),
     Failed(Reaped),
@@ -191,8 +191,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Queues `victim`. Returns the time when the victim is due, or `None` if the victim's space
-    /// had already been handed over.
+    /// Queues `victim`. Returns the time when the first attempt at it is due, or `None` if the
+    /// victim's space had already been handed to the reaper.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {
@@ -219,7 +219,7 @@ impl<M: Machine> Reaper<M> {
         });
     }
 
-    /// Makes one attempt at the due victim with the latest deadline, if any is due. One or several
+    /// Makes one attempt at the victim that became due last, if any victim is due. One or several
     /// threads of the embedder may call this. These threads must never be killed or frozen.
     pub fn step(&self, memory: Memory<'_, M>) -> Stepped {
         let machine = memory.machine;
@@ -242,7 +242,7 @@ impl<M: Machine> Reaper<M> {
         Stepped { done, next }
     }
 
-    /// Removes the due entry with the latest deadline.
+    /// Removes the entry of the victim that became due last, if any victim is due.
     fn take(&self, machine: &M) -> Option<Entry<M>> {
         let now = machine.now();
         self.queue.with(machine, Site::Reap, |queue| {

@@ -73,7 +73,7 @@ pub fn release<'p, M: Machine>(
         };
     }
     // The loop ends: a task to which this call gives way was signalled to die. That task takes the
-    // lock next, and does not ask for it again.
+    // lock of the mappings next, and does not ask for it again.
     loop {
         match space.release(memory, &killed) {
             None => return Err(ReleaseError::Interrupted),

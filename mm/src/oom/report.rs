@@ -34,9 +34,9 @@ pub enum Verdict {
 /// One process in the table of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The process.
+    /// The id of the process.
     pub process: ProcessId,
-    /// The memory of the process.
+    /// The memory of the process, as approximate sums in pages.
     pub pages: Pages,
     /// The adjustment of the process, which makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,

@@ -13,7 +13,7 @@ pub struct Scope {
     pub total: TotalPages,
     /// The nodes or the group that are short of memory.
     pub constraint: Constraint,
-    /// The reason for the selection.
+    /// The reason why a victim is selected.
     pub trigger: Trigger,
 }
 
@@ -149,7 +149,8 @@ mod tests {
             ..dying
         };
         assert_eq!(standing(reaped), Standing::Exempt);
-        // An operator does not wait, and may even choose the dying victim again.
+        // A selection for an operator does not wait for the dying victim, and may even choose it
+        // again.
         let asked = Scope {
             trigger: Trigger::Operator,
             ..machine()

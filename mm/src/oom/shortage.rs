@@ -12,7 +12,7 @@ use crate::page::{PageAllocator, Relief, Request};
 use crate::space::budget::Budget;
 use crate::topology::NodeSet;
 
-/// A shortage: of the machine's memory for a request, or under a budget.
+/// A shortage: the machine lacks memory for a request, or a budget has no room.
 pub(super) enum Shortage<'a, M: Machine> {
     Machine(&'a PageAllocator<M>, Request),
     /// A group's budget has no room for this many more pages.

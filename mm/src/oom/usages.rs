@@ -6,8 +6,10 @@
 use super::select::Slot;
 use crate::counter::{AnyCounters, precise_totals};
 use crate::machine::Machine;
+use crate::site::{Work, sort_comparisons};
 use crate::space::AddressSpace;
 use crate::space::rss::Rss;
+use crate::units::count_of;
 
 /// Adds to each of `slots` the pages of every kind that its candidate has, resident and in swap.
 /// Does so for all slots together: sorts the slots in the order of their counters in memory, then
@@ -22,7 +24,12 @@ pub fn sum_rss<'r, M: Machine + 'r>(
         let position = counters(slot).map_or(0, AnyCounters::position);
         slot.set_note(position.cast_signed());
     }
-    slots.sort_unstable_by_key(Slot::note);
+    let in_order = slots.is_sorted_by_key(Slot::note);
+    let comparisons = sort_comparisons(count_of(slots.len()), in_order);
+    machine.spend(Work::Compare, comparisons);
+    if !in_order {
+        slots.sort_unstable_by_key(Slot::note);
+    }
     precise_totals(machine, slots, counters, Slot::add);
 }
 

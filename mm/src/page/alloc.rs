@@ -22,7 +22,7 @@ use crate::units::{Order, Pages, Pfn, count_of};
 
 /// The maximum number of rounds in which an allocation asks all reclaimers before it turns to the
 /// last resort (Linux: `MAX_RECLAIM_RETRIES`).
-const RECLAIM_ROUNDS_MAX: u32 = 16;
+pub(super) const RECLAIM_ROUNDS_MAX: u32 = 16;
 
 impl<M: Machine> PageAllocator<M> {
     /// Allocates a block of `1 << order` pages (Linux: `alloc_pages`).
@@ -108,6 +108,7 @@ impl<M: Machine> PageAllocator<M> {
         if zones == 0 {
             return Err(AllocError::NoSuchZone);
         }
+        self.note_shortage(machine, request);
         if let Some(pfn) = self.try_zones(machine, request, Mark::Min) {
             return Ok(pfn);
         }
@@ -176,6 +177,11 @@ impl<M: Machine> PageAllocator<M> {
     /// after a round in which the reclaimers free nothing, unless a block kept for atomic requests
     /// could be unreserved instead.
     fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
+        if let Some(pressure) = &self.pressure
+            && request.urgency != Urgency::Reserve
+        {
+            return self.alloc_under_pressure(machine, pressure.as_ref(), request, tried);
+        }
         let attempt = || self.try_zones(machine, request, Mark::Min);
         tried.drained += self.drain_all(machine);
         if let Some(pfn) = attempt() {
@@ -211,7 +217,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Asks every reclaimer once and returns the total number of pages they freed.
-    fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
+    pub(super) fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
         let wanted = Pages(order.pages().0.max(32)); // Linux: SWAP_CLUSTER_MAX.
         let mut got = Pages::ZERO;
         tried.reclaimers = 0;

@@ -9,6 +9,7 @@
 
 use super::tag;
 use crate::machine::Tags;
+use crate::site::sort_comparisons;
 use crate::units::{Order, count_of};
 
 /// The maximum number of blocks in the array. It is larger than the maximum batch that
@@ -48,9 +49,15 @@ impl Blocks {
     }
 
     /// Joins buddies that are both in the array, as far as possible. A page that is no longer the
-    /// first of a block is tagged as a tail.
-    pub(super) fn join(&mut self, tags: &impl Tags) {
-        self.items[..self.len].sort_unstable();
+    /// first of a block is tagged as a tail. Returns the number of comparisons that sorting the
+    /// blocks takes ([`Work::Compare`](crate::site::Work::Compare)).
+    pub(super) fn join(&mut self, tags: &impl Tags) -> u32 {
+        let items = &mut self.items[..self.len];
+        let in_order = items.is_sorted();
+        if !in_order {
+            items.sort_unstable();
+        }
+        let comparisons = sort_comparisons(self.len(), in_order);
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
@@ -69,6 +76,7 @@ impl Blocks {
             joined += 1;
         }
         self.len = joined;
+        comparisons
     }
 }
 

@@ -35,8 +35,8 @@ pub(super) struct Plan {
 struct Uncut {
     /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// The blocks of the largest order of which no part is planned yet, in descending order. Each
-    /// is given by its first page.
+    /// The blocks of the largest order of which no part is planned yet. Each is given by its first
+    /// page; the last one is cut up next.
     whole: Vec<u32>,
     /// The page blocks without a type yet, each given by its first page. At least a part of each
     /// page block must stay in use.
@@ -47,9 +47,9 @@ struct Uncut {
 }
 
 /// Plans which blocks of a zone are free and which are in use, so that the zone has the free blocks
-/// that `wanted` counts. `whole` holds the first pages of the zone's blocks of the largest order,
-/// in ascending order; `block` is the order of a page block. Returns `None` if the free blocks do
-/// not fit.
+/// that `wanted` counts. `whole` holds the first pages of the zone's blocks of the largest order;
+/// the free blocks are cut out of those that come first. `block` is the order of a page block.
+/// Returns `None` if the free blocks do not fit.
 pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<Plan> {
     let mut uncut = Uncut {
         block,

@@ -14,7 +14,7 @@ use super::zone::Zone;
 use super::{PageAllocator, SeedError};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Pages, count_in};
+use crate::units::{CpuId, Pages, count_in, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Drains every CPU's lists into their zones, from the calling CPU (Linux: `drain_all_pages`).
@@ -56,7 +56,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Drains `cpu`'s lists in all zones and returns the number of pages moved (Linux:
     /// `drain_pages`).
     pub fn drain_cpu(&self, machine: &M, cpu: CpuId) -> Pages {
-        machine.spend(Work::ScanCpu, 1);
+        machine.spend(Work::ScanCpu, count_of(self.zones.len()));
         self.zones
             .iter()
             .fold(Pages::ZERO, |total, zone| total + zone.drain(machine, cpu))
@@ -173,6 +173,7 @@ impl<M: Machine> Zone<M> {
 
     /// Returns whether `cpu` has more than `high_min` pages on its lists. Reads without a lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
+        machine.spend(Work::ScanCpu, 1);
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
     }
 

@@ -275,8 +275,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Moves the coldest pages to the zone in one hold (Linux: `free_pcppages_bulk`). Returns the
-    /// excess that remains, which is 0 pages if the lists are now empty.
+    /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
+    /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are now
+    /// empty. Takes the zone lock once, unless the policy keeps the pcp lock over several holds.
     pub(super) fn spill_hold(
         &self,
         machine: &M,
@@ -284,6 +285,20 @@ impl<M: Machine> Zone<M> {
         part: Part,
         excess: Excess,
     ) -> Excess {
+        let mut left = self.spill_once(machine, pcp, part, excess);
+        let batch = self.sizes(machine).batch;
+        if let Some(most) = self.holds.pages_per_pcp_hold(part.site(), batch) {
+            // The loop ends: each hold gives at least one block.
+            while left.pages > 0 && left.given - excess.given < most.0 {
+                left = self.spill_once(machine, pcp, part, left);
+            }
+        }
+        left
+    }
+
+    /// Moves the coldest pages to the zone in one hold of the zone lock. Returns the excess that
+    /// remains, which is 0 pages if the lists are now empty.
+    fn spill_once(&self, machine: &M, pcp: &mut Pcp, part: Part, excess: Excess) -> Excess {
         let Excess {
             pages: wanted,
             mut list,

@@ -194,7 +194,7 @@ impl<M: Machine> Zone<M> {
             planned.plan(order);
         }
         let before = blocks.len();
-        blocks.join(&self.tags);
+        machine.spend(Work::Compare, blocks.join(&self.tags));
         // Joining costs the same per page as merging under the lock, but here no CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
@@ -331,7 +331,7 @@ impl Gauge {
     /// Records that the lock is held from now on.
     pub(super) fn start(&mut self, machine: &impl Machine) {
         if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
-            self.started = machine.now();
+            self.started = clock(machine);
         }
     }
 
@@ -395,6 +395,12 @@ impl Gauge {
             || self.hold_time == Nanos(0)
             || self.moved.blocks == 0
             || self.unspent != 0
-            || machine.now().since(self.started) < self.hold_time
+            || clock(machine).since(self.started) < self.hold_time
     }
+}
+
+/// Reads the clock, and charges the machine for that.
+fn clock(machine: &impl Machine) -> Nanos {
+    machine.spend(Work::Clock, 1);
+    machine.now()
 }

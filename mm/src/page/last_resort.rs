@@ -16,7 +16,7 @@ use crate::topology::NodeSet;
 use crate::units::Pfn;
 
 /// The largest order for which a process may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
-const ORDER_MAX: usize = 3;
+pub(super) const ORDER_MAX: usize = 3;
 
 /// Frees memory by drastic means when reclaimers free nothing more: the OOM killer.
 pub trait LastResort<M: Machine>: Send + Sync {

@@ -9,7 +9,8 @@
 //! `buddy`, `links`, `tag` and `mobility` implement the free lists. `pcp`, `sizing` and `watermark`
 //! make decisions and take no locks. `zone` holds one zone and lists which file implements which of
 //! its methods. `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and
-//! `drain` allocate, free and drain pages. `last_resort` is called when no zone can give a block.
+//! `drain` allocate, free and drain pages. `last_resort` is called when no zone can give a block,
+//! and before it `pressure`, if used pages may be reclaimed.
 //! `holds` has the variants of the hold policy.
 
 mod alloc;
@@ -35,6 +36,7 @@ mod mobility;
 mod pcp;
 #[cfg(test)]
 mod pcp_props;
+mod pressure;
 mod seed;
 mod setup;
 pub mod sizing;
@@ -57,6 +59,7 @@ pub use self::links::Metadata;
 pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
 pub(crate) use self::pcp::FREE_BATCH;
+pub use self::pressure::Pressure;
 pub use self::seed::SeedError;
 pub use self::setup::Config;
 pub use self::view::ZoneView;
@@ -84,9 +87,11 @@ pub struct PageAllocator<M: Machine> {
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
     last_resort: Option<Box<dyn LastResort<M>>>,
+    pressure: Option<Box<dyn Pressure<M>>>,
     cpus: Cpus<M>,
     tunables: M::Lock<Tunables>,
     draining: M::Lock<()>,
+    metadata: Metadata,
     stat_interval_ms: M::Word,
 }
 
@@ -210,6 +215,11 @@ impl<M: Machine> PageAllocator<M> {
     /// The set of online CPUs.
     pub fn cpus(&self) -> &Cpus<M> {
         &self.cpus
+    }
+
+    /// When records of pages are made.
+    pub(crate) fn metadata(&self) -> Metadata {
+        self.metadata
     }
 
     pub(crate) fn zones(&self) -> &[Zone<M>] {

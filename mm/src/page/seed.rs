@@ -100,7 +100,24 @@ impl<M: Machine> PageAllocator<M> {
         zone: u32,
         free: &FreeBlocks,
     ) -> Result<Vec<TypedBlock>, SeedError> {
-        self.zone_at(zone)?.seed_free(machine, free)
+        self.seed_free_arranged(machine, zone, free, |_| {})
+    }
+
+    /// Cuts up a fresh zone as [`PageAllocator::seed_free`] does, but lets the caller choose which
+    /// parts of the zone are cut up. `arrange` gets the zone's blocks of the largest order, each as
+    /// the page number of its first page within the zone, and may reorder them. The free blocks are
+    /// cut out of the blocks that then come first; all others stay whole and in use.
+    ///
+    /// # Errors
+    /// As [`PageAllocator::seed_free`].
+    pub fn seed_free_arranged(
+        &self,
+        machine: &M,
+        zone: u32,
+        free: &FreeBlocks,
+        arrange: impl FnOnce(&mut [u32]),
+    ) -> Result<Vec<TypedBlock>, SeedError> {
+        self.zone_at(zone)?.seed_free(machine, free, arrange)
     }
 
     /// Sets the state of `cpu`'s lists in a zone. The caller must have allocated each block with
@@ -181,7 +198,12 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    fn seed_free(&self, machine: &M, free: &FreeBlocks) -> Result<Vec<TypedBlock>, SeedError> {
+    fn seed_free(
+        &self,
+        machine: &M,
+        free: &FreeBlocks,
+        arrange: impl FnOnce(&mut [u32]),
+    ) -> Result<Vec<TypedBlock>, SeedError> {
         let frames = self.frames();
         let plan = self.locked(machine, Site::Control, |buddy| {
             if buddy.free() != self.managed {
@@ -205,6 +227,7 @@ impl<M: Machine> Zone<M> {
                     }
                 }
             }
+            arrange(&mut whole);
             let Some(mut plan) = plan(&whole, self.types.block(), free) else {
                 whole
                     .iter()

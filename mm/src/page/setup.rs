@@ -15,7 +15,7 @@ use super::mobility::Grouping;
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
 use super::zone::{Policy, Zone};
-use super::{LastResort, NO_ZONE, PageAllocator, Reclaimer};
+use super::{LastResort, NO_ZONE, PageAllocator, Pressure, Reclaimer};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
@@ -37,6 +37,9 @@ pub struct Config<M: Machine> {
     /// The last resort that an allocation calls when the reclaimers cannot free any more memory. If
     /// there is none, the allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
+    /// The object that reclaims used pages. If there is none, no used page is reclaimed, and only
+    /// the reclaimers free memory.
+    pub pressure: Option<Box<dyn Pressure<M>>>,
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If this share
     /// exceeds three batches, a run of frees of order 1 to 3 empties the lists only if the lists
     /// have at least a batch of pages.
@@ -55,6 +58,7 @@ impl<M: Machine> Config<M> {
             tunables: Tunables::default(),
             reclaimers: Vec::new(),
             last_resort: None,
+            pressure: None,
             cache_slice: Pages::from_bytes(1 << 20),
             grouping: Grouping::Off,
         }
@@ -68,6 +72,7 @@ impl<M: Machine> fmt::Debug for Config<M> {
             .field("design", &self.design)
             .field("reclaimers", &self.reclaimers.len())
             .field("last_resort", &self.last_resort.is_some())
+            .field("pressure", &self.pressure.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -84,6 +89,7 @@ impl<M: Machine> PageAllocator<M> {
             tunables,
             reclaimers,
             last_resort,
+            pressure,
             cache_slice,
             grouping,
         } = config;
@@ -117,9 +123,11 @@ impl<M: Machine> PageAllocator<M> {
             zones,
             reclaimers,
             last_resort,
+            pressure,
             cpus: Cpus::new(machine),
             tunables: machine.lock(LockClass::Sizing, this, tunables),
             draining: machine.lock(LockClass::DrainAll, this, ()),
+            metadata: layout.metadata,
             stat_interval_ms: machine.word(0),
         };
         pages.tunables.with(machine, Site::Control, |tunables| {

@@ -2,8 +2,8 @@
 //! may go below them.
 //!
 //! Pure arithmetic that follows Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone
-//! stores the results. Watermark boosts are not modelled: kswapd ends a boost when it has reclaimed
-//! as much memory as the boost added, and there is no kswapd here.
+//! stores the results. Watermark boosts are not modelled: kswapd would have to end a boost when it
+//! has reclaimed as much memory as the boost added.
 
 use crate::units::Pages;
 

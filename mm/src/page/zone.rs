@@ -34,7 +34,7 @@ use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
-use crate::site::{LockClass, Site};
+use crate::site::{LockClass, Site, Work};
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, narrow, signed};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
@@ -198,6 +198,11 @@ impl<M: Machine> Zone<M> {
         }
     }
 
+    /// The numbers of the frames that the zone spans.
+    pub(super) fn frames_range(&self) -> core::ops::Range<u32> {
+        self.start.0..self.start.plus(self.spanned).0
+    }
+
     /// The node that this zone belongs to.
     pub(crate) fn node(&self) -> NodeId {
         self.node
@@ -257,6 +262,7 @@ impl<M: Machine> Zone<M> {
         if cheap >= drift_mark {
             cheap
         } else {
+            machine.spend(Work::ScanCpu, machine.topology().cpus());
             self.counters.snapshot(machine, item)
         }
     }

@@ -58,7 +58,7 @@ impl<M: Machine> AddressSpace<M> {
             notified.release(machine);
         }
         let left = self.mappings.read(machine, Site::Exit, |_| {
-            memory.spaces.lru.drain(machine);
+            memory.spaces.lru.drain(machine, memory.manager.pages());
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self.empty_upwards(memory),
                 Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
@@ -174,7 +174,8 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, walkers have forgotten most mappings along with their claims.
+            // With a frontier, each walker has already forgotten the mappings of the page tables
+            // that it claimed, so only few mappings are left.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier
@@ -188,6 +189,7 @@ impl<M: Machine> AddressSpace<M> {
             mappings.clear();
         });
         self.raise(machine, Flag::Ended);
+        self.retire(memory);
     }
 
     /// Frees every page table, after emptying those that are not empty yet.

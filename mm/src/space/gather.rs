@@ -130,11 +130,11 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// for more.
     #[cold]
     fn begins_batch(&mut self) -> bool {
-        if self.begun == self.len && !self.has_grown() {
+        // A caller that was told that the gather is full may add one record more before it flushes.
+        if self.at > self.full_at {
             return false;
         }
-        // The caller was told that the gather is full, and adds one record more.
-        if self.at > self.full_at {
+        if self.begun == self.len && !self.has_grown() {
             return false;
         }
         let next = self.batches[self.begun].take();
@@ -256,17 +256,18 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     /// Flushes, and frees the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
+        let machine = self.memory.machine;
+        machine.emit(Event::Begin(Phase::FinishGather));
         self.flush();
         for pages in self.pages[..self.len].chunks(TOGETHER) {
             self.memory.give_back(pages);
         }
         if self.batches[0].is_some() {
-            let Memory {
-                machine, spaces, ..
-            } = self.memory;
+            let spaces = self.memory.spaces;
             let batches = self.batches.into_iter().flatten();
             spaces.batches.give_back(machine, batches);
         }
+        machine.emit(Event::End(Phase::FinishGather));
     }
 
     /// Frees the pages of at most [`TOGETHER`] records.

@@ -9,11 +9,13 @@
 //! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
 //! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
 //! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru`,
-//! `batches` and `memory`.
+//! `batches` and `memory`. Reclaim finds the mapping of a page through `rmap`, and unmaps the page
+//! by `evict`.
 
 pub(crate) mod batches;
 pub mod budget;
 mod error;
+mod evict;
 mod exit;
 mod fault;
 pub(crate) mod frontier;
@@ -27,6 +29,7 @@ pub mod object;
 mod page_table;
 pub mod reap;
 mod reaping;
+pub(crate) mod rmap;
 pub mod rss;
 pub mod swap;
 mod swapping;
@@ -52,6 +55,7 @@ use self::mapping::Mappings;
 pub use self::mapping::{Backing, MappingKind};
 pub use self::memory::{Discard, Memory, Spaces};
 use self::page_table::{Entries, Entry, PageTable, SPACE_BITS, What};
+pub use self::rmap::EnlistError;
 use self::rss::{BadRss, Rss};
 use self::vma_tree::{Vma, VmaTree};
 pub use self::walk::Walked;
@@ -78,6 +82,8 @@ pub struct AddressSpace<M: Machine> {
     budget: Option<Arc<Budget<M>>>,
     notified: Vec<Box<dyn Notified<M>>>,
     mappings_max: u32,
+    /// The number under which reclaim finds the space, once it is [enlisted](Memory::enlist).
+    number: M::Once<u32>,
 }
 
 /// A holder of translations outside the page tables, such as a virtual machine or a device. It is
@@ -164,6 +170,7 @@ impl<M: Machine> AddressSpace<M> {
             budget: None,
             notified: Vec::new(),
             mappings_max: MAPPINGS_MAX,
+            number: machine.once(),
         })
     }
 

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::vma_tree::NoMemory;
-use crate::machine::{Lock, Machine};
+use crate::machine::{Field, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 use crate::units::count_of;
 
@@ -26,6 +26,8 @@ pub struct SwapSlot(pub u32);
 pub struct SwapArea<M: Machine> {
     slots: u32,
     table: M::Lock<Table>,
+    /// A copy of the number of slots that are taken, to be read without the lock.
+    taken: M::Field,
 }
 
 /// The end of the list of free slots. No slot has this number, because there are at most this many
@@ -59,13 +61,33 @@ impl<M: Machine> SwapArea<M> {
         Ok(Self {
             slots,
             table: machine.lock(LockClass::Swap, home, table),
+            taken: machine.field(0),
         })
     }
 
     /// Takes a free slot, if there is one (Linux: `folio_alloc_swap`).
     pub fn take(&self, machine: &M) -> Option<SwapSlot> {
         self.table.with(machine, Site::SwapAlloc, |table| {
-            table.take(self.slots).map(SwapSlot)
+            let slot = table.take(self.slots).map(SwapSlot);
+            self.taken.set(u64::from(table.used));
+            slot
+        })
+    }
+
+    /// Takes free slots for all of `slots`, in one hold of the lock, or for as many as are free.
+    /// Returns their number (Linux: `get_swap_pages`, which fills a CPU's cache of 64 slots).
+    pub fn take_many(&self, machine: &M, slots: &mut [SwapSlot]) -> usize {
+        self.table.with(machine, Site::SwapAlloc, |table| {
+            let mut taken = 0;
+            for slot in slots {
+                let Some(free) = table.take(self.slots) else {
+                    break;
+                };
+                *slot = SwapSlot(free);
+                taken += 1;
+            }
+            self.taken.set(u64::from(table.used));
+            taken
         })
     }
 
@@ -80,6 +102,7 @@ impl<M: Machine> SwapArea<M> {
         }
         let given = self.table.with(machine, Site::SwapFree, |table| {
             let refused = slots.iter().position(|&SwapSlot(slot)| !table.give(slot));
+            self.taken.set(u64::from(table.used));
             refused.unwrap_or(slots.len())
         });
         machine.spend(Work::SwapFree, count_of(given));
@@ -91,6 +114,12 @@ impl<M: Machine> SwapArea<M> {
     /// Returns the number of slots that are taken.
     pub fn used(&self, machine: &M) -> u32 {
         self.table.with(machine, Site::Control, |table| table.used)
+    }
+
+    /// Returns the number of free slots; may be outdated.
+    #[must_use]
+    pub fn free(&self) -> u64 {
+        u64::from(self.slots).saturating_sub(self.taken.get())
     }
 
     /// Returns the number of slots, taken or free.

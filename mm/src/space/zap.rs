@@ -177,7 +177,7 @@ impl<M: Machine> AddressSpace<M> {
             if *range == (0..ENTRIES) {
                 return self.zap_huge(gather, spot, entries, page);
             }
-            split_huge(memory, spot, entries, page);
+            self.split_huge(memory, spot, entries, page);
             (false, None)
         })
     }
@@ -209,6 +209,36 @@ impl<M: Machine> AddressSpace<M> {
         (full, blank)
     }
 
+    /// Replaces a huge page by a table of its parts.
+    fn split_huge(
+        &self,
+        memory: Memory<'_, M>,
+        spot: Spot<'_, M>,
+        entries: &mut Entries,
+        page: Page,
+    ) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = memory;
+        machine.spend(Work::WalkTable, 1);
+        let split = manager.pages().split(machine, page.pfn, Order::HUGE);
+        split.expect("a huge page was handed out as one block");
+        spot.leaf.go_live(entries);
+        for part in 0..ENTRIES {
+            let pfn = page.pfn.plus(Pages(part));
+            entries.set(part, Entry::Page(Page { pfn, ..page }));
+            if part > 0 {
+                self.own(memory, spot, part, pfn);
+            }
+            // The lists already count the huge page as one page.
+            if page.kind == PageKind::Anon && part > 0 {
+                spaces.lru.add(machine, manager.pages(), pfn);
+            }
+        }
+    }
+
     /// Removes a table if it exists and is empty, and returns its page.
     pub(super) fn take_table(&self, machine: &M, spot: Spot<'_, M>, site: Site) -> Option<Pfn> {
         if !spot.leaf.is_live() {
@@ -222,32 +252,6 @@ impl<M: Machine> AddressSpace<M> {
                 is_spare.then(|| spot.leaf.take_blank(entries)).flatten()
             });
         blank.map(|blank| blank.frame)
-    }
-}
-
-/// Replaces a huge page by a table of its parts.
-fn split_huge<M: Machine>(
-    memory: Memory<'_, M>,
-    spot: Spot<'_, M>,
-    entries: &mut Entries,
-    page: Page,
-) {
-    let Memory {
-        machine,
-        manager,
-        spaces,
-    } = memory;
-    machine.spend(Work::WalkTable, 1);
-    let split = manager.pages().split(machine, page.pfn, Order::HUGE);
-    split.expect("a huge page was handed out as one block");
-    spot.leaf.go_live(entries);
-    for part in 0..ENTRIES {
-        let pfn = page.pfn.plus(Pages(part));
-        entries.set(part, Entry::Page(Page { pfn, ..page }));
-        // The lists already count the huge page as one page.
-        if page.kind == PageKind::Anon && part > 0 {
-            spaces.lru.add(machine, manager.pages(), pfn);
-        }
     }
 }
 
@@ -297,7 +301,9 @@ impl Tally {
     fn give_back_slots<M: Machine>(&mut self, memory: Memory<'_, M>) {
         let slots = &self.slots[..self.slots_len];
         if !slots.is_empty() {
+            memory.machine.emit(Event::Begin(Phase::FreeSwap));
             let given = memory.spaces.swap.give_back(memory.machine, slots);
+            memory.machine.emit(Event::End(Phase::FreeSwap));
             given.expect("a slot is in one page table, once");
         }
         self.slots_len = 0;

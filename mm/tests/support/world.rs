@@ -10,14 +10,15 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
     Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, State,
 };
-use plimsoll_mm::page::{Config, Grouping, Layout};
+use plimsoll_mm::page::{Config, Grouping, Layout, Pressure};
+use plimsoll_mm::reclaim::{Embedder, Reclaim};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{
     AddressSpace, Backing, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{Nanos, Order, Pages, ProcessId, Vpn};
+use plimsoll_mm::units::{Nanos, NodeId, Order, Pages, ProcessId, Vpn};
 use plimsoll_mm::vmstat::counters::NodeItem;
 
 use super::heap;
@@ -44,6 +45,32 @@ pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
     oom: Arc<Oom>,
+    /// The reclaim of used pages, if the world has any.
+    pub(crate) reclaim: Option<Arc<Reclaim<Plain, Presses>>>,
+}
+
+/// The embedder of the reclaim.
+pub(crate) struct Presses {
+    kept: Weak<Kept>,
+    /// True if kswapd was woken and has not run since.
+    pub(crate) woken: AtomicBool,
+}
+
+impl Embedder<Plain> for Presses {
+    fn with_memory(&self, machine: &Plain, f: &mut dyn FnMut(Memory<'_, Plain>)) {
+        if let Some(kept) = self.kept.upgrade() {
+            f(kept.memory(machine));
+        }
+    }
+
+    fn wake_kswapd(&self, _: &Plain, _: NodeId) {
+        self.woken.store(true, Relaxed);
+    }
+
+    fn pause(&self, machine: &Plain, span: Nanos) -> bool {
+        machine.pass(span);
+        true
+    }
 }
 
 /// The owner of the processes in tests of OOM kills.
@@ -106,6 +133,15 @@ impl Kept {
 
 impl World {
     pub(crate) fn new(cpus: u32, design: Design, grouping: Grouping) -> Self {
+        Self::with(cpus, design, grouping, false)
+    }
+
+    /// Makes a world in which the pages of up to two processes are reclaimed.
+    pub(crate) fn pressed(cpus: u32, design: Design, grouping: Grouping) -> Self {
+        Self::with(cpus, design, grouping, true)
+    }
+
+    fn with(cpus: u32, design: Design, grouping: Grouping, pressed: bool) -> Self {
         let machine = Plain::new(Topology::flat(cpus));
         let patience = Patience {
             delay: Nanos(1),
@@ -124,10 +160,25 @@ impl World {
             let mut config = Config::new(Layout::arena(MEMORY));
             (config.design, config.grouping) = (design, grouping);
             config.last_resort = Some(Box::new(Arc::clone(&oom)));
+            let presses = Presses {
+                kept: Weak::clone(kept),
+                woken: AtomicBool::new(false),
+            };
+            let reclaim = pressed.then(|| Arc::new(Reclaim::new(&machine, presses)));
+            config.pressure = reclaim
+                .clone()
+                .map(|reclaim| Box::new(reclaim) as Box<dyn Pressure<Plain>>);
+            let manager = Manager::new(&machine, config).expect("an arena is a layout");
+            let mut spaces = Spaces::new(&machine, &design, 300).expect("it can be counted");
+            if pressed {
+                let aging = spaces.aging(&machine, &manager, 2);
+                spaces = aging.expect("there is memory");
+            }
             Kept {
-                manager: Manager::new(&machine, config).expect("an arena is a layout"),
-                spaces: Spaces::new(&machine, &design, 300).expect("it can be counted"),
+                manager,
+                spaces,
                 oom,
+                reclaim,
             }
         });
         Self {
@@ -152,6 +203,7 @@ impl World {
             .limited(Arc::clone(&self.budget));
         // An embedder that calls this has already allocated memory for these.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
+        memory.enlist(&space).expect("there is a number for it");
         let killer = self.oom.killer();
         let process = killer.enroll(
             &self.machine,

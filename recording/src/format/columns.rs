@@ -20,7 +20,7 @@ pub(super) enum Style {
     /// The number's index, from 1, in a table of the numbers seen so far; 0 means that a new number
     /// follows.
     Table,
-    /// A text.
+    /// The column holds texts, not numbers.
     Text,
     /// The number itself. A missing column means that all numbers are zero.
     Sparse,
@@ -56,13 +56,13 @@ pub(super) enum Column {
     /// The header's pairs of name and value, in the first and the last chunk. Events do not use
     /// this column.
     Fields = 22,
-    /// For allocations: the index of the guess that was right, or 0 if none was. The next three
-    /// columns have the same for frees, batched frees and drains.
+    /// For allocations: the index of the guess of the page that was right, or 0 if none was. The
+    /// next three columns have these indices for frees, batched frees and drains.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
     DrainGuess = 26,
-    /// The number of a node.
+    /// The number of a memory node.
     Node = 27,
 }
 

@@ -201,7 +201,7 @@ impl Guesser {
             Role::Alloc => {
                 let list = self.lists.entry(key).or_default();
                 // Removes `page` and the pages nearer to the head of the list. Events that were not
-                // recorded must have removed those.
+                // recorded must have removed the nearer pages.
                 list.drain(..place.min(list.len()));
                 let stream = self.stream(deed.mobility);
                 if let Some(last) = self.last_alloc.get(stream) {
@@ -214,7 +214,8 @@ impl Guesser {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
                     // No guess was right. If `page` is near the tail, removes it and the pages
-                    // nearer to the tail. Events that were not recorded must have removed those.
+                    // nearer to the tail. Events that were not recorded must have removed the
+                    // nearer pages.
                     0 => place_from_end(list, page),
                     place => place,
                 };
@@ -253,7 +254,7 @@ impl Guesser {
         }
     }
 
-    /// Returns the key of a thread's allocations of one migrate type.
+    /// Returns the key of [`Guesser::last_alloc`] for the current thread and one migrate type.
     fn stream(&self, mobility: Option<u8>) -> u64 {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }

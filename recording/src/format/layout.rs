@@ -257,7 +257,8 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
             side.number(Column::Gfp, gfp)
         }
         What::DirectReclaimEnd { pages } => side.number(Column::Count, pages),
-        // `blank` and this file's tests list every kind, so a test fails if a new one is forgotten.
+        // `blank` and this file's tests list every kind, so a test fails if a new kind is forgotten
+        // here.
         _ => None,
     }
 }
@@ -375,8 +376,8 @@ fn frames(side: &mut impl Side, stack: &mut Vec<Symbol>) -> Option<()> {
     side.number(Column::StackLength, &mut length)?;
     let length = usize::try_from(length).ok()?;
     for nth in 0..length {
-        // The chain grows only with the numbers that are actually read, so a false length costs no
-        // memory.
+        // The call chain grows only with the numbers that are actually read, so a false length
+        // costs no memory.
         if nth == stack.len() {
             stack.push(Symbol(0));
         }

@@ -19,15 +19,15 @@ impl<'a> Record<'a> {
         self.format.fields.iter().find(|field| field.name == name)
     }
 
-    /// Returns the field as an unsigned number; `None` if there is no such field, or the event ends
-    /// before the end of the field.
+    /// Returns the field `name` as an unsigned number; `None` if there is no such field, or the
+    /// event ends before the end of the field.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let field = self.field(name)?;
         let bytes = self.payload.get(field.offset..)?.get(..field.size)?;
         little_endian(bytes)
     }
 
-    /// Returns the field as a signed number.
+    /// Returns the field `name` as a signed number.
     pub(super) fn signed(&self, name: &str) -> Option<i64> {
         let field = self.field(name)?;
         let value = self.number(name)?;
@@ -38,7 +38,7 @@ impl<'a> Record<'a> {
         Some((value.checked_shl(unused)?).cast_signed() >> unused)
     }
 
-    /// Returns the field as a number that fits `T`.
+    /// Returns the field `name` as a number that fits `T`.
     pub(super) fn small<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         T::try_from(self.number(name)?).ok()
     }

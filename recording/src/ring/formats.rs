@@ -15,7 +15,7 @@ pub struct Formats {
     events: FxHashMap<u16, (Format, Meaning)>,
 }
 
-/// A format that could not be read.
+/// The error of a text of tracefs that cannot be parsed as a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
     /// The line that cannot be parsed.

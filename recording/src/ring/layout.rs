@@ -30,7 +30,7 @@ pub(super) struct Page {
 }
 
 impl Default for Page {
-    /// The layout of a 64-bit kernel.
+    /// Returns the layout of sub-buffers in a 64-bit kernel.
     fn default() -> Self {
         Self {
             timestamp: 0,

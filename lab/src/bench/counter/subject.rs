@@ -30,7 +30,7 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// Adds `delta`. The timed loop inlines this.
+    /// Adds `delta` to the counter. The timed loop inlines this function.
     fn add(&self, delta: i64);
 
     /// The approximate sum, if the counter has one.
@@ -41,7 +41,7 @@ pub trait Subject: Send + Sync {
     /// The precise sum. It is exact if no addition is under way.
     fn precise_sum(&self) -> i64;
 
-    /// Adds each of `deltas`.
+    /// Adds each of `deltas` to the counter.
     fn add_all(&self, deltas: &[i64]) {
         for &delta in deltas {
             self.add(delta);

@@ -287,7 +287,7 @@ pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     told.unwrap_or(0.0)
 }
 
-/// Lets a thread through when all threads have arrived.
+/// Returns when all `threads` threads have arrived at `gate`.
 fn pass(gate: &AtomicUsize, threads: usize) {
     // Release and Acquire are the usual orderings of a barrier, although this barrier passes no
     // data between threads.

@@ -83,9 +83,9 @@ enum On {
 /// The measurements of one race.
 #[derive(Clone, Debug, Default)]
 struct Took {
-    /// The time from the start until all memory is free.
+    /// The time from the start of the race until all memory of the victim is free.
     wall_ns: f64,
-    /// The sum of the running times of all threads.
+    /// The sum of the running times of all threads of the race.
     work_ns: f64,
     /// The sum of the times that the threads waited for page-table locks.
     table_wait_ns: f64,

@@ -20,7 +20,7 @@ const MAPPING: u64 = 64;
 /// The number of unmapped pages between two mappings. Without this gap, the two mappings would be
 /// merged into one.
 const GAP: u64 = 8;
-/// The first page of the first mapping. Its address is 2 MiB.
+/// The first page of the victim's first mapping. Its address is 2 MiB.
 const FIRST: Vpn = Vpn(512);
 
 impl Shape {

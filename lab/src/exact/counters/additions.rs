@@ -72,9 +72,9 @@ impl Judge for Additions {
     }
 }
 
-/// The recorded additions that are compared with the log. If a probe recorded additions, they are
-/// those to the counter with the most additions. Otherwise they are those to the anonymous pages of
-/// the address space with the most additions.
+/// The recorded additions that are compared with the log. If a probe recorded additions, these are
+/// the additions to the counter that has the most. Otherwise these are the additions to the
+/// anonymous pages of the address space that has the most.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -82,7 +82,8 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions that the probe recorded to each counter, by the counter's address.
+/// The additions to each counter that the probe on `percpu_counter_add_batch` recorded, by the
+/// counter's address.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {
@@ -138,14 +139,15 @@ fn logged(run: &Run) -> Vec<Addition> {
 /// The part of the recorded additions that matches the log's additions best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// The index of the first recorded addition of this part.
+    /// The index of the first recorded addition of the part that matches the log.
     begin: usize,
     /// The index just past the last recorded addition that equals an addition of the log.
     end: usize,
-    /// The number of the log's additions that were found. They are the first ones of the log, and
-    /// none of them is missing in the recording.
+    /// The number of additions of the log that were found in the recording. They are the log's
+    /// first additions, and none between them is missing in the recording.
     equal: usize,
-    /// The number of the additions that were found although the kernel had split them in two.
+    /// The number of additions of the log that were found in the recording although the kernel had
+    /// split each of them in two.
     cut: usize,
 }
 

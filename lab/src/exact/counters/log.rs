@@ -8,6 +8,8 @@
 //! cpu -pages offset shown             pages unmapped; offset as above
 //! P anon file shown smaps own statm   precise readings
 //! ```
+//!
+//! `shown` is the approximate number of resident pages that the kernel showed after the step.
 
 /// The largest number of CPUs that a log may state. Recordings have far fewer CPUs, so a larger
 /// number is an error in the log.
@@ -38,7 +40,7 @@ pub(super) struct Warm {
     /// The CPU whose differential held all of `anon`; `None` if every CPU had folded its
     /// differential.
     pub(super) cpu: Option<u32>,
-    /// The number of resident anonymous pages.
+    /// The number of anonymous pages that were resident when the log began.
     pub(super) anon: u64,
     /// The kernel's approximate reading when the log began, in pages. It includes pages of files.
     pub(super) shown: u64,
@@ -65,7 +67,8 @@ pub(super) struct Pages {
     pub(super) pages: u64,
     /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
-    /// The kernel's approximate reading after the step, in pages. It includes pages of files.
+    /// The resident pages of the process, as the kernel's approximate sum shows them after the step.
+    /// Pages of files are included.
     pub(super) shown: i64,
 }
 
@@ -156,8 +159,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // A step changes the pages that were resident before it, so a step without an initial `I`
-        // line is unreadable.
+        // A step changes the pages that were resident before it, so a step that no `I` line
+        // precedes is unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
             anon: anon.parse().ok()?,

@@ -25,10 +25,11 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The names that a recording may give to the text that holds the log.
+/// The names that a recording may give to the text with the log of the recorded program.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
-/// Compares readings of resident pages with those of the flat counter.
+/// Compares the readings of resident pages in a program's log with those of Plimsoll's flat
+/// counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings;
 
@@ -51,7 +52,7 @@ impl Judge for Readings {
 }
 
 /// Replays each run of a recording's log on a counter that `make` builds for a host with as many
-/// CPUs as the run had. With another counter, a test can try a rule other than Plimsoll's. Returns
+/// CPUs as the run had. A test can pass a counter whose rule differs from Plimsoll's. Returns
 /// `None` if the recording has no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
@@ -67,7 +68,7 @@ pub fn judge_with<C: Counters<Host>>(
     Some(sum_up(&runs, &replayed))
 }
 
-/// The runs of the log; `None` if the recording has no log or the log has no run.
+/// The program runs in a recording's log; `None` if the recording has no log or the log has no run.
 fn runs(header: &Header) -> Option<Vec<Run>> {
     let text = LOGS.iter().find_map(|name| header.text(name))?;
     let runs = log::parse(text);

@@ -26,8 +26,8 @@ pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// For each step whose unmapping was cut once more, by the step's index in the run: the number
-    /// of pages that were unmapped before this cut.
+    /// For each step whose unmapping got an additional cut, by the step's index in the run: the
+    /// number of pages that were unmapped before the additional cut.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
@@ -60,7 +60,8 @@ pub(super) struct Replay<'a, C> {
     counter: &'a C,
     /// For each CPU, the number of pages in its differential.
     kept: Vec<i64>,
-    /// The number of pages of files. A reading includes them, and this counter does not.
+    /// The number of pages of files. A reading includes these pages, and the replayed counter does
+    /// not.
     beside: i64,
     /// The exact number of anonymous pages, which the replay adds up without the counter.
     own: i64,
@@ -136,7 +137,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         (0..pages).for_each(|_| self.add(cpu, 1));
     }
 
-    /// Starts with `pages` in the shared value and nothing in any CPU's differential.
+    /// Starts the replay with `pages` pages in the shared value and none in any CPU's differential.
     fn begin_folded(&mut self, pages: u64) {
         self.own = pages.cast_signed();
         self.counter.set(self.host, 0, self.own);
@@ -148,9 +149,10 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps pages without another cut. If the reading then differs from the recorded one, undoes
-    /// this and unmaps the pages with the first cut that gives the recorded reading. If no cut
-    /// does, the pages stay unmapped without another cut.
+    /// Unmaps pages in the pieces that are certain, without an additional cut. If the reading then
+    /// differs from the recorded one, undoes this, and unmaps the pages with the first additional
+    /// cut that gives the recorded reading. If no additional cut gives it, unmaps the pages without
+    /// one.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);

@@ -52,7 +52,8 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No cut gives this reading, and the failed attempts do not change later readings.
+    // No cut gives the recorded reading of 50 pages, and the failed attempts do not change later
+    // readings.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));

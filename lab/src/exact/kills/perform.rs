@@ -64,7 +64,7 @@ impl<'r> Recorded<'r> {
         chosen.map_or_else(Vec::new, |chosen| self.kill(chosen))
     }
 
-    /// The points of a process of the table; `None` if it must not be killed.
+    /// The points of a process in the kernel's table; `None` if the process must not be killed.
     pub(super) fn points(&self, task: &Task) -> Option<i64> {
         let facts = self.facts_of(task)?;
         let total = self.scope()?.total;
@@ -106,7 +106,8 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The row of the allocating process, if that process is to be killed without a selection.
+    /// The row of the allocating process in the kernel's table, if that process is to be killed
+    /// without a selection.
     fn asking(&self, scope: &Scope) -> Option<u32> {
         let asked_by = self
             .shortage

@@ -23,7 +23,7 @@ use super::log::list;
 /// The name of the recording's text that holds the population.
 pub(crate) const TEXT: &str = "oom population";
 
-/// The processes, and the size of the machine's memory.
+/// The processes of the recorded machine, and the size of its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Population {
     /// The machine's memory and swap together, in pages.

@@ -29,7 +29,8 @@ const MOMENTS: [(&str, &str); 2] = [
 /// A moment of the recording at which the state of the zones is known.
 pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
-    /// The event index of this moment's mark; 0 if the recording lacks the mark.
+    /// The index of the event by which the recorder marked the moment; 0 if the recording lacks
+    /// this event.
     pub(super) event: usize,
 }
 
@@ -61,30 +62,31 @@ impl Moment {
     }
 }
 
-/// The state of zones and lists at a moment.
+/// The state of zones and lists at the moment where the replay begins.
 pub(crate) struct State {
     pub(crate) zones: Vec<ZoneState>,
-    /// The index of the first operation at or after that moment.
+    /// The index of the first operation at or after the moment where the replay begins.
     pub(crate) first: usize,
 }
 
-/// The state of one zone when the history begins. Sizes are in pages.
+/// The state of one zone when the replay begins. Sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
     pub(crate) free: u64,
     pub(crate) marks: Watermarks,
     pub(crate) sizes: Sizes,
-    /// The lists of each CPU; `None` if the CPU is offline.
+    /// The lists of each CPU in the zone; `None` if the CPU is offline.
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone, and the list that holds the pages no event shows.
+/// The state of one CPU's lists in a zone, and the list that is assumed to hold the pages that no
+/// event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages that no event shows.
+    /// The number of pages on the CPU's lists in the zone that no event shows.
     never_seen: u32,
 }
 
@@ -130,7 +132,7 @@ impl State {
     }
 }
 
-/// The allocator and the derived lists, ready for the first operation.
+/// Plimsoll's allocator and the derived lists of the kernel, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -310,9 +312,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
 }
 
 /// Returns the upper bound of `high` as the lists show it: the highest `high` of all CPUs. Returns
-/// `None` unless several CPUs have this value and it lies between the computed bounds. It can be
-/// lower than the computed upper bound, because Linux may have computed its bound when the zone had
-/// fewer pages.
+/// `None` unless several CPUs have this value and it lies between the computed bounds. This value
+/// can be lower than the computed upper bound, because Linux may have computed its bound when the
+/// zone had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|it| it.high);
     let most = highs().max()?;

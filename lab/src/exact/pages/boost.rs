@@ -27,9 +27,9 @@ struct Boost {
     node: u32,
     most: u64,
     now: u64,
-    /// The boost when the current round of the node's kswapd began.
+    /// The zone's boost, in pages, when the current round of the node's kswapd began.
     of_round: u64,
-    /// The boost that `/proc/zoneinfo` shows.
+    /// The zone's boost that `/proc/zoneinfo` shows, in pages.
     told: u64,
 }
 
@@ -60,8 +60,9 @@ impl Boosts {
         }
     }
 
-    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that it
-    /// shows. Returns the zones whose boosts changed, with their new boosts in pages.
+    /// If event `index` is the first after `/proc/zoneinfo` was read, adopts the boosts that
+    /// `/proc/zoneinfo` shows. Returns the zones whose boosts changed, with their new boosts in
+    /// pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {

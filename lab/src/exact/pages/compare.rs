@@ -94,7 +94,8 @@ fn kind(site: Site) -> Option<Kind> {
     match site {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
-        // The periodic work makes both, and the kernel's events do not tell one from the other.
+        // The periodic work lets lists decay and drains lists of remote nodes. The kernel's events
+        // do not tell one from the other.
         Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
         Site::Drain => Some(Kind::Drain),
         _ => None,
@@ -151,8 +152,8 @@ mod tests {
         }
     }
 
-    /// No event shows such pages again, so Plimsoll's lists must become shorter at once. Otherwise
-    /// they would spill too early from then on.
+    /// The pages that this bulk allocation takes appear in no event, so Plimsoll's lists must
+    /// become shorter at once. Otherwise they would spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stage, follow) = twenty_listed();
@@ -162,8 +163,8 @@ mod tests {
     }
 
     /// After a difference, the zone gets the pages that the kernel returned to it and Plimsoll did
-    /// not, and loses those that only the kernel took. Otherwise its free pages would reach a
-    /// watermark at another time than the kernel's.
+    /// not, and loses those that only the kernel took. Otherwise the zone's free pages would reach
+    /// a watermark at another time than in the kernel.
     #[test]
     fn a_difference_is_made_up_for_in_the_zone() {
         let moved = |kind| {
@@ -186,7 +187,8 @@ mod tests {
         assert_eq!(free_after(taken, Kind::Refill), (1 << 13) - 10);
     }
 
-    /// In Linux both belong to `vmstat_update`, so the recording shows both as decays.
+    /// In Linux, decays and the return of a batch to a remote node both belong to `vmstat_update`.
+    /// So the recording shows both as decays.
     #[test]
     fn a_batch_returned_to_a_remote_node_is_a_decay() {
         let mut moved = Move::new(Kind::Decay, 0);

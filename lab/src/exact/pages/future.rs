@@ -9,13 +9,13 @@ use plimsoll_recording::event::{Event, What};
 
 /// For each event, the indices of related events; [`NONE`] if there is no such event.
 pub(super) struct Future {
-    /// The next event that touches the first frame of the block.
+    /// The next event that touches the first frame of the event's block.
     frame: Vec<u32>,
-    /// The last event before this one that touches any frame of the block.
+    /// The last earlier event that touches any frame of the event's block.
     past: Vec<u32>,
-    /// The next event on the same CPU.
+    /// The next event on the event's CPU.
     cpu: Vec<u32>,
-    /// The first event that touches each frame.
+    /// For each frame, the first event that touches it.
     first: HashMap<u64, u32>,
 }
 
@@ -60,12 +60,12 @@ impl Future {
         known(self.frame[index])
     }
 
-    /// The last event before event `index` that touches any frame of its block.
+    /// The last event before event `index` that touches any frame of the block of event `index`.
     pub(super) fn before(&self, index: usize) -> Option<usize> {
         known(self.past[index])
     }
 
-    /// The next event after `index` on the same CPU.
+    /// The next event on the CPU of event `index`.
     pub(super) fn of_cpu(&self, index: usize) -> Option<usize> {
         known(self.cpu[index])
     }

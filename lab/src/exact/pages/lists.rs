@@ -48,11 +48,11 @@ impl ListId {
     }
 }
 
-/// `MIGRATE_UNMOVABLE`.
+/// The number of the migrate type `MIGRATE_UNMOVABLE` in Linux.
 pub(crate) const UNMOVABLE: u8 = 0;
-/// `MIGRATE_MOVABLE`.
+/// The number of the migrate type `MIGRATE_MOVABLE` in Linux.
 pub(crate) const MOVABLE: u8 = 1;
-/// `MIGRATE_RECLAIMABLE`.
+/// The number of the migrate type `MIGRATE_RECLAIMABLE` in Linux.
 pub(crate) const RECLAIMABLE: u8 = 2;
 
 /// A list, identified by its CPU, its zone and its number in the zone.

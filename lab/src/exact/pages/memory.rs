@@ -74,7 +74,7 @@ impl Stock {
         stock
     }
 
-    /// Adds a block that is in use.
+    /// Adds a block that is in use to the stock.
     pub(crate) fn put(&mut self, order: Order, pfn: Pfn) {
         self.by_order[order.index()].push(pfn);
     }

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use plimsoll_recording::event::{Event, What};
 
-/// The rounds that have no event for their end, by the last event that belongs to each.
+/// The rounds of reclaim for whose end there is no event. Each is known by the index of the last
+/// event that belongs to it.
 pub(super) struct Rounds {
     last: HashSet<usize>,
 }
@@ -37,7 +38,7 @@ impl Rounds {
         Self { last }
     }
 
-    /// Returns whether event `index` is the last event of such a round.
+    /// Returns whether event `index` is the last event of a round for whose end there is no event.
     pub(super) fn ends_after(&self, index: usize) -> bool {
         self.last.contains(&index)
     }

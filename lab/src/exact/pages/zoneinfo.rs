@@ -13,9 +13,9 @@ pub(super) struct ZoneInfo {
     /// The min, low and high watermarks, without a boost.
     pub(super) marks: [u64; 3],
     /// The number of pages by which the watermarks are temporarily raised (`boost`). The watermarks
-    /// in the text include it.
+    /// that `/proc/zoneinfo` prints include these pages.
     pub(super) boost: u64,
-    /// The lists of each CPU; `None` if the CPU is offline.
+    /// The lists of each CPU in the zone; `None` if the CPU is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
 }
 
@@ -40,8 +40,8 @@ impl ZoneInfo {
     }
 }
 
-/// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text;
-/// empty if it is some other text.
+/// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text; no
+/// zones if `text` is some other text.
 pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     let mut zones: Vec<ZoneInfo> = Vec::new();
     let mut cpu = 0;

@@ -31,8 +31,8 @@ const ARENA: Pages = Pages(4096);
 /// mappings, another thread holds that lock to replace the mapping of this page.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// The settings of Linux's reaper, but without its delay and its pauses. These do not affect what
-/// the reaper does, and a note gives the recorded times.
+/// The settings of Linux's reaper, but without its delay and its pauses. Delay and pauses do not
+/// affect what the reaper does. A note gives the recorded times.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),

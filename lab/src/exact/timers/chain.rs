@@ -39,7 +39,7 @@ pub(super) struct Armed {
     pub(super) fired: Option<u64>,
 }
 
-/// All firings in a recording, and the time that the recording covers.
+/// All firings of the judged timers in a recording, and the time that the recording covers.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     /// The timers that vmstat work and the shepherd armed, in the order in which they were armed.

@@ -19,7 +19,8 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// Compares timers with a schedule and a wheel; [`Timers::OURS`] has Plimsoll's.
+/// Compares the kernel's timers with those that a schedule and a wheel give; [`Timers::OURS`] has
+/// Plimsoll's schedule and wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
     /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
@@ -112,7 +113,7 @@ impl Clock {
     }
 }
 
-/// Plimsoll's jiffies for one recorded firing.
+/// The jiffies that Plimsoll chooses for the timer of one recorded firing.
 struct Verdict {
     /// The jiffy for which the schedule arms the timer; `None` if the schedule does not use the
     /// wheel.

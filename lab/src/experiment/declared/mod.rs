@@ -298,6 +298,22 @@ where
             .compare(scene, designs, self.options, self.progress)
     }
 
+    /// As [`Run::further`], but runs at most `seeds` of the seeds, for a table beside the main one.
+    pub(super) fn further_on_few(
+        &self,
+        about: &str,
+        scene: &S,
+        designs: &[D],
+        seeds: usize,
+    ) -> Result<(Results, Vec<K>), Error> {
+        let mut options = self.options.clone();
+        options.seeds.truncate(seeds);
+        let (name, machine) = (self.declared.name, self.machine);
+        self.progress.start(format!("{name} on {machine}, {about}"));
+        self.declared
+            .compare(scene, designs, &options, self.progress)
+    }
+
     /// Returns whether the report also shows verdicts at other cost cards. A full report does,
     /// unless the user has chosen a card.
     pub(super) fn has_cards(&self) -> bool {

@@ -1,11 +1,13 @@
-//! The workload of the drain experiment and its metrics.
+//! The workloads of the drain experiment, and the metrics of a run.
 //!
-//! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers on 176 CPUs, or one
-//! worker per CPU on 316. In the thread, each worker has 5 GB and all workers together fill the
-//! machine's memory. Here a worker maps only 128 or 32 MiB, so that its rounds end within a run.
-//! The scene therefore allocates other memory before the run, so that the workers fill what is
-//! left. The simulated machine reclaims nothing. So the scene leaves as many free pages in the zone
-//! as kswapd would: mostly between the low and the high watermark.
+//! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
+//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the thread does not describe, each CPU has a worker.
+//! The lab scales workers on 176 CPUs down by 20, so that rounds end within a run and the pages of a
+//! run fit into the host's memory. A worker must still map more than its CPU's page lists may have
+//! (an eighth of memory divided by the CPUs, 173 MB); otherwise it would hardly use the zone.
+//!
+//! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped out:
+//! an allocation that finds no memory fails, and its worker goes on with the pages that it has.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -19,6 +21,7 @@ use crate::measure::comparison::Sample;
 use crate::measure::holds::HoldLog;
 use crate::measure::metric::{Metric, Unit};
 use crate::report::Table;
+use crate::run::aging::{self, Memory};
 use crate::run::options::Effort;
 use crate::run::testbed::Testbed;
 use crate::workload::stress_vm::{Pause, StressVm};
@@ -27,6 +30,16 @@ use crate::workload::stress_vm::{Pause, StressVm};
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
 /// The longest wait of any CPU for a zone lock.
 pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
+/// The longest wait of any CPU for the lock of a CPU's page lists.
+pub(super) const PCP_WAIT_MAX: Metric = Metric::lower("pcp_wait_max_ns", Unit::Nanos);
+/// The time that all CPUs together waited for locks of page lists.
+pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
+/// The time that all CPUs together waited for zone locks.
+pub(super) const ZONE_WAIT: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
+/// The number of holds that return pages of a drain to a zone.
+pub(super) const DRAIN_HOLDS: Metric = Metric::neither("drain_holds", Unit::Count);
+/// The number of allocations that failed.
+pub(super) const FAILED: Metric = Metric::lower("failed_allocations", Unit::Count);
 /// The number of pages that all workers touch per second.
 pub(super) const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 
@@ -36,13 +49,18 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     lower("holds_over_1000_pages", Unit::Count) => seen.kept.holds.all().over_1000 as f64,
     lower("commits_over_1000_pages_per_s", Unit::PerSecond) => seen.over_1000_per_s(Site::Spill),
     lower("decays_over_1000_pages_per_s", Unit::PerSecond) => seen.over_1000_per_s(Site::Decay),
-    HOLD_MAX => seen.zone().hold_max.0 as f64,
+    HOLD_MAX => seen.locks(LockClass::Zone).hold_max.0 as f64,
     WAIT_MAX => seen.kept.longest.map_or(0, |longest| longest.wait.0) as f64,
-    lower("wait_total_ns", Unit::Nanos) => seen.zone().wait_total.0 as f64,
-    lower("contentions", Unit::Count) => seen.zone().contentions as f64,
+    ZONE_WAIT => seen.locks(LockClass::Zone).wait_total.0 as f64,
+    lower("contentions", Unit::Count) => seen.locks(LockClass::Zone).contentions as f64,
+    PCP_WAIT_MAX => seen.locks(LockClass::Pcp).wait_max.map_or(0, |wait| wait.wait.0) as f64,
+    PCP_WAIT => seen.locks(LockClass::Pcp).wait_total.0 as f64,
+    lower("pcp_contentions", Unit::Count) => seen.locks(LockClass::Pcp).contentions as f64,
     lower("cpus_waiting_over_1ms", Unit::Percent) => seen.percent_waiting(1),
     lower("cpus_waiting_over_10ms", Unit::Percent) => seen.percent_waiting(10),
     lower("cpus_waiting_over_100ms", Unit::Percent) => seen.percent_waiting(100),
+    DRAIN_HOLDS => seen.kept.holds.site(Site::Drain).holds as f64,
+    FAILED => seen.failed as f64,
     RATE => seen.pages_per_s,
 });
 
@@ -50,19 +68,85 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
     Metric::lower(name, unit)
 }
 
-/// The machine, the workers, and the length of a run.
-#[derive(Clone, Debug)]
-pub(super) struct Scene {
-    profile: Profile,
+/// How much of a zone is free, compared with what the workers map. This is the place for a third
+/// regime, in which the workers map more than there is: it needs reclaim and swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pressure {
+    /// The workers never bring the zone down to its high watermark.
+    Plenty,
+    /// The workers map on average what is free above the midpoint of the low and the high
+    /// watermark. So kswapd would be awake about half of the time.
+    Short,
+}
+
+impl Pressure {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plenty => "plenty",
+            Self::Short => "short",
+        }
+    }
+}
+
+/// The workers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// The workers as in the thread, or as on the machine without published workers.
+    pub(super) name: &'static str,
     workers: u32,
-    worker: StressVm,
+    bytes: u64,
+    /// The virtual length of a run with full effort.
     length: Nanos,
 }
 
-/// The percentage of a worker's memory that is mapped on average over time. It follows from the
-/// times per page, which are about 1.6 µs to fill a page, 0.4 µs to use it and 0.15 µs to unmap it.
-/// While a worker fills or unmaps its memory, half of the memory is mapped on average.
-const MAPPED_PERCENT: u64 = 59;
+/// `stress-ng --vm 50 --vm-bytes 5G`.
+pub(super) const FIFTY: Shape = Shape {
+    name: "50 x 5 GB",
+    workers: 50,
+    bytes: (5 << 30) / SCALE,
+    // A run is longer than a second, so that it includes vmstat work.
+    length: Nanos::from_ms(1050),
+};
+/// `stress-ng --vm 10 --vm-bytes 30G`.
+pub(super) const TEN: Shape = Shape {
+    name: "10 x 30 GB",
+    workers: 10,
+    bytes: (30 << 30) / SCALE,
+    length: Nanos::from_ms(2500),
+};
+/// The factor by which the workers of the thread are scaled down.
+pub(super) const SCALE: u64 = 20;
+
+/// A worker on each of `cpus` CPUs.
+const fn one_per_cpu(cpus: u32) -> Shape {
+    Shape {
+        name: "1 per CPU",
+        workers: cpus,
+        // On a saturated machine a round takes ten times as long as elsewhere, and it must still
+        // end within the run.
+        bytes: 32 << 20,
+        length: Nanos::from_ms(300),
+    }
+}
+
+/// The time in which a worker uses a page that it has mapped. Measured: 2.58 and 2.52 µs of user
+/// time for each minor fault, in two runs of `stress-ng --vm 1 --vm-bytes 256M -t 12` (stress-ng
+/// 0.15.06, as in the thread, with its default methods) on a VM with two CPUs.
+pub(super) const MEASURED_USE_NS: u32 = 2500;
+/// A quick use of each page: one pass that writes and one that reads. Estimate: 4 KiB each way at
+/// 20 GB/s.
+pub(super) const QUICK_USE_NS: u32 = 400;
+
+/// A machine, workers on it, and the state of its memory.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) profile: Profile,
+    pub(super) shape: Shape,
+    pub(super) memory: Memory,
+    pub(super) pressure: Pressure,
+    pub(super) use_ns: u32,
+    pub(super) length: Nanos,
+}
 
 /// The data of one run that the tables need besides its sample.
 #[derive(Clone, Debug)]
@@ -77,12 +161,13 @@ pub(super) struct Seen {
     kept: Kept,
     cpus: u32,
     length: Nanos,
+    failed: u64,
     pages_per_s: f64,
 }
 
 impl Seen {
-    fn zone(&self) -> LockStats {
-        self.stats.class(LockClass::Zone)
+    fn locks(&self, class: LockClass) -> LockStats {
+        self.stats.class(class)
     }
 
     /// The number of holds per second, at one call site, that move more than 1000 pages.
@@ -105,63 +190,94 @@ fn seconds(time: Nanos) -> f64 {
 }
 
 impl Scene {
-    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+    /// The main workload of a machine: memory is short, and in the state `memory`.
+    pub(super) fn new(
+        machine: &str,
+        card: Card,
+        effort: Effort,
+        memory: Memory,
+    ) -> Result<Self, Error> {
         let profile = Profile::load(machine, card)?;
         let cpus = profile.topology.cpus();
-        let large = cpus >= 300;
-        let ms = match (effort, large) {
-            // The run is longer than a second, so that it includes vmstat work.
-            (Effort::Full, false) => 1200,
-            (Effort::Full, true) => 400,
-            (Effort::Quick, _) => 150,
+        let shape = if cpus >= 300 {
+            one_per_cpu(cpus)
+        } else {
+            FIFTY
+        };
+        let length = match effort {
+            Effort::Full => shape.length,
+            Effort::Quick => Nanos::from_ms(150),
         };
         Ok(Self {
-            // The command in the mailing-list thread has 50 workers on 176 CPUs, and one per CPU on
-            // the larger machine.
-            workers: if large { cpus } else { 50 },
-            worker: StressVm {
-                // On a saturated machine a round takes ten times as long, and it must still end
-                // within the run.
-                bytes: if large { 32 << 20 } else { 128 << 20 },
-                use_ns_per_page: 400,
-                pause: Pause::No,
-            },
-            length: Nanos::from_ms(ms),
             profile,
+            shape,
+            memory,
+            pressure: Pressure::Short,
+            use_ns: MEASURED_USE_NS,
+            length,
         })
+    }
+
+    /// The same machine with the workers of `shape`, for as long as that shape needs.
+    pub(super) fn with_shape(&self, shape: Shape, effort: Effort) -> Self {
+        let length = match effort {
+            Effort::Full => shape.length,
+            Effort::Quick => Nanos::from_ms(100),
+        };
+        Self {
+            shape,
+            length,
+            ..self.clone()
+        }
+    }
+
+    /// Returns whether `other`, a scene of the same machine, differs from this one only in the length
+    /// of runs.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let choices = |scene: &Self| (scene.shape, scene.memory, scene.pressure, scene.use_ns);
+        choices(self) == choices(other)
+    }
+
+    /// The same scene, in runs of another length.
+    pub(super) fn lasting(self, length: Nanos) -> Self {
+        Self { length, ..self }
     }
 
     pub(super) fn table(&self) -> Table {
         let left = self.room_for_workers().bytes() >> 20;
         Table::facts(
             "Workload: stress-ng --vm",
-            "The thread's 50 workers of 5 GB filled its machine; the rest of ours is in use \
-             beforehand.",
+            "Workers that stand for those of the thread are 20 times smaller. All other memory is in \
+             use beforehand. Nothing is reclaimed: an allocation that finds no memory fails.",
             &[
-                ("workers", self.workers.to_string()),
+                ("workers", self.shape.workers.to_string()),
                 (
                     "memory left above the middle of low and high",
                     format!("{left} MiB"),
                 ),
                 (
                     "memory per worker",
-                    format!("{} MiB", self.worker.bytes >> 20),
+                    format!("{} MiB", self.shape.bytes >> 20),
                 ),
                 (
-                    "use of each page",
-                    format!("{} ns", self.worker.use_ns_per_page),
+                    "state of memory at the start",
+                    self.memory.name().to_owned(),
                 ),
+                ("use of each page", format!("{} ns", self.use_ns)),
                 ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
             ],
         )
     }
 
     /// The amount of free memory to leave above the midpoint between the low and the high
-    /// watermark. It is as much as all workers map on average. So the zone's free memory is mostly
-    /// between these two watermarks.
+    /// watermark.
     fn room_for_workers(&self) -> Pages {
-        let wanted = u64::from(self.workers) * self.worker.bytes;
-        Pages::from_bytes(wanted * MAPPED_PERCENT / 100)
+        let wanted = u64::from(self.shape.workers) * self.shape.bytes;
+        Pages::from_bytes(match self.pressure {
+            // The page lists of the workers' CPUs may have as many pages again.
+            Pressure::Plenty => 2 * wanted,
+            Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
+        })
     }
 
     /// Runs the workload once. Panics, and names the seed, if the design limits each hold to one
@@ -169,12 +285,18 @@ impl Scene {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, Kept) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let cpus = self.profile.topology.cpus();
-        testbed.fill(self.room_for_workers());
-        let places = worker_cpus(cpus, self.workers);
-        let done = self.worker.start(&testbed, places, self.length);
+        let begun = aging::begin(&testbed, self.memory, self.room_for_workers());
+        begun.expect("the machine has more memory than its workers map");
+        let worker = StressVm {
+            bytes: self.shape.bytes,
+            use_ns_per_page: self.use_ns,
+            pause: Pause::No,
+        };
+        let places = worker_cpus(cpus, self.shape.workers);
+        let done = worker.start(&testbed, places, self.length);
         // All workers start in one short interval. By `settled`, they are at different points of
         // their rounds.
-        let settled = Nanos(self.length.0 / 5);
+        let settled = Nanos(self.length.0 * 2 / 5);
         testbed.sim.run_until(settled);
         let before = done.pages();
         testbed.sim.run_until(self.length);
@@ -187,6 +309,7 @@ impl Scene {
             stats,
             cpus,
             length: self.length,
+            failed: log.out_of_memory,
             pages_per_s: (done.pages() - before) as f64 / seconds(Nanos(self.length.0 - settled.0)),
         };
         let sample = Sample {
@@ -195,6 +318,17 @@ impl Scene {
         };
         (sample, seen.kept)
     }
+}
+
+/// The percentage of a worker's memory that is mapped on average over time, if it uses each page for
+/// `use_ns` nanoseconds. It follows from the times per page, which are about 1600 ns to fill a page
+/// and 150 ns to unmap it. While a worker fills or unmaps its memory, half of the memory is mapped
+/// on average.
+fn mapped_percent(use_ns: u32) -> u64 {
+    const FILL_NS: u64 = 1600;
+    const UNMAP_NS: u64 = 150;
+    let moving = FILL_NS + UNMAP_NS;
+    100 * (moving / 2 + u64::from(use_ns)) / (moving + u64::from(use_ns))
 }
 
 /// The CPUs of workers that are spread evenly over the machine, as a scheduler would do.

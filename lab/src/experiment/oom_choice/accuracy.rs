@@ -363,7 +363,8 @@ fn finding(results: &Results) -> Finding {
         _ => format!("chooses {} of its victims wrong", percent(OURS)),
     };
     let answer = format!(
-        "Ours {ours}, two passes over the published tree choose {} wrong, and estimates alone {}.",
+        "Ours {ours}, the patch in its development version (two passes over the published tree) \
+         chooses {} wrong, and estimates alone {}.",
         percent(PATCH),
         percent(APPROXIMATE)
     );

@@ -8,10 +8,11 @@
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
-//! choice. `latency` and `accuracy` are the two experiments.
+//! choice. `latency` and `accuracy` are the two experiments; `matrix` is a part of `latency`.
 
 mod accuracy;
 mod latency;
+mod matrix;
 mod oracle;
 mod population;
 mod processes;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_mm::counter::{Batch, Counting, Plan, Range, Reading, flat_batch};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counting, Plan, Range, Reading, flat_batch};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{Line, Machine};
 use plimsoll_mm::oom::{
@@ -61,6 +61,8 @@ pub(super) struct Parts {
     pub(super) scans_ns: u64,
     /// The time to sum the counters of many processes together.
     pub(super) streams_ns: u64,
+    /// The time to sort processes.
+    pub(super) sorts_ns: u64,
 }
 
 /// The processes of a set, with their counters.
@@ -89,6 +91,7 @@ impl ProcessSet {
         profile: &Profile,
         counting: Counting,
         population: Population,
+        growth: Growth,
         seed: u64,
     ) -> Self {
         let options = SimOptions {
@@ -99,10 +102,16 @@ impl ProcessSet {
         let sim = Sim::new(profile, options);
         let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
         let plan = plan.expect("four counters on as many CPUs as a profile may have");
-        let process = |&adj: &ScoreAdj| Process {
-            rss: Rss::new(&sim, &plan).expect("the host has memory for the counters"),
-            adj,
-            values: sim.line(),
+        let process = |&adj: &ScoreAdj| {
+            let rss = Rss::new(&sim, &plan).expect("the host has memory for the counters");
+            if let (Growth::Every, AnyCounters::OneSided(tree)) = (growth, rss.counters()) {
+                tree.grow(&sim).expect("the host has memory for the tree");
+            }
+            Process {
+                rss,
+                adj,
+                values: sim.line(),
+            }
         };
         let people = Rc::new(People {
             counting,
@@ -242,8 +251,9 @@ impl Parts {
         let of = |work: Work| sim.stats().work_ns[work as usize];
         Self {
             looks_ns: of(Work::Candidate),
-            scans_ns: of(Work::ScanCpu),
+            scans_ns: of(Work::ScanCpu) + of(Work::NextCpu),
             streams_ns: of(Work::StreamCpu),
+            sorts_ns: of(Work::Compare),
         }
     }
 
@@ -252,6 +262,7 @@ impl Parts {
             looks_ns: self.looks_ns - before.looks_ns,
             scans_ns: self.scans_ns - before.scans_ns,
             streams_ns: self.streams_ns - before.streams_ns,
+            sorts_ns: self.sorts_ns - before.sorts_ns,
         }
     }
 }
@@ -356,9 +367,22 @@ impl Candidates for Looking<'_> {
         sum_rss(self.sim, slots, rss_of);
     }
 
+    fn compared(&self, comparisons: u32) {
+        self.sim.spend(Work::Compare, comparisons);
+    }
+
     fn batch_gain(&self) -> u32 {
         self.people.counting.batch_gain()
     }
+}
+
+/// Which processes have a tree, if their counters are of a kind that grows into a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// Each process whose counters have grown while its pages were counted.
+    AsUsed,
+    /// Every process, from the beginning.
+    Every,
 }
 
 /// Makes one selection by `design` from `population`, on a fresh machine. `seed` decides, among
@@ -369,5 +393,17 @@ pub(super) fn select(
     population: Population,
     seed: u64,
 ) -> Chosen {
-    ProcessSet::gather(profile, design.counting, population, seed).choose(design.selecting)
+    select_grown(profile, design, population, Growth::AsUsed, seed)
+}
+
+/// As [`select`], with trees for the processes that `growth` says.
+pub(super) fn select_grown(
+    profile: &Profile,
+    design: &Design,
+    population: Population,
+    growth: Growth,
+    seed: u64,
+) -> Chosen {
+    let processes = ProcessSet::gather(profile, design.counting, population, growth, seed);
+    processes.choose(design.selecting)
 }

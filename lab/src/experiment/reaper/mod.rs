@@ -8,9 +8,12 @@
 //! free, other machines, one large mapping, and the locks that tasks wait for when they no longer
 //! wait for those of page tables.
 //!
-//! The submodule `scene` has the races, `targets` the targets for our design.
+//! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
+//! the reaper's phases with the thread's profile, and `sensitivity` shows which prices decide.
 
+mod profile;
 mod scene;
+mod sensitivity;
 mod targets;
 
 use plimsoll_mm::space::reap::Reaping;
@@ -104,6 +107,12 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
     // The profile of exit alone would show a single task, so it is skipped.
     let helped = run.each().skip(1);
     tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
+    if run.machine == PHONE {
+        tables.push(profile::table(run));
+        if run.has_cards() {
+            tables.push(sensitivity::table(run)?);
+        }
+    }
     tables.extend(run.cards()?);
     Ok((tables, finding(run)))
 }

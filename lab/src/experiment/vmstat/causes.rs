@@ -2,6 +2,7 @@
 //! gain.
 
 use super::scene::{CONTENTIONS, DECAY_CONTENTIONS, DECAYED, PER_DECAYED};
+use super::workloads::MAIN;
 use super::{BASELINE, OURS, PATCH, PHASED_WHEEL, SLOWED};
 use crate::experiment::declared::{Finding, Results, effect};
 use crate::measure::metric::Metric;
@@ -19,10 +20,85 @@ const CHANGES: [(&str, &str); 7] = [
     ("all on one tick", "aligned+shepherd-at-once"),
 ];
 
+/// The single change that explains the patch's gain in contentions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    /// There are too few seeds for a verdict.
+    TooFewSeeds,
+    /// The patch does not lower contentions.
+    NoGain,
+    /// At equal work, only the phases can be seen to gain. The patch's changelog names this cause
+    /// alone.
+    Phases,
+    /// At equal work, only the longer interval can be seen to gain.
+    Interval,
+    /// At equal work, both gain.
+    Both,
+    /// Neither gains at equal work, but CPUs that do the work less often return fewer pages, and
+    /// the longer interval alone lowers contentions.
+    LessWork,
+    /// Neither change alone explains the gain.
+    Neither,
+}
+
+impl Cause {
+    /// The cause by the intervals of the runs. A cause explains the gain if that cause alone lowers
+    /// the contentions per decayed page, with an interval that excludes 1. Contentions are counted
+    /// per page, because a design that only fires less often has fewer contentions but also returns
+    /// fewer pages.
+    pub(super) fn of(results: &Results) -> Self {
+        let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
+        let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;
+        match verdict(PATCH, &CONTENTIONS) {
+            Verdict::TooFewSeeds => return Self::TooFewSeeds,
+            Verdict::NoDifference | Verdict::Higher => return Self::NoGain,
+            Verdict::Lower => {}
+        }
+        match (gains(SLOWED), gains(PHASED_WHEEL)) {
+            (false, true) => Self::Phases,
+            (true, false) => Self::Interval,
+            (true, true) => Self::Both,
+            (false, false) if verdict(SLOWED, &CONTENTIONS) == Verdict::Lower => Self::LessWork,
+            (false, false) => Self::Neither,
+        }
+    }
+
+    /// The cause in a few words, for a cell.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::TooFewSeeds => "too few seeds",
+            Self::NoGain => "no gain",
+            Self::Phases => "phases",
+            Self::Interval => "longer interval",
+            Self::Both => "phases and longer interval",
+            Self::LessWork => "less work",
+            Self::Neither => "neither alone",
+        }
+    }
+
+    /// The words that end a sentence about the patch's gain.
+    const fn clause(self) -> &'static str {
+        match self {
+            Self::TooFewSeeds => "",
+            Self::NoGain => ", so there is no gain to explain",
+            Self::Phases => ", and at equal work only its phases can be seen to gain",
+            Self::Interval => ", and at equal work only its longer interval can be seen to gain",
+            Self::Both => ", and at equal work both its longer interval and its phases gain",
+            Self::LessWork => {
+                ", but at equal work neither its longer interval nor its phases gain: CPUs only do \
+                 less work"
+            }
+            Self::Neither => {
+                ", and at equal work neither its longer interval nor its phases explain that alone"
+            }
+        }
+    }
+}
+
 pub(super) fn table(results: &Results) -> Table {
     let ratio = |design: &str, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     tabulate!(
-        format!("One cause at a time, as ratios to {BASELINE}"),
+        format!("One cause at a time in {MAIN}, as ratios to {BASELINE}"),
         "`at equal work`: contentions of decays per page they gave back. Below 1 is fewer.",
         &CHANGES,
         |(cause, design)| {
@@ -35,57 +111,35 @@ pub(super) fn table(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the intervals of the runs.
+/// Makes the finding of a report on one workload. Every statement in it follows from the intervals
+/// of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
-    let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
     let answer = format!(
-        "The patch as posted {} contentions at free_pcppages_bulk{}.",
+        "In {MAIN} the patch as posted {} contentions at free_pcppages_bulk{}.",
         effect(verdict),
-        due_to(results, verdict)
+        Cause::of(results).clause()
     );
-    Finding::new(
-        answer,
-        [
-            (
-                "contentions, the patch against Linux",
-                ratio(PATCH, &CONTENTIONS),
-            ),
-            ("pages it gives back", ratio(PATCH, &DECAYED)),
-            (
-                "at equal work, the longer interval alone",
-                ratio(SLOWED, &PER_DECAYED),
-            ),
-            (
-                "the phases alone, by the timer wheel",
-                ratio(PHASED_WHEEL, &PER_DECAYED),
-            ),
-            ("contentions, ours against Linux", ratio(OURS, &CONTENTIONS)),
-        ],
-    )
+    Finding::new(answer, numbers(results))
 }
 
-/// Returns the words that say which single cause explains the patch's gain. A cause explains it if
-/// that cause alone lowers the contentions per decayed page, with an interval that excludes 1.
-/// Contentions are counted per page, because a design that only fires less often has fewer
-/// contentions but also returns fewer pages.
-fn due_to(results: &Results, patch: Verdict) -> &'static str {
-    let gains = |design| {
-        let compared = results.compare((BASELINE, design), &PER_DECAYED);
-        compared.verdict == Verdict::Lower
-    };
-    match (patch, gains(SLOWED), gains(PHASED_WHEEL)) {
-        (Verdict::TooFewSeeds, ..) => "",
-        (Verdict::NoDifference | Verdict::Higher, ..) => ", so there is no gain to explain",
-        (Verdict::Lower, false, false) => {
-            ", and at equal work neither its longer interval nor its phases explain that alone"
-        }
-        (Verdict::Lower, true, false) => {
-            ", and at equal work only its longer interval can be seen to gain"
-        }
-        (Verdict::Lower, false, true) => ", and at equal work only its phases can be seen to gain",
-        (Verdict::Lower, true, true) => {
-            ", and at equal work both its longer interval and its phases gain"
-        }
-    }
+/// The numbers that support a finding about the workload [`MAIN`].
+pub(super) fn numbers(results: &Results) -> [(&'static str, String); 5] {
+    let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
+    [
+        (
+            "contentions in bursts, the patch against Linux",
+            ratio(PATCH, &CONTENTIONS),
+        ),
+        ("pages it gives back", ratio(PATCH, &DECAYED)),
+        (
+            "at equal work, the longer interval alone",
+            ratio(SLOWED, &PER_DECAYED),
+        ),
+        (
+            "the phases alone, by the timer wheel",
+            ratio(PHASED_WHEEL, &PER_DECAYED),
+        ),
+        ("contentions, ours against Linux", ratio(OURS, &CONTENTIONS)),
+    ]
 }

@@ -1,30 +1,38 @@
-//! The workload of the vmstat experiment and its metrics.
+//! One workload of the vmstat experiment on one machine, and its metrics.
 //!
-//! The workload is `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB,
-//! then rest for several seconds. The pages that a burst frees remain on the page lists, and decay
-//! returns them to the zone over the following seconds. Daemons on all CPUs wake every few
-//! milliseconds, because a deferrable timer fires only when something wakes its CPU. On the
-//! remaining third of the CPUs, daemons free a few pages and allocate others so rarely that these
-//! CPUs go dormant and become active again.
+//! Published counts and times are those of `perf lock contention`, which leaves out the first
+//! waiter of a lock. So the metrics that are compared with them leave it out as well; their names
+//! begin with `perf`. The other metrics count every waiter.
 
 use plimsoll_mm::design::Design;
-use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Site};
-use plimsoll_mm::units::{CpuId, Hz, Nanos};
+use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::LockStats;
 use plimsoll_sim::profile::{Card, Profile};
 
+use super::workloads::{FAMILY, MAIN};
 use crate::error::Error;
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
 use crate::run::options::Effort;
 use crate::run::testbed::{Log, Testbed, crowd, crowd_on_one_tick};
-use crate::workload::daemons::Daemons;
-use crate::workload::stress_vm::{Pause, StressVm};
+use crate::workload::mix::Mix;
 
 /// The number of waits for the zone lock in `free_pcppages_bulk`.
 pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
+/// The number of waits for the zone lock in `free_pcppages_bulk` that perf shows.
+pub(super) const PERF_CONTENTIONS: Metric = Metric::lower("perf_contentions", Unit::Count);
+/// The sum of the waits that perf shows.
+pub(super) const PERF_TOTAL_WAIT: Metric = Metric::lower("perf_total_wait_ns", Unit::Nanos);
+/// The longest of the waits that perf shows.
+pub(super) const PERF_MAX_WAIT: Metric = Metric::lower("perf_max_wait_ns", Unit::Nanos);
+/// The mean of the waits that perf shows.
+pub(super) const PERF_MEAN_WAIT: Metric = Metric::lower("perf_avg_wait_ns", Unit::Nanos);
+/// [`CONTENTIONS`] per million of [`RETURNED`].
+pub(super) const PER_RETURNED: Metric = Metric::lower("contentions_per_mpage", Unit::Count);
+/// The number of pages that spills, decays and drains returned to their zones.
+pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Pages);
 /// The number of waits of decays for the zone lock.
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
 /// The number of pages that decays returned to their zones.
@@ -32,13 +40,22 @@ pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages)
 /// [`DECAY_CONTENTIONS`] per million of [`DECAYED`].
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
+/// The largest number of CPUs whose vmstat work starts between two successive ticks.
+pub(super) const STARTING_TOGETHER: Metric =
+    Metric::lower("cpus_starting_within_1_jiffy_max", Unit::Cpus);
+
 /// The metrics of each run.
 pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     CONTENTIONS => seen.bulk.contentions as f64,
-    lower("perf_contentions", Unit::Count) => seen.bulk.perf_contentions as f64,
+    PERF_CONTENTIONS => seen.bulk.perf_contentions as f64,
+    PERF_TOTAL_WAIT => seen.bulk.perf_wait_total.0 as f64,
+    PERF_MAX_WAIT => seen.bulk.perf_wait_max.0 as f64,
+    PERF_MEAN_WAIT => per(seen.bulk.perf_wait_total.0, seen.bulk.perf_contentions),
     lower("total_wait_ns", Unit::Nanos) => seen.bulk.wait_total.0 as f64,
     lower("max_wait_ns", Unit::Nanos) => max(&seen.bulk),
     lower("avg_wait_ns", Unit::Nanos) => per(seen.bulk.wait_total.0, seen.bulk.contentions),
+    RETURNED => seen.returned() as f64,
+    PER_RETURNED => 1e6 * per(seen.bulk.contentions, seen.returned()),
     DECAY_CONTENTIONS => seen.decay.contentions as f64,
     lower("decay_wait_ns", Unit::Nanos) => seen.decay.wait_total.0 as f64,
     lower("zone_contentions", Unit::Count) => seen.zone.contentions as f64,
@@ -48,7 +65,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::neither("kicks", Unit::Count) => seen.log.kicks as f64,
     DECAYED => seen.log.decayed as f64,
     PER_DECAYED => 1e6 * per(seen.decay.contentions, seen.log.decayed),
-    lower("cpus_starting_within_1_jiffy_max", Unit::Cpus) => seen.starting_on_one_tick(),
+    STARTING_TOGETHER => seen.starting_on_one_tick(),
     lower("cpus_starting_within_1ms_max", Unit::Cpus) => seen.starting_within(1),
     lower("cpus_starting_within_4ms_max", Unit::Cpus) => seen.starting_within(4),
     lower("cpus_starting_within_32ms_max", Unit::Cpus) => seen.starting_within(32),
@@ -85,6 +102,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// The number of pages that calls of `free_pcppages_bulk` returned to zones.
+    fn returned(&self) -> u64 {
+        let pages = |site| self.log.holds.site(site).pages;
+        bulk_sites().map(pages).sum()
+    }
+
     fn starts(&self) -> impl Iterator<Item = Nanos> {
         self.log.starts(self.settled, None)
     }
@@ -100,10 +123,16 @@ impl Seen {
     }
 }
 
-/// The machine, the length of a run, and the time that a run takes to settle.
+/// The call sites that are `free_pcppages_bulk` in Linux.
+fn bulk_sites() -> impl Iterator<Item = Site> {
+    Site::ALL.into_iter().filter(|site| site.is_bulk_free())
+}
+
+/// A workload on a machine, the length of a run, and the time that a run takes to settle.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) profile: Profile,
+    pub(super) workload: &'static Mix,
     length: Nanos,
     /// The time after which page lists are full and schedules have settled. Only after this time
     /// does a run count the CPUs whose vmstat work starts together.
@@ -111,13 +140,25 @@ pub(super) struct Scene {
 }
 
 impl Scene {
+    /// The scene of the workload [`MAIN`].
     pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
         let seconds = match effort {
             Effort::Full => 20,
             Effort::Quick => 5,
         };
+        Self::of(MAIN, machine, card, seconds)
+    }
+
+    /// A scene of another workload of the family, in runs of `seconds` of virtual time.
+    pub(super) fn of(
+        workload: &str,
+        machine: &str,
+        card: Card,
+        seconds: u64,
+    ) -> Result<Self, Error> {
         Ok(Self {
             profile: Profile::load(machine, card)?,
+            workload: Mix::find(&FAMILY, workload)?,
             length: Nanos(seconds * Nanos::SECOND.0),
             settled: Nanos(5 * Nanos::SECOND.0 / 2),
         })
@@ -126,13 +167,12 @@ impl Scene {
     /// Runs the workload once on one seed.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
         let testbed = Testbed::new(&self.profile, *design, seed);
-        self.populate(&testbed);
+        self.workload.start(&testbed, self.length);
         testbed.sim.run_until(self.length);
         let (stats, log) = testbed.finish();
         let zone = |site: Site| stats.site(LockClass::Zone, site).clone();
-        let bulk_sites = Site::ALL.into_iter().filter(|site| site.is_bulk_free());
         let seen = Seen {
-            bulk: LockStats::sum(&bulk_sites.map(zone).collect::<Vec<_>>()),
+            bulk: LockStats::sum(&bulk_sites().map(zone).collect::<Vec<_>>()),
             decay: zone(Site::Decay),
             zone: stats.class(LockClass::Zone),
             log,
@@ -142,28 +182,6 @@ impl Scene {
         Sample {
             hash: stats.hash,
             metrics: read(METRICS, &seen),
-        }
-    }
-
-    fn populate(&self, testbed: &Testbed) {
-        let cpus = testbed.sim.topology().cpus();
-        let bursts = StressVm {
-            bytes: 64 << 20,
-            use_ns_per_page: 400,
-            pause: Pause::Asleep(Nanos(6 * Nanos::SECOND.0)),
-        };
-        let bursting = |cpu: &CpuId| cpu.0 % 3 != 2;
-        bursts.start(testbed, (0..cpus).map(CpuId).filter(bursting), self.length);
-        for cpu in (0..cpus).map(CpuId) {
-            let daemons = Daemons {
-                every: Nanos::from_ms(4),
-                work: Nanos(50_000),
-                pages: 8,
-                // On CPUs with bursts, daemons exchange pages every 0.4 s. On the others they do so
-                // every 4 s, so that the CPU goes dormant in between.
-                exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
-            };
-            daemons.start(testbed, [cpu], self.length);
         }
     }
 }

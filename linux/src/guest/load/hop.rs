@@ -274,7 +274,7 @@ impl Hopper {
         Ok((field(text, "\nRssAnon:")?, files))
     }
 
-    /// Returns the cheap reading, in pages.
+    /// Returns the kernel's cheap reading of the program's resident pages.
     fn shown(&mut self) -> io::Result<usize> {
         let text = read(&self.stat, &mut self.buffer)?;
         rss_of_stat(text).ok_or_else(|| io::Error::other("/proc/self/stat has no rss"))

@@ -179,7 +179,7 @@ mod tests {
             for (at, parameter) in parameters.iter().enumerate() {
                 assert!(parameters[..at].iter().all(|p| p.name != parameter.name));
             }
-            // This fails if a default is not an allowed value.
+            // The call of `values` fails if a default is not an allowed value.
             let said = parameters
                 .iter()
                 .map(|p| format!("{}={}", p.name, p.default()));

@@ -151,7 +151,7 @@ impl Values {
         Ok(Self(said))
     }
 
-    /// Returns the number with this name.
+    /// Returns the value of the parameter with this name, which must be a number.
     ///
     /// # Panics
     ///
@@ -162,13 +162,13 @@ impl Values {
         number.expect("a number was checked when it was read")
     }
 
-    /// Returns the number with this name as a `usize`.
+    /// Does what [`Values::number`] does, but returns a `usize`.
     #[must_use]
     pub(crate) fn count(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or(usize::MAX)
     }
 
-    /// Returns the word or text with this name.
+    /// Returns the value of the parameter with this name.
     ///
     /// # Panics
     ///

@@ -18,11 +18,11 @@ const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// A fraction so large that `high` is four batches on every computer.
 const LEAST_HIGH: &str = "1000000";
-/// The number of pages that each CPU uses first: enough to cause several refills and spills at the
-/// smallest `high`.
+/// The number of pages that each CPU allocates and frees before it goes offline: enough to cause
+/// several refills and spills at the smallest `high`.
 const PAGES_BEFORE: usize = 300;
-/// The number of pages that each CPU uses last. They are fewer than one batch, so they need one
-/// refill, and all remain on the list when they are freed.
+/// The number of pages that each CPU allocates and frees after it has come online. They are fewer
+/// than one batch, so they need one refill, and all remain on the list when they are freed.
 const PAGES_AFTER: usize = 40;
 
 pub(super) fn settle(guest: &Guest) -> io::Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     // read makes the CPUs fold them.
     let _ = fs::read(STAT_REFRESH)?;
     // The note follows immediately, because every event before the note counts as part of the state
-    // that this text describes.
+    // that `/proc/zoneinfo` shows.
     let zoneinfo = fs::read_to_string("/proc/zoneinfo")?;
     mark("settled")?;
     leave("zoneinfo settled", &zoneinfo)

@@ -52,7 +52,7 @@ pub(crate) struct OwnHeap {
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
-    /// The number of requests by threads that were reaping or exiting.
+    /// The number of requests for memory by threads that were reaping or exiting.
     asked: AtomicU64,
 }
 
@@ -379,7 +379,7 @@ unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let source = self.source.get();
         let Some(source) = source.filter(|source| source.frame(block).is_some()) else {
-            // SAFETY: the block was allocated before the start, so it came from `System`.
+            // SAFETY: the block was allocated before [`OwnHeap::start`], so it came from `System`.
             return unsafe { System.dealloc(block, layout) };
         };
         match size_of_block(layout) {

@@ -57,8 +57,9 @@ pub(crate) struct Place<'a> {
 }
 
 impl Fifo {
-    /// Returns whether no thread waits. A thread may join right after this check, and the caller may
-    /// then get the lock before it. That is fair: the two count as having arrived together.
+    /// Returns whether no thread waits in the queue. A thread may join right after this check, and
+    /// the caller may then get the lock before it. That is fair: the two count as having arrived
+    /// together.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed is enough: the answer does not make the caller read other memory. The lock that
@@ -73,7 +74,7 @@ impl Fifo {
         self.writers.load(Relaxed) > 0
     }
 
-    /// Joins the queue.
+    /// Joins the queue. Returns the calling thread's place in it.
     pub(crate) fn join(&self, purpose: Purpose) -> Place<'_> {
         let place = self.join_unless(purpose, || false);
         place.expect("only a thread that may be killed gives up")
@@ -161,7 +162,7 @@ impl Waiters {
 }
 
 impl Place<'_> {
-    /// Waits until this thread is first.
+    /// Waits until this thread is first in the queue.
     pub(crate) fn wait(&self) {
         // The loop ends when all earlier threads have left. A spurious wakeup costs only one more
         // check.
@@ -170,8 +171,8 @@ impl Place<'_> {
         }
     }
 
-    /// Waits until this thread is first or `killed` returns true. Returns whether the thread is
-    /// first.
+    /// Waits until this thread is first in the queue or `killed` returns true. Returns whether the
+    /// thread is first.
     pub(crate) fn wait_unless(&self, killed: impl Fn() -> bool) -> bool {
         while !self.is_first() {
             if killed() {

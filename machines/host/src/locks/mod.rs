@@ -3,7 +3,7 @@
 //!
 //! The first two are a raw lock (`ticket`, `flag`) around a value (`guarded`). Acquiring a raw lock
 //! (`raw`) returns a guard that releases the lock when it is dropped. So the lock is also released
-//! if a closure panics.
+//! if the critical section, which a caller passes as a closure, panics.
 //!
 //! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads only
 //! from `sync`. So the model checkers can run these files with their own atomics.

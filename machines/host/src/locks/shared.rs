@@ -68,7 +68,7 @@ impl<T> SharedLock<T> {
     }
 
     /// Acquires the lock as a reader that has to queue. Returns `None` if `killed` returns true
-    /// first.
+    /// before the reader has the lock.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
         let place = self.fifo.join_unless(Purpose::Read, &killed)?;
@@ -88,7 +88,7 @@ impl<T> SharedLock<T> {
 }
 
 /// Waits to be first in the queue, then calls `attempt` until it returns a guard, and returns the
-/// guard. Returns `None` if `killed` returns true first.
+/// guard. Returns `None` if `killed` returns true before that.
 fn in_slices<G>(
     place: &Place<'_>,
     killed: impl Fn() -> bool,

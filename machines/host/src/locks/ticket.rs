@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::raw::RawLock;
 use super::sync::AtomicU32;
 
-/// The two tickets of a lock.
+/// The next ticket to hand out, and the ticket whose turn it is.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ticket {
@@ -18,7 +18,7 @@ pub(crate) struct Ticket {
     pub(super) serving: AtomicU32,
 }
 
-/// The right to be served. Dropping it passes the right to the next ticket.
+/// The guard of the lock's holder. Dropping it passes the lock to the owner of the next ticket.
 pub(crate) struct Turn<'a> {
     lock: &'a Ticket,
     ticket: u32,
@@ -47,8 +47,9 @@ impl RawLock for Ticket {
         // Acquire pairs with the Release in `Turn::drop`, which wrote the value that this load
         // reads.
         let ticket = self.serving.load(Acquire);
-        // Relaxed: as in `acquire`. The exchange succeeds only if `ticket` has not been handed out.
-        // Then the lock is free, and the load above read the value that the latest release stored.
+        // Relaxed: the ticket only determines the order of waiters. The exchange succeeds only if
+        // `ticket` has not been handed out. Then the lock is free, and the load above read the
+        // value that the latest release stored.
         let won = self
             .next
             .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);
@@ -59,8 +60,8 @@ impl RawLock for Ticket {
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire loads above: the next holder sees the writes of this
-        // holder.
+        // Release pairs with the Acquire loads in `acquire` and `try_acquire`: the next holder sees
+        // the writes of this holder.
         self.lock
             .serving
             .store(self.ticket.wrapping_add(1), Release);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub(super) use imp::{ticks, ticks_after_loads};
 
-/// The time over which the two clocks are compared.
+/// The time over which [`ticks`] is compared with the system's clock.
 const COMPARED: Duration = Duration::from_millis(20);
 
 /// The number of times that both clocks are read. Only the pair of readings that took the least

@@ -171,7 +171,7 @@ impl Exponential {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let high = u32::try_from((bits ^ (bits >> 31)) >> 32).expect("32 bits are left");
-        // In (0, 1], so that the logarithm is finite.
+        // `uniform` is in (0, 1], so that its logarithm is finite.
         let uniform = (f64::from(high) + 1.0) / 4_294_967_296.0;
         -uniform.ln()
     }

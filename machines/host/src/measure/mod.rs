@@ -115,7 +115,7 @@ pub struct Waits {
     /// of the clock.
     pub hold_ns: f64,
     /// The mean time by which a request came later than planned, in nanoseconds. A thread notices
-    /// the planned time, too, only at the next reading of the clock.
+    /// that the planned time has come only when it next reads the clock.
     pub late_ns: f64,
     /// The number of acquisitions that were kept.
     pub kept: usize,
@@ -126,13 +126,13 @@ pub struct Waits {
 /// The price of one step, from the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The mean of the middle half, in nanoseconds.
+    /// The mean of the middle half of the timings, in nanoseconds.
     pub middle_ns: f64,
-    /// The lower end of the middle half, in nanoseconds.
+    /// The lower end of the middle half of the timings, in nanoseconds.
     pub low_ns: f64,
-    /// The upper end of the middle half, in nanoseconds.
+    /// The upper end of the middle half of the timings, in nanoseconds.
     pub high_ns: f64,
-    /// The number of timings.
+    /// The number of timings from which the price was computed.
     pub timings: usize,
 }
 
@@ -195,7 +195,7 @@ pub enum CannotMeasure {
     OneCpu,
     /// A thread could not be pinned to a CPU.
     PinRefused {
-        /// The number of the CPU.
+        /// The number of the CPU to which the thread was to be pinned.
         cpu: u32,
         /// The kernel's error.
         why: io::Error,

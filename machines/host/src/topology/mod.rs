@@ -93,7 +93,7 @@ impl std::error::Error for TopologyError {
     }
 }
 
-/// The description of one CPU in the files, with the kernel's ids.
+/// The description of one CPU in the files of sysfs, with the kernel's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Described {
     package: i64,

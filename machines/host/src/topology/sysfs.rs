@@ -50,7 +50,7 @@ fn describe_cpu(folder: &Path) -> Result<Option<Described>, TopologyError> {
     }
     Ok(Some(Described {
         package: parse_file(&topology.join("physical_package_id"))?,
-        // This file exists since Linux 5.2.
+        // The file `die_id` exists since Linux 5.2.
         die: parse_file_if_any(&topology.join("die_id"))?.unwrap_or(0),
         core: parse_file(&topology.join("core_id"))?,
         llc_first: last_level_cache(&folder.join("cache"))?,

@@ -14,11 +14,11 @@ use plimsoll_mm::space::{AddressSpace, ExitError, MapRequest, Memory, Place, Spa
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The page at which the mapping begins.
+/// The first page of the mapping whose pages are gathered.
 const START: Vpn = Vpn(513);
 
-/// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages goes as
-/// `goes` says, with `batches` batches set aside and 2000 slots of swap space.
+/// Maps and touches `pages` pages, calls `goes` to remove them, and returns in how many steps the
+/// gathered pages are freed. There are `batches` batches set aside, and 2000 slots of swap space.
 fn times(
     design: &Design,
     pages: u64,
@@ -117,7 +117,7 @@ fn there_are_batches_for_each_cpu_and_for_the_dying() {
     }
 }
 
-/// A living process that moves pages to swap leaves 19 batches, too.
+/// A living process that moves pages to swap leaves 19 batches to dying processes.
 #[test]
 fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 19), 1000 / 8);
@@ -136,7 +136,7 @@ fn the_last_batches_are_for_helpers() {
 #[test]
 fn a_gather_without_batches_goes_on_with_its_own_records() {
     assert_eq!(unmapped(1000, 0), 1000 / 8);
-    // The tables are gathered, too.
+    // The page tables are gathered and freed as well.
     assert_eq!(exited(1000, 0), (1000 + 3) / 8 + 1 + 1);
 }
 

@@ -1,9 +1,9 @@
-//! The laws of counters on real threads.
+//! Runs the laws of counters on real threads.
 
 use plimsoll_host::Host;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
-use plimsoll_mm::laws::under_way;
+use plimsoll_mm::laws::{area, under_way};
 
 use crate::support::law::run_law;
 
@@ -49,6 +49,12 @@ fn summing_while_it_wraps() {
 #[test]
 fn making_and_ending() {
     run_each(counter::making_and_ending);
+}
+
+#[test]
+fn first_groups_at_once() {
+    run_law(&area::first_groups_at_once(), CPUS, ROUNDS);
+    run_law(&area::a_group_dropped_meanwhile(), CPUS, ROUNDS);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The laws of dying address spaces on real threads.
+//! Runs the laws of dying address spaces on real threads.
 
 use plimsoll_mm::laws::{frontier, reaping, touching};
 

@@ -34,8 +34,8 @@ enum Left {
     Nothing,
 }
 
-/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns what the
-/// last step takes.
+/// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns the
+/// number of steps, and of pages for batches, that the unmapping takes.
 fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
     let count = Arc::clone(&counts);

@@ -1,4 +1,5 @@
-//! Grouping of pages by mobility, bulk allocation, and zones that start in a given state.
+//! Tests on real threads of three features: grouping pages by mobility, allocating pages in bulk,
+//! and starting zones in a given state.
 
 use std::sync::{Arc, Mutex};
 
@@ -283,7 +284,8 @@ fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
     let kept = (0..PAGES)
         .step_by(block.0 as usize)
         .filter(|page| pages.block_type(Pfn(*page)) == Some(Mobility::HighAtomic));
-    // The limit is a hundredth of the zone, 655 pages, rounded up to whole page blocks.
+    // The limit of kept memory is a hundredth of the zone, 655 pages, rounded up to whole page
+    // blocks.
     assert_eq!(kept.count(), 2);
 }
 

@@ -27,6 +27,7 @@ mod owed;
 mod page_split;
 mod pages;
 mod reaping;
+mod reclaim;
 mod rw_lock;
 mod shepherd;
 mod space_errors;

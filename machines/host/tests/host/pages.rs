@@ -20,7 +20,15 @@ fn churn_against_churn() {
 fn churn_by_batches() {
     run_law(&laws::churn::bounded_churn(), 2, ROUNDS);
     run_law(&laws::churn::bounded_pages_churn(), 3, ROUNDS);
+    run_law(&laws::churn::zone_lock_churn(), 3, ROUNDS);
+    run_law(&laws::churn::batched_drains_churn(), 3, ROUNDS);
     run_law(&laws::churn::direct_churn(), 2, ROUNDS);
+}
+
+#[test]
+fn a_spill_keeps_the_lists() {
+    let keeps = laws::spilling::spill_that_keeps_the_lists();
+    run_law(&keeps, 2, ROUNDS);
 }
 
 #[test]

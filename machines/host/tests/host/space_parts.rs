@@ -238,7 +238,7 @@ fn lists_of_used_pages_count_what_was_added_less_what_was_removed() {
             expected -= 67;
         }
         if round % 11 == 0 {
-            lru.drain(&host);
+            lru.drain(&host, &pages);
         }
         assert_eq!(lru.total(&host), expected, "after {round} rounds");
     }

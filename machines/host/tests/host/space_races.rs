@@ -23,9 +23,9 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
 /// The place at which CPU 0 stops.
 struct Gate {
-    /// CPU 0 stops at the next event of the chosen kind, and clears this.
+    /// If true, CPU 0 stops at the next event of the chosen kind, and clears this flag.
     armed: AtomicBool,
-    /// CPU 0 waits here twice: when it has stopped, and until it may go on.
+    /// CPU 0 waits at this barrier twice: when it has stopped, and until it may go on.
     barrier: Barrier,
     /// The number of steps in which CPU 1 freed gathered pages.
     steps: AtomicU32,
@@ -106,7 +106,7 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     assert_eq!(space.destroy(&host), Ok(()));
 }
 
-/// Counts the ranges of which the holder of translations was notified.
+/// A holder of translations, which counts the ranges of which it was notified.
 struct Listener(Arc<AtomicU32>);
 
 impl Notified<Host> for Listener {
@@ -149,7 +149,7 @@ fn a_page_of_a_file_that_was_mapped_during_a_write_fault_is_announced() {
         faulted.expect("there is memory");
         space.frame_of(&host, page)
     };
-    // The table exists then, so the write fault allocates nothing but its page.
+    // After this read the page table exists, so the write fault allocates nothing but its page.
     touch(Vpn(START), Access::Read);
     let page = Vpn(START + 5);
     drop(entered);
@@ -181,7 +181,7 @@ fn a_page_that_another_fault_made_needless_is_uncharged() {
     let request = MapRequest::anonymous(Place::Fixed(Vpn(512)), 10);
     space.map(memory, request).expect("nothing is mapped there");
     let touch = |page| space.fault(memory, Vpn(page), Access::Write);
-    // The table exists then, so each fault below allocates nothing but its page.
+    // After this touch the page table exists, so each fault below allocates nothing but its page.
     touch(512).expect("there is memory");
     drop(entered);
     let faulted = gate.run(&host, || touch(515), || touch(515));

@@ -19,7 +19,7 @@ const ANONYMOUS: What = What::Anonymous { huge: false };
 const FILE: What = What::File { offset: 0 };
 const SHARED: What = What::Shared { offset: 0 };
 
-/// A listener. A thread that announces a range to the listener, and may wait, waits first at
+/// A holder of translations. A thread that notifies it of a range, and may wait, waits first at
 /// `entered` and then at `opened`.
 struct Gate {
     entered: Arc<Barrier>,

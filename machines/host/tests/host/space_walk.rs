@@ -20,7 +20,7 @@ const ANON: Option<RssKind> = Some(RssKind::Anon);
 const ONE: Order = Order::ZERO;
 const HUGE: Order = Order::HUGE;
 
-/// The first frame of the mapping of frames.
+/// The first of the frames that the mapping of given frames maps.
 const FRAMES: u32 = 9000;
 
 /// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages, except
@@ -56,7 +56,7 @@ fn world() -> World {
     world
 }
 
-/// The entries of [`world`], in ascending order.
+/// The page-table entries of the address space that [`world`] creates, in ascending order.
 const ENTRIES: [Entry; 12] = [
     (100, ONE, ANON, Some(MappingKind::Anonymous)),
     (101, ONE, Some(RssKind::Swap), Some(MappingKind::Anonymous)),

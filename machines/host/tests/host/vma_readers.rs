@@ -119,7 +119,7 @@ impl Seen {
             assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;
         }
-        // The loop ends: the number falls.
+        // The loop ends: `next` falls at each step, except while the writer changes the tree.
         while next > even {
             let Some(met) = self.got(cursor.backward()) else {
                 continue;

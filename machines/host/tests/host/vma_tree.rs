@@ -232,7 +232,8 @@ fn a_tree_takes_the_memory_of_its_nodes() {
         both.step(Step::Insert(vma(nth * 3..nth * 3 + 2, 7)));
         assert_eq!(both.tree.bytes(&both.editor) % of_one, 0);
     }
-    // A node has room for few enough mappings that there are more than ten, and for more than one.
+    // A thousand mappings need at least ten nodes, but fewer than a thousand, because a node has
+    // room for several mappings.
     let nodes = both.tree.bytes(&both.editor) / of_one;
     assert!((10..1000).contains(&nodes), "{nodes} nodes");
 }

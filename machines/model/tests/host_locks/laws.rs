@@ -114,7 +114,7 @@ impl<L: RawLock> Guarded<L> {
     fn wait_little_and_add(&self) {
         let give_up = |looks| {
             if looks >= 2 {
-                // This panics without printing a message.
+                // `resume_unwind` panics without printing a message.
                 panic::resume_unwind(Box::new(GaveUp));
             }
         };

@@ -8,5 +8,6 @@ mod dying;
 mod oom;
 mod pages;
 mod parts;
+mod reclaim;
 mod rw_lock;
 mod vmas;

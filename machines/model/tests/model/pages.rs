@@ -115,6 +115,8 @@ fn shuttle_waiting_drain_against_frees() {
     shuttle::run_law(&ours, 2, SCHEDULES);
     let linux = laws::draining::linux_drain_against_frees();
     shuttle::run_law(&linux, 2, SCHEDULES);
+    let batched = laws::draining::batched_drain_against_frees();
+    shuttle::run_law(&batched, 2, SCHEDULES);
 }
 
 #[test]
@@ -128,5 +130,28 @@ fn loom_direct_churn() {
 fn shuttle_churn_by_batches() {
     shuttle::run_law(&laws::churn::bounded_churn(), 2, SCHEDULES);
     shuttle::run_law(&laws::churn::bounded_pages_churn(), 3, SCHEDULES);
+    shuttle::run_law(&laws::churn::zone_lock_churn(), 3, SCHEDULES);
+    shuttle::run_law(&laws::churn::batched_drains_churn(), 3, SCHEDULES);
     shuttle::run_law(&laws::churn::direct_churn(), 2, SCHEDULES);
+}
+
+#[test]
+fn loom_spill_that_keeps_the_lists() {
+    in_own_process(|| {
+        let keeps = laws::spilling::spill_that_keeps_the_lists();
+        loom::run_law_within(&keeps, 2, 3);
+    });
+}
+
+#[test]
+fn shuttle_spill_that_keeps_the_lists() {
+    let keeps = laws::spilling::spill_that_keeps_the_lists();
+    shuttle::run_law(&keeps, 2, SCHEDULES);
+}
+
+#[test]
+#[should_panic(expected = "another CPU saw a spill half done")]
+fn shuttle_notices_a_spill_that_releases_the_lists() {
+    let releases = laws::spilling::spill_that_releases_the_lists();
+    shuttle::run_law(&releases, 2, SCHEDULES);
 }

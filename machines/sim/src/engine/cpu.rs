@@ -30,6 +30,9 @@ pub(crate) struct Cpu {
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
     pub(crate) current: Cell<u32>,
+    /// The number of pages that the CPU has moved since it took the zone lock that it holds. `None`
+    /// if it holds no zone lock.
+    pub(crate) moved: Cell<Option<u32>>,
     /// True during a long spend, which an interrupt may end early.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
@@ -83,6 +86,7 @@ impl Cpu {
             deadline: Cell::new(0),
             current: Cell::new(NOBODY),
             pins: Cell::new(0),
+            moved: Cell::new(None),
             spending: Cell::new(false),
             online: Cell::new(true),
             quiet: Cell::new(true),

@@ -11,7 +11,7 @@ use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
 
 use crate::engine::load::{Pace, UNSTRETCHED};
-use crate::profile::{Costs, Load, is_mover};
+use crate::profile::{Costs, HoldPrice, Load, is_mover};
 
 /// The place of a CPU is packed into one number. The lowest `CORE_BITS` bits hold the number of its
 /// core, and the bits from there up to [`LLC_BITS`] hold the number of its LLC (last-level cache).
@@ -25,6 +25,9 @@ pub(crate) struct Prices {
     /// The price of each kind of work on the running CPU, indexed by `Work as usize`, in
     /// nanoseconds. The prices in the next two fields also apply to the running CPU.
     work_ns: [Cell<u32>; Work::ALL.len()],
+    /// The prices of the running CPU for [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend
+    /// on how many pages a hold has moved.
+    in_hold: [Cell<HoldPrice>; 2],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
     pub(crate) lock_remote_extra_ns: u32,
@@ -81,6 +84,7 @@ impl Prices {
         let paced = *load != Load::default() || !speed_percent.is_empty();
         let prices = Self {
             work_ns: [const { Cell::new(0) }; Work::ALL.len()],
+            in_hold: Default::default(),
             lock_own_ns: Cell::new(0),
             word_own_ns: Cell::new(0),
             lock_remote_extra_ns: costs.lock_remote_extra_ns,
@@ -115,6 +119,18 @@ impl Prices {
     #[inline(always)]
     pub(crate) fn work(&self, work: Work) -> u64 {
         u64::from(self.work_ns[work as usize].get())
+    }
+
+    /// The price of moving `n` more pages on the running CPU, in nanoseconds, where `work` is one of
+    /// the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. The CPU holds a zone lock and has moved
+    /// `before` pages in this hold, or `before` is `None` and it holds none.
+    #[inline]
+    pub(crate) fn hold_work(&self, work: Work, before: Option<u32>, n: u32) -> u64 {
+        let price = self.in_hold[usize::from(work == Work::BuddyFree)].get();
+        match before {
+            Some(before) => price.total(before.saturating_add(n)) - price.total(before),
+            None => price.first() * u64::from(n),
+        }
     }
 
     /// The price of acquiring and releasing a lock that the running CPU held last, in nanoseconds.
@@ -174,6 +190,9 @@ impl Prices {
                 price_ns.set(u32::try_from(stretched).unwrap_or(u32::MAX));
             }
         }
+        for (price, work) in self.in_hold.iter().zip([Work::BuddyAlloc, Work::BuddyFree]) {
+            price.set(HoldPrice::new(costs, work));
+        }
         self.lock_own_ns.set(costs.lock_own_ns);
         self.word_own_ns.set(costs.word_own_ns);
         self.loaded.set(pace);
@@ -219,6 +238,7 @@ mod tests {
     use plimsoll_mm::units::NodeId;
 
     use super::*;
+    use crate::profile::Slopes;
 
     #[test]
     fn distances_are_those_of_the_topology_and_a_far_home_costs_more() {
@@ -231,6 +251,7 @@ mod tests {
         let topology = Topology::new((0..16).map(place).collect());
         let costs = Costs {
             work_ns: [0; Work::ALL.len()],
+            slopes: Slopes::default(),
             transfer_ns: [1, 10, 30, 100, 190],
             lock_own_ns: 0,
             lock_remote_extra_ns: 0,

@@ -49,6 +49,8 @@ pub(crate) struct LockCells {
     hold_max: Cell<u64>,
     contentions: Cell<u64>,
     perf_contentions: Cell<u64>,
+    perf_wait_total: Cell<u64>,
+    perf_wait_max: Cell<u64>,
     failed_tries: Cell<u64>,
     wait_total: Cell<u64>,
     wait_max: Cell<Option<LongestWait>>,
@@ -125,6 +127,8 @@ impl LockCells {
             hold_max: Cell::default(),
             contentions: Cell::default(),
             perf_contentions: Cell::default(),
+            perf_wait_total: Cell::default(),
+            perf_wait_max: Cell::default(),
             failed_tries: Cell::default(),
             wait_total: Cell::default(),
             wait_max: Cell::default(),
@@ -152,6 +156,10 @@ impl LockCells {
         bump(&self.contentions);
         if traced {
             bump(&self.perf_contentions);
+            let total = self.perf_wait_total.get();
+            self.perf_wait_total.set(total + wait.wait.0);
+            let longest = self.perf_wait_max.get();
+            self.perf_wait_max.set(longest.max(wait.wait.0));
         }
         self.wait_total.set(self.wait_total.get() + wait.wait.0);
         bump(&self.wait_hist[bin(wait.wait.0)]);
@@ -169,6 +177,8 @@ impl LockCells {
             acquisitions: self.acquisitions.get(),
             contentions: self.contentions.get(),
             perf_contentions: self.perf_contentions.get(),
+            perf_wait_total: Nanos(self.perf_wait_total.get()),
+            perf_wait_max: Nanos(self.perf_wait_max.get()),
             failed_tries: self.failed_tries.get(),
             wait_total: Nanos(self.wait_total.get()),
             wait_hist: self.wait_hist.each_ref().map(Cell::get),

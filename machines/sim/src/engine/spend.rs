@@ -11,16 +11,16 @@ use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
-use crate::profile::is_mover;
+use crate::profile::{is_hold_work, is_mover};
 
 impl Inner {
     /// Lets time pass for `n` units of `work`.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
-        let cost = self.prices.work(work) * u64::from(n);
+        let cost = self.price_of(work, n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
-            return self.spend_slow(work, n);
+            return self.spend_slow(work, n, cost);
         }
         self.clock.set(then);
         self.count(work, n, cost);
@@ -37,6 +37,19 @@ impl Inner {
         }
     }
 
+    /// The price of `n` units of `work` on the running CPU, in nanoseconds.
+    #[inline]
+    fn price_of(&self, work: Work, n: u32) -> u64 {
+        if is_hold_work(work) {
+            let moved = &self.cpu().moved;
+            let before = moved.get();
+            moved.set(before.map(|pages| pages.saturating_add(n)));
+            self.prices.hold_work(work, before, n)
+        } else {
+            self.prices.work(work) * u64::from(n)
+        }
+    }
+
     /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be
     /// preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
@@ -50,14 +63,15 @@ impl Inner {
     }
 
     #[cold]
-    fn spend_slow(&self, work: Work, n: u32) {
+    fn spend_slow(&self, work: Work, n: u32, mut cost: u64) {
         if self.outside.get() {
             return;
         }
         if self.under_load && self.pins.get() == 0 && self.clock.get() >= self.window_end() {
             self.enter_window();
+            // A CPU that is not pinned holds no zone lock, so no pages are counted twice.
+            cost = self.price_of(work, n);
         }
-        let cost = self.prices.work(work) * u64::from(n);
         self.count(work, n, cost);
         assert!(
             self.clock.get() + cost < TIME_MAX_NS,

@@ -204,6 +204,9 @@ impl Queue {
             stays.set(stays.get() + 1);
         } else {
             sim.pins.set(sim.pins.get() + 1);
+            if self.class == LockClass::Zone {
+                sim.cpu().moved.set(Some(0));
+            }
         }
         let all_seen = sim.options.lock_model == LockModel::ReleaseEvent;
         Section {
@@ -334,10 +337,13 @@ impl Queue {
             stays.set(stays.get() - 1);
         } else {
             sim.pins.set(sim.pins.get() - 1);
+            if self.class == LockClass::Zone {
+                sim.cpu().moved.set(None);
+            }
         }
     }
 
-    /// As [`Queue::release`], for a spinlock only.
+    /// As [`Queue::release`], for a spinlock of [`SimCpuLock`](crate::SimCpuLock) only.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {

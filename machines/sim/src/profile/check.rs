@@ -4,7 +4,7 @@ use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
 
 use super::Card;
-use super::cost::{Cost, Range};
+use super::cost::{Cost, Range, Then};
 use super::error::ProfileError;
 use super::key::{CostKey, DISTANCES};
 use super::read::{Section, Value};
@@ -20,6 +20,8 @@ const PAGES_MAX: u64 = u32::MAX as u64;
 /// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
 /// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
+/// The most pages that the longer hold of a price's second point may have.
+const HOLD_PAGES_MAX: u32 = 65_535;
 
 /// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.
 /// Returns the size of each node, in bytes.
@@ -69,7 +71,26 @@ pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileE
     const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" } in nanoseconds";
     let value = section.need(key.name(), SHAPE)?;
     let table = value.section(SHAPE)?;
-    table.only(&["low", "mid", "high", "source"])?;
+    let keys: &[&str] = if key.depends_on_hold() {
+        &["low", "mid", "high", "at", "then", "source"]
+    } else {
+        &["low", "mid", "high", "source"]
+    };
+    table.only(keys)?;
+    let range = range(&table, key)?;
+    let then = then(&table, key, range)?;
+    let source = "write where the numbers come from, or \"estimate: …\" and why";
+    let source = table.need("source", source)?.text(source)?.to_owned();
+    Ok(Cost {
+        key,
+        range,
+        then,
+        source,
+    })
+}
+
+/// Reads `low`, `mid` and `high` of the price `key`, whose table is `table`.
+pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileError> {
     let end = |card: Card| {
         let name = card.name();
         let value = table.need(name, &format!("write the {name} end of its range in ns"))?;
@@ -87,10 +108,63 @@ pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileE
         mid: end(Card::Mid)?,
         high: end(Card::High)?,
     };
-    in_order(&table, range)?;
-    let source = "write where the numbers come from, or \"estimate: …\" and why";
-    let source = table.need("source", source)?.text(source)?.to_owned();
-    Ok(Cost { key, range, source })
+    in_order(table, range)?;
+    Ok(range)
+}
+
+/// Reads `at` and `then` of the price `key`, whose table is `table` and whose averages in a short
+/// hold are `first`.
+fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>, ProfileError> {
+    const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
+    let (at, then) = match (table.get("at"), table.get("then")) {
+        (None, None) => return Ok(None),
+        (Some(at), Some(then)) => (at, then.section(SHAPE)?),
+        (None, Some(_)) => {
+            let write = "write the pages of a hold to which low, mid and high apply, such as 63";
+            return Err(table.missing("at", write));
+        }
+        (Some(_), None) => {
+            return Err(table.missing("then", &format!("{SHAPE}, or leave out at")));
+        }
+    };
+    then.only(&["pages", "low", "mid", "high"])?;
+    let pages = then.need("pages", "write the number of pages in the longer hold")?;
+    let (at, pages) = lengths(&at, &pages)?;
+    let longer = range(&then, key)?;
+    for card in Card::ALL {
+        let (ns, first_ns) = (longer.at(card), first.at(card));
+        if ns > first_ns {
+            let why = format!("{ns} ns, but {first_ns} in the shorter hold; write at most that");
+            return Err(then.absurd(card.name(), why));
+        }
+        let first_part_ns = u64::from(at) * u64::from(first_ns) + u64::from(pages - at);
+        let least_ns = first_part_ns.div_ceil(u64::from(pages));
+        if u64::from(ns) < least_ns {
+            let why = format!("leaves less than 1 ns for a page after {at}; write {least_ns}");
+            return Err(then.absurd(card.name(), format!("{ns} ns {why} or more")));
+        }
+    }
+    Ok(Some(Then {
+        at,
+        pages,
+        range: longer,
+    }))
+}
+
+/// Reads the numbers of pages in the short and in the long hold.
+fn lengths(at: &Value<'_>, pages: &Value<'_>) -> Result<(u32, u32), ProfileError> {
+    let (short, long) = (at.number()?, pages.number()?);
+    if short == 0 {
+        return Err(at.absurd("0 pages; a hold moves at least 1".to_owned()));
+    }
+    if long <= short {
+        let why = format!("{long} pages, but at is {short}; the second hold must be longer");
+        return Err(pages.absurd(why));
+    }
+    if long > HOLD_PAGES_MAX {
+        return Err(pages.absurd(format!("{long} pages; write at most {HOLD_PAGES_MAX}")));
+    }
+    Ok((short, long))
 }
 
 /// Checks that `low` is at most `mid`, and `mid` at most `high`.

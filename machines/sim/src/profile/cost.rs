@@ -9,6 +9,9 @@ pub struct Cost {
     pub key: CostKey,
     /// The price in nanoseconds at each card.
     pub range: Range,
+    /// The average price in a longer hold of the zone lock. `None` if the price does not depend on
+    /// the length of the hold.
+    pub then: Option<Then>,
     /// The source of the numbers. `estimate: …` means that no numbers were published.
     pub source: String,
 }
@@ -22,4 +25,69 @@ pub struct Range {
     pub mid: u32,
     /// The most expensive plausible value.
     pub high: u32,
+}
+
+/// The second point of a price that depends on how many pages one hold of the zone lock moves. Both
+/// points are averages over all pages of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Then {
+    /// The number of pages in a hold for which [`Cost::range`] is the average; at least 1.
+    pub at: u32,
+    /// The number of pages in the longer hold; more than `at`, at most 65,535.
+    pub pages: u32,
+    /// The average price of a page in the longer hold, in nanoseconds at each card. Not more than
+    /// [`Cost::range`] at the same card.
+    pub range: Range,
+}
+
+/// How far the middle value of a price can be trusted, as its source text says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// Others published the value.
+    Published,
+    /// We measured the value.
+    Measured,
+    /// The value rests on an argument, because no such value was published or measured.
+    Estimate,
+    /// The value was chosen so that a simulated result equals a published one. So the agreement
+    /// with that published result proves nothing.
+    Fitted,
+}
+
+impl Provenance {
+    /// Every provenance.
+    pub const ALL: [Self; 4] = [
+        Self::Published,
+        Self::Measured,
+        Self::Estimate,
+        Self::Fitted,
+    ];
+
+    /// The word with which a source text begins, before a colon.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Published => "published",
+            Self::Measured => "measured",
+            Self::Estimate => "estimate",
+            Self::Fitted => "fitted",
+        }
+    }
+}
+
+impl Cost {
+    /// Returns what the source text says at its beginning, such as `estimate: …`; `None` if it
+    /// begins with another word. If a variant has multiplied the price, the text
+    /// `times the … factor: ` precedes that word.
+    #[must_use]
+    pub fn provenance(&self) -> Option<Provenance> {
+        let own = self
+            .source
+            .strip_prefix("times the ")
+            .and_then(|text| text.split_once(" factor: "));
+        let text = own.map_or(self.source.as_str(), |(_, own)| own);
+        let (word, _) = text.split_once(':')?;
+        let mut all = Provenance::ALL.into_iter();
+        all.find(|provenance| provenance.word() == word)
+    }
 }

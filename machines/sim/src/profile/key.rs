@@ -26,6 +26,12 @@ pub enum CostKey {
     WordOwn,
 }
 
+/// Returns whether `work` moves pages in a hold of the zone lock, so that its price may depend on
+/// the number of pages that the hold has moved.
+pub(crate) const fn is_hold_work(work: Work) -> bool {
+    matches!(work, Work::BuddyAlloc | Work::BuddyFree)
+}
+
 /// Every distance, nearest first.
 pub(super) const DISTANCES: [Distance; 5] = [
     Distance::Same,
@@ -80,14 +86,19 @@ impl CostKey {
     }
 
     /// Returns whether the cost is work of the kernel's own compiled code. Variants such as `kasan`
-    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes,
+    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes, clock readings,
     /// line transfers and locks are mostly costs of the hardware.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(
             self,
             Self::Work(
-                Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::TlbFlush | Work::Think
+                Work::ContextSwitch
+                    | Work::Interrupt
+                    | Work::Ipi
+                    | Work::TlbFlush
+                    | Work::Clock
+                    | Work::Think
             ) | Self::Transfer(_)
                 | Self::LockOwn
                 | Self::LockRemoteExtra
@@ -101,6 +112,12 @@ impl CostKey {
     #[must_use]
     pub(super) const fn may_be_zero(self) -> bool {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
+    }
+
+    /// Returns whether the price may depend on how many pages one hold of the zone lock has moved.
+    #[must_use]
+    pub(super) const fn depends_on_hold(self) -> bool {
+        matches!(self, Self::Work(work) if is_hold_work(work))
     }
 
     /// The field of `costs` that holds the price. `None` for [`Work::Think`], whose price is fixed.

@@ -26,6 +26,7 @@ mod load;
 mod read;
 mod shape;
 mod size;
+mod slope;
 mod speed;
 mod text;
 
@@ -33,10 +34,13 @@ pub use bandwidth::Bandwidth;
 pub(crate) use bandwidth::is_mover;
 pub use builtin::Listed;
 pub use clock::Clock;
-pub use cost::{Cost, Range};
+pub use cost::{Cost, Provenance, Range, Then};
 pub use error::{Problem, ProfileError};
+pub(crate) use key::is_hold_work;
 pub use key::{CostKey, UnknownCost};
 pub use load::{Load, LoadedBandwidth, LoadedClock, Sourced};
+pub(crate) use slope::HoldPrice;
+pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
 pub use text::{ProfileText, Variant};
 
@@ -79,6 +83,9 @@ pub enum Card {
 pub struct Costs {
     /// The price of each kind of local work, indexed by `Work as usize`.
     pub work_ns: [u32; Work::ALL.len()],
+    /// The average prices in longer holds of the zone lock, of those kinds of work in `work_ns`
+    /// whose price depends on the length of the hold.
+    pub slopes: Slopes,
     /// The price of moving a dirty cache line, indexed by `Distance as usize`. The price of `Same`
     /// is that of a cache hit.
     pub transfer_ns: [u32; 5],
@@ -136,15 +143,22 @@ impl Profile {
     }
 
     /// Returns this machine with one cost at `factor_percent` of its price, for a sensitivity run:
-    /// 50 halves the price, 200 doubles it.
+    /// 50 halves the price, 200 doubles it. If the price depends on the length of a hold, this
+    /// scales it at every length.
     ///
     /// In the result, moving a line over a short distance may cost more than over a long one. A
     /// profile file with such prices would be refused, but a sensitivity run may test them.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();
+        let percent = |price_ns| text::percent(price_ns, factor_percent);
         if let Some(price_ns) = what.slot(&mut scaled.costs) {
-            *price_ns = text::percent(*price_ns, factor_percent);
+            *price_ns = percent(*price_ns);
+        }
+        if let CostKey::Work(work) = what
+            && let Some(Some(slope)) = scaled.costs.slopes.of(work)
+        {
+            slope.ns = percent(slope.ns);
         }
         scaled
     }

@@ -107,6 +107,7 @@ impl Costs {
         let mut costs = self.clone();
         costs.work_ns = self.work_ns.map(slower);
         costs.work_ns[Work::Think as usize] = self.work_ns[Work::Think as usize];
+        costs.slopes = self.slopes.map(slower);
         costs.lock_own_ns = slower(self.lock_own_ns);
         costs.word_own_ns = slower(self.word_own_ns);
         costs
@@ -116,11 +117,13 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Slopes;
 
     #[test]
     fn a_price_is_divided_by_the_speed_and_rounded_and_what_is_between_cores_is_not() {
         let costs = Costs {
             work_ns: [100; Work::ALL.len()],
+            slopes: Slopes::default(),
             transfer_ns: [1, 10, 30, 100, 190],
             lock_own_ns: 20,
             lock_remote_extra_ns: 40,

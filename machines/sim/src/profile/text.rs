@@ -11,7 +11,9 @@ use super::error::{Problem, ProfileError};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
-use super::{Bandwidth, Card, Clock, Costs, Load, Profile, bandwidth, check, clock, shape};
+use super::{
+    Bandwidth, Card, Clock, Costs, Load, Profile, Slope, Slopes, bandwidth, check, clock, shape,
+};
 
 /// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +146,10 @@ impl ProfileText {
         {
             for card in Card::ALL {
                 let factor = variant.factor_percent.at(card);
-                *cost.range.at_mut(card) = percent(cost.range.at(card), factor);
+                let then = cost.then.as_mut().map(|then| &mut then.range);
+                for range in [Some(&mut cost.range), then].into_iter().flatten() {
+                    *range.at_mut(card) = percent(range.at(card), factor);
+                }
             }
             cost.source = format!("times the {name} factor: {}", cost.source);
         }
@@ -158,6 +163,7 @@ impl ProfileText {
         // gets the price of the next shorter distance.
         let mut costs = Costs {
             work_ns: [1; Work::ALL.len()],
+            slopes: Slopes::default(),
             transfer_ns: [1; 5],
             lock_own_ns: 1,
             lock_remote_extra_ns: 0,
@@ -170,6 +176,15 @@ impl ProfileText {
                 costs.transfer_ns[distance as usize..].fill(ns);
             } else if let Some(price_ns) = cost.key.slot(&mut costs) {
                 *price_ns = ns;
+            }
+            if let (CostKey::Work(work), Some(then)) = (cost.key, cost.then)
+                && let Some(slope) = costs.slopes.of(work)
+            {
+                *slope = Some(Slope {
+                    at: then.at,
+                    pages: then.pages,
+                    ns: then.range.at(card),
+                });
             }
         }
         Profile {
@@ -191,21 +206,6 @@ impl ProfileText {
     #[must_use]
     pub fn cost(&self, key: CostKey) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.key == key)
-    }
-}
-
-impl Cost {
-    /// Returns whether the middle value is an estimate, that is, neither published nor measured.
-    /// The source of an estimate starts with `estimate:`. If a variant has multiplied the price,
-    /// the text `times the … factor: ` precedes `estimate:`.
-    #[must_use]
-    pub fn is_estimate(&self) -> bool {
-        let own = self
-            .source
-            .strip_prefix("times the ")
-            .and_then(|s| s.split_once(" factor: "));
-        own.map_or(self.source.as_str(), |(_, own)| own)
-            .starts_with("estimate:")
     }
 }
 

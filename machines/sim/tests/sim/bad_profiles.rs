@@ -147,7 +147,7 @@ fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
         (
             "[word]",
             "[wrod]",
-            "mine.toml:50: wrod: unknown key; did you mean word?",
+            "mine.toml:53: wrod: unknown key; did you mean word?",
         ),
         (
             "fault =",
@@ -162,27 +162,27 @@ fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
         (
             "with everything on",
             " ",
-            "mine.toml:54: variant.debug.about: empty; write a few words about it",
+            "mine.toml:57: variant.debug.about: empty; write a few words about it",
         ),
         (
             "mid = 2.5",
             "mid = 2.555",
-            "mine.toml:55: variant.debug.factor.mid: 2.555 will not do; write a number with at most two decimals, such as 2.5",
+            "mine.toml:58: variant.debug.factor.mid: 2.555 will not do; write a number with at most two decimals, such as 2.5",
         ),
         (
             "high = 10,",
             "high = 1000,",
-            "mine.toml:55: variant.debug.factor.high: is out of range; a factor is 1 to 100",
+            "mine.toml:58: variant.debug.factor.high: is out of range; a factor is 1 to 100",
         ),
         (
             "mid = 2.5",
             "mid = 11",
-            "mine.toml:55: variant.debug.factor.mid: is above high; order them low, mid, high",
+            "mine.toml:58: variant.debug.factor.mid: is above high; order them low, mid, high",
         ),
         (
             "mid = 2.5, ",
             "",
-            r#"mine.toml:55: variant.debug.factor.mid: missing; write factor = { low = …, mid = …, high = …, source = "…" }"#,
+            r#"mine.toml:58: variant.debug.factor.mid: missing; write factor = { low = …, mid = …, high = …, source = "…" }"#,
         ),
     ]);
 }
@@ -193,69 +193,142 @@ fn an_absurd_cost_is_named_with_what_to_write() {
         (
             r#"llc = { low = 20, mid = 30, high = 40, source = "s" }"#,
             "",
-            r#"mine.toml:39: transfer.llc: missing; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
+            r#"mine.toml:42: transfer.llc: missing; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
         ),
         (
             r#"llc = { low = 20, mid = 30, high = 40, source = "s" }"#,
             "llc = 30",
-            r#"mine.toml:41: transfer.llc: 30 will not do; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
+            r#"mine.toml:44: transfer.llc: 30 will not do; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
         ),
         (
             "low = 20, mid = 30",
             "low = 0, mid = 30",
-            "mine.toml:41: transfer.llc.low: 0 ns: nothing is free; write at least 1",
+            "mine.toml:44: transfer.llc.low: 0 ns: nothing is free; write at least 1",
         ),
         (
             "low = 20, mid = 30",
             "low = 31, mid = 30",
-            "mine.toml:41: transfer.llc.low: is above mid; order them low, mid, high",
+            "mine.toml:44: transfer.llc.low: is above mid; order them low, mid, high",
         ),
         (
             "mid = 30, high = 40",
             "mid = 41, high = 40",
-            "mine.toml:41: transfer.llc.mid: is above high; order them low, mid, high",
+            "mine.toml:44: transfer.llc.mid: is above high; order them low, mid, high",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30, high = 100",
-            "mine.toml:41: transfer.llc: 100 ns at high, but socket is 99 ns; keep same ≤ core ≤ llc ≤ socket ≤ remote",
+            "mine.toml:44: transfer.llc: 100 ns at high, but socket is 99 ns; keep same ≤ core ≤ llc ≤ socket ≤ remote",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30, high = 1000000001",
-            "mine.toml:41: transfer.llc.high: 1000000001 ns is more than a second; prices are in ns",
+            "mine.toml:44: transfer.llc.high: 1000000001 ns is more than a second; prices are in ns",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30.5, high = 40",
-            "mine.toml:41: transfer.llc.mid: 30.5 will not do; write a whole number from 0 to 4294967295",
+            "mine.toml:44: transfer.llc.mid: 30.5 will not do; write a whole number from 0 to 4294967295",
         ),
         (
             "mid = 30, high = 40",
             r#"mid = "30", high = 40"#,
-            r#"mine.toml:41: transfer.llc.mid: "30" will not do; write a whole number from 0 to 4294967295"#,
+            r#"mine.toml:44: transfer.llc.mid: "30" will not do; write a whole number from 0 to 4294967295"#,
         ),
         (
             "mid = 30, ",
             "",
-            "mine.toml:41: transfer.llc.mid: missing; write the mid end of its range in ns",
+            "mine.toml:44: transfer.llc.mid: missing; write the mid end of its range in ns",
         ),
         (
             r#"high = 40, source = "s""#,
             "high = 40",
-            r#"mine.toml:41: transfer.llc.source: missing; write where the numbers come from, or "estimate: …" and why"#,
+            r#"mine.toml:44: transfer.llc.source: missing; write where the numbers come from, or "estimate: …" and why"#,
         ),
         (
             r#"high = 40, source = "s""#,
             r#"high = 40, source = " ""#,
-            r#"mine.toml:41: transfer.llc.source: empty; write where the numbers come from, or "estimate: …" and why"#,
+            r#"mine.toml:44: transfer.llc.source: empty; write where the numbers come from, or "estimate: …" and why"#,
         ),
         (
             "high = 40, source",
             "high = 40, sauce",
-            "mine.toml:41: transfer.llc.sauce: unknown key; did you mean source?",
+            "mine.toml:44: transfer.llc.sauce: unknown key; did you mean source?",
         ),
     ]);
+}
+
+#[test]
+fn a_second_point_that_cannot_be_is_refused() {
+    const POINT: &str = "at = 63, then = { pages = 2047, low = 5, mid = 10, high = 50 }";
+    const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
+    let cases = [
+        (
+            "at: missing; write the pages of a hold to which low, mid and high apply, such as 63",
+            "then = { pages = 2047, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            &*format!("then: missing; {SHAPE}, or leave out at"),
+            "at = 63",
+        ),
+        (
+            &format!("then: 22 will not do; {SHAPE}"),
+            "at = 63, then = 22",
+        ),
+        (
+            "then.pages: missing; write the number of pages in the longer hold",
+            "at = 63, then = { low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.pages: 63 pages, but at is 63; the second hold must be longer",
+            "at = 63, then = { pages = 63, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.pages: 65536 pages; write at most 65535",
+            "at = 63, then = { pages = 65536, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "at: 0 pages; a hold moves at least 1",
+            "at = 0, then = { pages = 2047, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.high: missing; write the high end of its range in ns",
+            "at = 63, then = { pages = 2047, low = 5, mid = 10 }",
+        ),
+        (
+            "then.low: is above mid; order them low, mid, high",
+            "at = 63, then = { pages = 2047, low = 10, mid = 9, high = 50 }",
+        ),
+        (
+            "then.mid: 21 ns, but 20 in the shorter hold; write at most that",
+            "at = 63, then = { pages = 2047, low = 5, mid = 21, high = 50 }",
+        ),
+        (
+            "then.low: 1 ns leaves less than 1 ns for a page after 63; write 2 or more",
+            "at = 63, then = { pages = 2047, low = 1, mid = 10, high = 50 }",
+        ),
+        (
+            "then.source: unknown key; docs/machines.md lists the keys",
+            "at = 63, then = { pages = 2047, low = 5, mid = 10, high = 50, source = \"s\" }",
+        ),
+    ];
+    let mut surprises = Vec::new();
+    for (expected, to) in cases {
+        let bad = MINE.replacen(POINT, to, 1);
+        let error = ProfileText::parse("mine.toml", &bad)
+            .expect_err(to)
+            .to_string();
+        let expected = format!("mine.toml:15: work.buddy_alloc.{expected}");
+        if error != expected {
+            surprises.push(format!("{to}\n  expected {expected}\n  told     {error}"));
+        }
+    }
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    told(&[(
+        "pcp_free = { low = 10, mid = 20, high = 60,",
+        "pcp_free = { low = 10, mid = 20, high = 60, at = 63,",
+        "mine.toml:14: work.pcp_free.at: unknown key; docs/machines.md lists the keys",
+    )]);
 }
 
 #[test]

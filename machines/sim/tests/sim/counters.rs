@@ -14,7 +14,7 @@ use plimsoll_mm::counter::{
 };
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
-use plimsoll_mm::laws::under_way;
+use plimsoll_mm::laws::{area, under_way};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{Distance, Topology};
@@ -67,6 +67,21 @@ fn summing_while_it_wraps() {
 #[test]
 fn making_and_ending() {
     run_each(counter::making_and_ending);
+}
+
+#[test]
+fn first_groups_at_once() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(
+        &area::first_groups_at_once(),
+        &machine,
+        seeds::chosen(SEEDS),
+    );
+    run_law(
+        &area::a_group_dropped_meanwhile(),
+        &machine,
+        seeds::chosen(SEEDS),
+    );
 }
 
 #[test]

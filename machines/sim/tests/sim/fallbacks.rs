@@ -6,7 +6,7 @@ use crate::support;
 use std::rc::Rc;
 
 use plimsoll_mm::design::{Design, HOLDS};
-use plimsoll_mm::page::holds::{Batched, Bounded, Holds};
+use plimsoll_mm::page::holds::{Batched, BatchedDrains, BatchedZoneLock, Bounded, Holds};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
@@ -222,4 +222,42 @@ fn bounded_does_not_owe_what_the_drain_gave_back() {
             "given back twice: {spill:?}, {calm:?}"
         );
     });
+}
+
+#[test]
+fn a_spill_that_keeps_the_pcp_lock_is_never_interrupted() {
+    let calm = spill(&BatchedZoneLock, 0, None);
+    assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
+    let test = "a_spill_that_keeps_the_pcp_lock_is_never_interrupted";
+    seeds::each(test, 100, |seed| {
+        let drain_ns = Dice::new(seed, 0).below(120_000);
+        let spill = spill(&BatchedZoneLock, seed, Some(drain_ns));
+        assert!(!spill.interrupted, "{spill:?}");
+    });
+}
+
+/// The pages of each hold of one spill, and of one drain after it.
+fn spill_and_drain(holds: &'static dyn Holds) -> (Vec<u32>, Vec<u32>) {
+    let small = machine(holds, 1);
+    let held = take(&small, FREED);
+    small.seen.borrow_mut().clear();
+    small.on(OWNER.0, move |sim, mm| {
+        mm.pages()
+            .free_pages(sim, &held)
+            .expect("all were handed out");
+    });
+    small.on(1, |sim, mm| {
+        mm.pages().drain_cpu(sim, OWNER);
+    });
+    (small.holds(Site::Spill), small.holds(Site::Drain))
+}
+
+#[test]
+fn batched_drains_divides_drains_and_nothing_else() {
+    let (spills, drains) = spill_and_drain(&BatchedDrains);
+    assert_eq!(spills.len(), 1, "{spills:?}");
+    assert!(drains.iter().all(|&pages| pages <= 63), "{drains:?}");
+    let (spills, drains) = spill_and_drain(&Batched);
+    assert!(spills.len() > 4, "{spills:?}");
+    assert_eq!(drains.len(), 1, "{drains:?}");
 }

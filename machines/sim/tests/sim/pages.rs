@@ -38,7 +38,15 @@ fn churn_by_batches() {
     let three = small::profile(Topology::flat(3), 1000);
     run_law(&laws::churn::bounded_churn(), &machine(), seeds());
     run_law(&laws::churn::bounded_pages_churn(), &three, seeds());
+    run_law(&laws::churn::zone_lock_churn(), &three, seeds());
+    run_law(&laws::churn::batched_drains_churn(), &three, seeds());
     run_law(&laws::churn::direct_churn(), &machine(), seeds());
+}
+
+#[test]
+fn a_spill_keeps_the_lists() {
+    let keeps = laws::spilling::spill_that_keeps_the_lists();
+    run_law(&keeps, &machine(), seeds());
 }
 
 #[test]

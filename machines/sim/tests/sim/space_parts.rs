@@ -96,8 +96,8 @@ fn pages_join_and_leave_the_lists_by_batches_of_31() {
         for page in 0..100 {
             lru.add(sim, mm.pages(), Pfn(page));
         }
-        lru.drain(sim);
-        lru.drain(sim);
+        lru.drain(sim, mm.pages());
+        lru.drain(sim, mm.pages());
         let all: Vec<Pfn> = (0..100).map(Pfn).collect();
         lru.remove(sim, mm.pages(), &all);
         assert_eq!(lru.total(sim), 0);

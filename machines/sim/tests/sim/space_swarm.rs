@@ -11,6 +11,7 @@ use crate::support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::reap::Reaping;
@@ -20,6 +21,7 @@ use support::check_holds::HoldLimit;
 use support::check_owners::Owners;
 use support::check_spaces::{self, Phases};
 use support::check_tables::Sweeps;
+use support::presses;
 use support::space_actor::Actor;
 use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
@@ -36,19 +38,26 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let (sim, stage) = SpaceStage::new(seed);
+        let stage = Rc::new(stage);
+        if let Some(reclaim) = &stage.reclaim {
+            reclaim.embedder().set(&stage);
+        }
         let owners = Rc::new(RefCell::new(Owners::new(&stage.layout)));
         let phases: Rc<RefCell<Phases>> = Rc::default();
         let limit = HoldLimit::new(stage.design.holds);
         let sweeps = Sweeps::new(stage.design.reaping);
         let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
         sim.observe_pages();
+        let played = Rc::downgrade(&stage);
         sim.observe(move |sim, _, _, event| {
+            if let Some(stage) = played.upgrade() {
+                presses::note(&stage, event);
+            }
             watch.borrow_mut().note(event);
             notes.borrow_mut().note(event);
             limit.note(event);
             sweeps.note(sim, event);
         });
-        let stage = Rc::new(stage);
         let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
         sim.on_job(move |sim, job| {
             if !jobs.over.get() {
@@ -84,6 +93,7 @@ impl Play {
             }
         }
         self.spawn(0, 1, Actor::swap);
+        self.spawn(50, 1, Actor::press);
         self.sim.run();
         self.run_on();
         let owners = self.owners.borrow().clone();
@@ -102,6 +112,7 @@ impl Play {
         self.spawn(20, plan.helpers, Actor::help);
         self.spawn(30, plan.swappers, Actor::swap);
         self.spawn(40, u32::from(plan.hotplug), Actor::plug);
+        self.spawn(60, 2, Actor::press);
         self.sim.run();
         self.run_on();
         let which = Reaping::ALL
@@ -150,7 +161,8 @@ impl Play {
         let mut met = stage.met.into_inner();
         for process in stage.processes {
             met.given_up += process.shadow.given_up();
-            assert_eq!(process.space.destroy(&sim), Ok(()));
+            let space = Arc::into_inner(process.space).expect("it is enlisted no more");
+            assert_eq!(space.destroy(&sim), Ok(()));
         }
         met
     }
@@ -188,7 +200,7 @@ fn a_seed_is_a_run() {
 /// refused or meets a helper would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
-    let mut met = [0_u64; 19];
+    let mut met = [0_u64; 22];
     for seed in 0..100 {
         let run = Play::play(seed);
         let now = [
@@ -206,6 +218,7 @@ fn the_swarm_meets_what_it_is_for() {
         ];
         let now = now.into_iter().chain(run.elsewhere);
         let now = now.chain(run.compared).chain(run.ended_by);
+        let now = now.chain(run.reclaimed);
         met.iter_mut()
             .zip(now)
             .for_each(|(sum, now)| *sum += u64::from(now > 0));

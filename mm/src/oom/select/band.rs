@@ -1,8 +1,9 @@
 //! The candidates that may still have the most points, in slots that the caller supplies.
 //!
 //! A candidate is in the *band* if it may have more points than the *floor*, which is the largest
-//! minimum of any candidate seen. A candidate outside the band is known only to have less than the
-//! floor. A candidate in the band that got no slot has at most `rest`.
+//! minimum of any candidate seen. A candidate outside the band is known only to have fewer points
+//! than the floor. If candidates of the band got no slot, `rest` is the largest maximum of any of
+//! them.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -10,9 +11,12 @@
 //! ```
 
 use core::cmp::Reverse;
+use core::mem;
 
 use super::key::Key;
 use super::slot::Slot;
+use crate::site::sort_comparisons;
+use crate::units::count_of;
 
 /// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
@@ -27,6 +31,9 @@ pub(super) struct Band<'a> {
     rest: Option<Key>,
     /// True if some candidate in the band got no slot.
     is_short: bool,
+    /// The number of comparisons made to sort slots since the last call of
+    /// [`Band::take_comparisons`].
+    comparisons: u32,
 }
 
 impl<'a> Band<'a> {
@@ -40,17 +47,18 @@ impl<'a> Band<'a> {
             floor: None,
             rest: None,
             is_short: false,
+            comparisons: 0,
         }
     }
 
-    /// Drops all candidates, the floor and the rest.
+    /// Drops all candidates, and forgets `floor` and `rest`.
     pub(super) fn clear(&mut self) {
         (self.next, self.sorted, self.used) = (0, 0, 0);
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// Returns the largest minimum of any candidate seen. A candidate without a slot has less,
-    /// except those that [`Band::rest`] covers.
+    /// Returns the floor: the largest minimum of any candidate seen. A candidate without a slot has
+    /// a smaller key than the floor, or at most the key that [`Band::rest`] returns.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
@@ -81,8 +89,8 @@ impl<'a> Band<'a> {
     fn offer_slow(&mut self, slot: Slot) {
         debug_assert!(self.next == 0 && self.sorted == 0, "the first pass is over");
         self.floor = self.floor.max(Some(slot.low()));
-        // Candidates that got no slot have at most `rest`. A candidate that is kept must be able to
-        // have more than all of those.
+        // The keys of candidates that got no slot are at most `rest`. A candidate gets a slot only
+        // if its key may be larger than all of those.
         let is_out = Some(slot.high()) < self.rest;
         if is_out || (self.used == self.slots.len() && !self.make_room(slot.high())) {
             return self.leave_out(slot.high());
@@ -96,12 +104,13 @@ impl<'a> Band<'a> {
         self.used = self.retain_from(0, self.floor);
     }
 
-    /// Makes room for a candidate that may have at most `high`, and returns whether this candidate
-    /// gets a slot. It gets none if a candidate without a slot may have more than `high`.
+    /// Makes room for a candidate whose largest possible key is `high`, and returns whether this
+    /// candidate gets a slot. The candidate gets none if another candidate without a slot may have
+    /// a larger key than `high`.
     ///
     /// Frees at least half of the slots, so that offers take constant time on average. If there is
-    /// only one slot, frees it only if the candidate in it cannot have more than `high`; otherwise
-    /// returns false.
+    /// only one slot, frees it only if the key of the candidate in it cannot be larger than `high`;
+    /// otherwise returns false.
     #[cold]
     fn make_room(&mut self, high: Key) -> bool {
         self.drop_below_floor();
@@ -139,7 +148,7 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Returns the number of candidates still in the slots that may have more than `bar`.
+    /// Returns the number of candidates still in the slots whose key may be larger than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
@@ -152,7 +161,7 @@ impl<'a> Band<'a> {
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates that may have more than `bar`, and drops the others.
+    /// Takes out all candidates whose key may be larger than `bar`, and drops the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
         let end = self.retain_from(first, bar);
@@ -160,8 +169,8 @@ impl<'a> Band<'a> {
         &mut self.slots[first..end]
     }
 
-    /// Keeps the candidates from slot `first` on that are not below `bar`. Returns the end of the
-    /// kept slots.
+    /// Keeps those candidates from slot `first` on whose key may reach `bar`. Returns the end of
+    /// the kept slots.
     fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
         let mut kept = first;
         for at in first..self.used {
@@ -182,11 +191,22 @@ impl<'a> Band<'a> {
         let end = (self.next + wanted).max(2 * self.sorted).max(SORTED_FIRST);
         let rest = &mut self.slots[self.sorted..self.used];
         let count = (end - self.sorted).min(rest.len());
+        let all = count_of(rest.len());
+        self.comparisons = self
+            .comparisons
+            .saturating_add(sort_comparisons(count_of(count), false));
         if count < rest.len() {
+            // A selection looks at each slot about twice.
+            self.comparisons = self.comparisons.saturating_add(all.saturating_mul(2));
             rest.select_nth_unstable_by_key(count, |slot| Reverse(slot.high()));
         }
         rest[..count].sort_unstable_by_key(|slot| Reverse(slot.high()));
         self.sorted += count;
+    }
+
+    /// Returns the number of comparisons made to sort slots since the last call.
+    pub(super) fn take_comparisons(&mut self) -> u32 {
+        mem::take(&mut self.comparisons)
     }
 
     /// Returns all slots, for passes that need no order. Empties the band.

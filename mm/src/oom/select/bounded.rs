@@ -67,18 +67,16 @@ use core::cmp::Reverse;
 use super::band::Band;
 use super::key::Key;
 use super::slot::Slot;
+use super::sums::{Summed, sum_batch};
 use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
 use super::{look, nobody, read};
-use crate::oom::badness::{self, POINTS_OF_ORIGIN};
 use crate::oom::candidate::Candidates;
-use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Scope;
-use crate::oom::standing::Standing;
 
-/// The largest number of rounds. Another is needed if the largest candidate exits during one.
+/// The most rounds of a search. If the largest candidate exits during a round, another follows.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum or, if the number of precise sums is limited, a candidate near the maximum.
+/// Chooses the candidate with the most points, or one near it if the number of sums is limited.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -162,7 +160,7 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The single sums of this round: the rent in the rent-or-buy problem of the file's header.
+/// The sums that a round takes one by one: the rent in the rent-or-buy problem of the header.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.
@@ -173,11 +171,12 @@ struct Rent {
     ask_at: u64,
 }
 
-/// The result of a round.
+/// The result of one round of the search.
 enum Round {
     /// The outcome is final; another round could not improve it.
     Over(Outcome),
-    /// A candidate changed meanwhile. Holds the best victim found, if that victim still exists.
+    /// A candidate changed during the round. Holds the best victim found, if that victim still
+    /// exists.
     Changed(Option<Victim>),
 }
 
@@ -227,6 +226,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     fn sum_best_first(&mut self) -> Result<(), Stop> {
         // The loop ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {
+            self.candidates.compared(self.band.take_comparisons());
             let best = self.best.map(|slot| slot.low());
             let others = second.max(best).max(self.left_out(top.low()));
             let is_over = best > Some(top.high()) || Some(top.low()) > others;
@@ -410,89 +410,4 @@ impl Nearest {
     fn behind(&self) -> u64 {
         self.slot.low().behind(self.others)
     }
-}
-
-/// The result of summing some candidates.
-struct Summed {
-    best: Option<Slot>,
-    count: u64,
-    batches: u64,
-}
-
-/// Sums the candidates in `slots`, except those with exactly known points and those that may no
-/// longer be chosen. Takes sums outside their candidates' ranges again if `sums_left` allows.
-fn sum_batch<C: Candidates + ?Sized>(
-    candidates: &C,
-    scope: &Scope,
-    slots: &mut [Slot],
-    sums_left: u64,
-) -> Result<Summed, Stop> {
-    let mut best: Option<Slot> = None;
-    let mut see = |slot: Slot| {
-        if best.is_none_or(|best| slot.low() > best.low()) {
-            best = Some(slot);
-        }
-    };
-    let mut kept = 0;
-    for at in 0..slots.len() {
-        let (candidate, before) = (slots[at].candidate(), slots[at]);
-        match look(candidates, scope, candidate)? {
-            Standing::Exempt | Standing::Dying => {}
-            Standing::Origin => see(Slot::exactly(candidate, Standing::Origin, POINTS_OF_ORIGIN)),
-            standing if standing == before.standing() && before.is_exact() => see(before),
-            Standing::Counted(adj) => {
-                slots[kept] = before.to_sum(adj);
-                kept += 1;
-            }
-        }
-    }
-    let slots = &mut slots[..kept];
-    take_sums(candidates, slots);
-    let mut doubtful = 0;
-    for at in 0..kept {
-        let slot = slots[at];
-        let Some((points, adj)) = points_of(&slot, scope) else {
-            continue;
-        };
-        let may_sum = ((kept + doubtful) as u64) < sums_left;
-        if slot.range().contains(points) || !may_sum {
-            see(Slot::exactly(slot.candidate(), slot.standing(), points));
-        } else {
-            slots[doubtful] = slot.to_sum(adj);
-            doubtful += 1;
-        }
-    }
-    let slots = &mut slots[..doubtful];
-    take_sums(candidates, slots);
-    for slot in &*slots {
-        if let Some((points, _)) = points_of(slot, scope) {
-            see(Slot::exactly(slot.candidate(), slot.standing(), points));
-        }
-    }
-    let count = (kept + doubtful) as u64;
-    let batches = u64::from(kept > 1) + u64::from(doubtful > 1);
-    Ok(Summed {
-        best,
-        count,
-        batches,
-    })
-}
-
-/// Sums the candidates in `slots`: one candidate directly, several CPU by CPU.
-fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
-    slots.sort_unstable_by_key(Slot::candidate);
-    match slots {
-        [] => {}
-        [slot] => match candidates.precise(slot.candidate()) {
-            Some(pages) => slot.add(pages),
-            None => slot.exited(),
-        },
-        many => candidates.precise_many(many),
-    }
-}
-
-/// Returns the points that a candidate's sum gives, and its adjustment; `None` if it has exited.
-fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
-    let (pages, adj) = slot.summed()?;
-    Some((badness::points(pages, adj, scope.total), adj))
 }

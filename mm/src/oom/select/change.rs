@@ -28,14 +28,14 @@ const CHANGES: [Change; 8] = [
 fn populations() -> [[Member; 4]; 4] {
     let near = |pages| Member::new(pages, 20_000, 500, 500);
     [
-        // One giant.
+        // One candidate is far larger than the others.
         [
             Member::exactly(10_000),
             near(20_100),
             Member::exactly(12_000),
             Member::exactly(15_000),
         ],
-        // Two giants, and two candidates far below.
+        // Two candidates are far larger than the other two.
         [
             near(20_200),
             Member::exactly(12_500),
@@ -44,7 +44,7 @@ fn populations() -> [[Member; 4]; 4] {
         ],
         // All candidates are in the band.
         [near(19_600), near(20_300), near(19_900), near(20_299)],
-        // Each range overlaps the next.
+        // The range of each candidate overlaps that of the next.
         [
             Member::new(20_000, 20_000, 600, 600),
             Member::new(19_400, 19_000, 600, 600),
@@ -201,8 +201,8 @@ fn a_victim_that_always_exits_is_given_up_on() {
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // In a round, each candidate that is left takes two queries, for facts and for pages. Each
-        // exited candidate takes one, for facts.
+        // In a round, the selection makes two queries for each candidate that is left, for facts
+        // and for pages. For each exited candidate it makes one, for facts.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;
@@ -234,7 +234,8 @@ fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
         matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
         "{outcome:?}"
     );
-    // Each of the other candidates takes two more queries, and the victim one.
+    // The selection then makes two queries for each of the other candidates, and one for the
+    // victim.
     assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
 }
 
@@ -247,7 +248,7 @@ fn the_patch_takes_an_origin_that_it_finds_in_the_second_pass() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 0));
 }
 
-/// The points of an origin are a placeholder, so neither of two origins has more of them. The one
+/// The points of an origin are a placeholder, so neither of two origins has more points. The one
 /// found last is chosen, as between other candidates with equal points.
 #[test]
 fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {

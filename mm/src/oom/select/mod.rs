@@ -22,6 +22,7 @@ mod bounded;
 mod key;
 mod precise;
 mod slot;
+mod sums;
 mod two_pass;
 
 use core::fmt;
@@ -115,7 +116,7 @@ pub enum Outcome {
 /// The candidate that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// The number of the candidate.
+    /// The number of the chosen candidate.
     pub candidate: u32,
     /// The range of the candidate's points. It is a single number if the points were summed or read
     /// exactly, and `i64::MAX` if the candidate is an origin.
@@ -135,7 +136,7 @@ pub enum NoVictim {
     /// This candidate was chosen before and is still dying: wait for its memory (Linux: `chosen =
     /// -1`).
     Aborted {
-        /// The number of the candidate.
+        /// The number of the candidate that is still dying.
         dying: u32,
     },
     /// Several times in a row, the candidate that was about to be chosen exited. The memory of
@@ -149,7 +150,7 @@ pub enum NoVictim {
 pub enum SelectError {
     /// A cheap look returned an estimate outside its range, or a range that ends before it begins.
     Reading {
-        /// The number of the candidate.
+        /// The number of the candidate with the impossible reading.
         candidate: u32,
         /// The impossible reading.
         reading: Reading,

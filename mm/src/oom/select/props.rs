@@ -101,7 +101,8 @@ fn run(
     Ok((population, selection))
 }
 
-/// Asserts that the victim is surely `expected`.
+/// Asserts that the selection chose `expected` and is sure of it, or chose no candidate if
+/// `expected` is `None`.
 fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCaseError> {
     match (selection.outcome, expected) {
         (Outcome::Victim(victim), Some(key)) => {

@@ -29,7 +29,7 @@ impl Slot {
         note: 0,
     };
 
-    /// Returns the candidate that is to be summed.
+    /// Returns the number of the candidate that is to be summed.
     #[must_use]
     pub const fn candidate(&self) -> u32 {
         self.candidate

@@ -290,7 +290,7 @@ impl Candidates for Population {
     }
 }
 
-/// A scope of 16 GiB: 4194 points per thousandth.
+/// The scope of a shortage on a machine of 16 GiB. A thousandth of its memory is 4194 points.
 pub(super) fn machine() -> Scope {
     Scope::machine(TotalPages::new(4 << 20).expect("some"))
 }

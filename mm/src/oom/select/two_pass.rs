@@ -1,5 +1,9 @@
 //! Two passes over estimates, with at most 16 precise sums (the proposed patch).
 //!
+//! This is the development version of the patch. We could not obtain the code of the versions that
+//! were posted in January 2026 (v15 and v16). Their descriptions have the same structure, but they
+//! may use other bounds.
+//!
 //! The first pass chooses the largest estimate. The second pass looks at all candidates again, and
 //! skips those that cannot be above the chosen one. It sums the others while sums are left. A
 //! summed candidate replaces the chosen one unless its sum shows that it is below.
@@ -16,9 +20,10 @@
 //!   chosen one have estimates of similar counters. If the chosen one was summed, the test is too
 //!   strict.
 //!
-//! One weakness of the patch is not kept. The patch has one placeholder for the points of an
-//! origin, and another that means that no candidate is chosen yet, and it computes with both as if
-//! they were points. Here the placeholders enter no arithmetic. If the first pass finds no
+//! One weakness of the patch is not kept. The patch has two placeholders where points are expected:
+//! one for a process that has to be killed first (Linux: `oom_task_origin`), and one that means that
+//! no candidate is chosen yet. It computes with both as if they were points. Here the placeholders
+//! enter no arithmetic. If the first pass finds no
 //! candidate, there is no second pass.
 
 use super::key::{Highest, Key};
@@ -29,7 +34,7 @@ use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 
-/// Chooses the maximum, unless too many candidates are near it.
+/// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
     /// The maximum number of precise sums.

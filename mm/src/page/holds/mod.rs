@@ -6,6 +6,8 @@
 mod batched;
 mod bounded;
 mod by_version;
+mod controls;
+mod posted;
 mod unbatched;
 
 use core::fmt;
@@ -13,6 +15,8 @@ use core::fmt;
 pub use self::batched::Batched;
 pub use self::bounded::{Bounded, BoundedPages};
 pub use self::by_version::{Lists612, Lists618};
+pub use self::controls::{BOUNDED_ONE_DRAIN, DrainRule, UNBATCHED_ALL_DRAIN};
+pub use self::posted::{BatchedDrains, BatchedZoneLock};
 pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
@@ -29,6 +33,13 @@ pub trait Holds: fmt::Debug + Sync {
     /// before the hold or split after it.
     fn unit(&self) -> Unit {
         Unit::Pages
+    }
+
+    /// The number of pages that a spill, decay or drain at `site` may move, in one or more holds of
+    /// the zone lock, before it releases the pcp lock. `None` means that it releases the pcp lock
+    /// after each hold of the zone lock.
+    fn pages_per_pcp_hold(&self, _site: Site, _batch: Pages) -> Option<Pages> {
+        None
     }
 
     /// Returns where the rest of a spill goes if the caller cannot continue after a hold, because a
@@ -121,7 +132,28 @@ mod tests {
         assert_eq!(limits(&Lists612), long_term);
         assert_eq!(limits(&Lists618), long_term);
         assert_eq!(limits(&Batched), [none, batch, batch, drain, batch]);
+        assert_eq!(limits(&BatchedDrains), [none, none, none, batch, batch]);
+        assert_eq!(limits(&BatchedZoneLock), [none, batch, batch, batch, batch]);
+        assert_eq!(limits(&BOUNDED_ONE_DRAIN), limits(&Bounded));
+        assert_eq!(limits(&UNBATCHED_ALL_DRAIN), limits(&Unbatched));
         assert_eq!(Lists612.flush_from(), FlushFrom::Batch);
         assert_eq!(Lists618.flush_from(), FlushFrom::BatchAndHalfMin);
+    }
+
+    #[test]
+    fn a_control_differs_from_its_policy_only_in_the_rule_for_drains() {
+        let pairs: [(&dyn Holds, &dyn Holds); 2] = [
+            (&BOUNDED_ONE_DRAIN, &Bounded),
+            (&UNBATCHED_ALL_DRAIN, &Unbatched),
+        ];
+        for (control, policy) in pairs {
+            assert_ne!(control.meets_drain(), policy.meets_drain(), "{control:?}");
+            let rest = |of: &dyn Holds| {
+                let kept = of.pages_per_pcp_hold(Site::Drain, Pages(63));
+                let (unit, leftover) = (of.unit(), of.leftover());
+                (unit, leftover, of.counts_excess(), of.flush_from(), kept)
+            };
+            assert_eq!(rest(control), rest(policy), "{control:?}");
+        }
     }
 }

@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<M> {
             // Spend the work of 512 faults: most of the cost of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
-            let outcome = self.put_whole(machine, spot, whole, version, &mut spares);
+            let outcome = self.put_whole(memory, spot, whole, version, &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
                 self.count_whole(memory, whole);
             } else {
@@ -81,12 +81,13 @@ impl<M: Machine> AddressSpace<M> {
 
     fn put_whole(
         &self,
-        machine: &M,
+        memory: Memory<'_, M>,
         spot: Spot<'_, M>,
         whole: Page,
         version: u64,
         spares: &mut Spares,
     ) -> Result<Option<Attempt>, Unstable> {
+        let machine = memory.machine;
         let private = whole.kind == PageKind::Anon;
         spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
@@ -105,6 +106,7 @@ impl<M: Machine> AddressSpace<M> {
                     What::Table => return Ok(None),
                 };
                 spot.leaf.set_huge(entries, whole);
+                self.own_no_part(memory, whole);
                 self.table.count(machine, made);
                 // A CPU that unmaps or reaps looks for huge pages without this lock. So this fault
                 // checks the mapping again only now, after it has put the page where that CPU can

@@ -156,10 +156,16 @@ impl<M: Machine> AddressSpace<M> {
         self.install(memory, version, spot, range, batch)
     }
 
-    /// Counts the entries of `range` that hold no writable page.
+    /// Counts the entries of `range` that hold no writable page, and marks the others as touched.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
-            let is_missing = |&index: &u32| !is_own(entries.get(index));
+            let is_missing = |&index: &u32| {
+                let missing = !is_own(entries.get(index));
+                if !missing {
+                    entries.touch(index);
+                }
+                missing
+            };
             range.filter(is_missing).count()
         });
         count_of(missing)
@@ -236,6 +242,7 @@ impl<M: Machine> AddressSpace<M> {
                 }
                 let kind = PageKind::Anon;
                 entries.set(index, Entry::Page(Page { pfn, kind }));
+                self.own(memory, spot, index, pfn);
             }
             if batch.copied > 0 {
                 machine.spend(Work::Zap, batch.copied);

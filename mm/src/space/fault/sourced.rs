@@ -97,11 +97,14 @@ impl<M: Machine> AddressSpace<M> {
         copied
     }
 
-    /// Returns the current entry of `page`.
+    /// Returns the current entry of `page`, and marks the page as touched.
     fn entry_at(&self, machine: &M, page: Vpn) -> Option<Entry> {
         let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
-        let look = |entries: &mut Entries| entries.get(index);
+        let look = |entries: &mut Entries| {
+            entries.touch(index);
+            entries.get(index)
+        };
         spot.leaf.entries.with(machine, Site::Fault, look)
     }
 

@@ -74,6 +74,14 @@ const KIND_SHIFT: u32 = 2;
 const KIND_MASK: u64 = 7;
 const VALUE_SHIFT: u32 = 32;
 
+/// Set in the entry of a page in memory that was touched and not looked at since.
+pub(super) const YOUNG: u64 = 1 << 5;
+
+/// Returns whether these bits are the entry of a page in memory.
+pub(super) const fn is_page(bits: u64) -> bool {
+    bits & STATE_MASK == PAGE
+}
+
 impl Entry {
     pub(super) fn encode(self) -> u64 {
         match self {
@@ -98,7 +106,8 @@ impl Page {
         PAGE | (self.kind as u64) << KIND_SHIFT | u64::from(self.pfn.0) << VALUE_SHIFT
     }
 
-    /// Returns the page that [`Page::encode`] turned into `bits`, whatever the bits from 5 to 31 are.
+    /// Returns the page that [`Page::encode`] turned into `bits`, whatever the bits from 5 to 31
+    /// are.
     pub(in crate::space) fn decode(bits: u64) -> Self {
         let kind = (bits >> KIND_SHIFT & KIND_MASK) as usize;
         Self {

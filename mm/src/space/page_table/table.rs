@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::entry::{Entry, NONE, Page};
+use super::entry::{Entry, NONE, Page, YOUNG, is_page};
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
 
@@ -98,11 +98,33 @@ impl Entries {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
-    /// Writes an entry of a live table, replacing the current one.
+    /// Writes an entry of a live table, replacing the current one. A page counts as touched.
     pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
         *there = entry.encode();
+        self.touch(index);
+    }
+
+    /// Marks the entry at `index` as touched, if it is a page in memory. A CPU's memory unit does
+    /// this at each access (x86: the accessed bit).
+    pub(in crate::space) fn touch(&mut self, index: u32) {
+        if let Some(there) = self.entries.get_mut(index as usize)
+            && is_page(*there)
+        {
+            *there |= YOUNG;
+        }
+    }
+
+    /// Returns whether the page of an entry was touched since the last call (Linux:
+    /// `ptep_test_and_clear_young`).
+    pub(in crate::space) fn take_touch(&mut self, index: u32) -> bool {
+        let Some(there) = self.entries.get_mut(index as usize) else {
+            return false;
+        };
+        let touched = is_page(*there) && *there & YOUNG != 0;
+        *there &= !(u64::from(touched) * YOUNG);
+        touched
     }
 
     /// Empties the entries of `range` in ascending order and passes each to `gone`, until `gone`
@@ -128,5 +150,35 @@ impl Entries {
             }
         }
         range.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::page_table::PageKind;
+    use crate::space::swap::SwapSlot;
+
+    #[test]
+    fn a_page_counts_as_touched_until_it_is_looked_at() {
+        let mut entries = Entries::default();
+        let blank = Blank::new(Pfn(9));
+        entries.provide(blank.unwrap_or_else(|_| panic!("there is memory")));
+        let page = Entry::Page(Page {
+            pfn: Pfn(5),
+            kind: PageKind::Anon,
+        });
+        entries.set(1, page);
+        assert!(entries.take_touch(1) && !entries.take_touch(1));
+        assert_eq!(entries.get(1), Some(page), "a look leaves the page mapped");
+        entries.touch(1);
+        assert!(entries.take_touch(1) && !entries.take_touch(1));
+        let slot = Entry::Swap(SwapSlot(5));
+        entries.set(1, slot);
+        for index in [0, 1, ENTRIES] {
+            entries.touch(index);
+            assert!(!entries.take_touch(index), "there is no page in memory");
+        }
+        assert_eq!((entries.get(0), entries.get(1)), (None, Some(slot)));
     }
 }

@@ -1,7 +1,7 @@
 //! Derives from a difference those parts of the kernel's state that a recording does not show at
 //! each moment: lengths of lists, `high` and `alloc_factor`. The replay learns nothing from an
-//! identical move. If it has used a spill to correct the lists and Plimsoll's spill is identical,
-//! that spill proves nothing and is not compared.
+//! identical move. If it has used one of the kernel's spills to correct the lists, an identical
+//! spill of Plimsoll proves nothing, and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -12,8 +12,9 @@ use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
     /// Learns from the difference between the two moves of `pair`. The size of the kernel's refill
-    /// shows its factor, or how much room there was below `high`; a spill by the kernel shows that
-    /// its lists were as long as `high`. `ops` are all operations of the recording.
+    /// shows the kernel's `alloc_factor`, or how much room there was below `high`; a spill by the
+    /// kernel shows that its lists were as long as `high`. `ops` are all operations of the
+    /// recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -37,7 +38,8 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The next spill was used to correct the lists, so that spill proves nothing.
+                // The correction was computed from the kernel's next spill, so that spill proves
+                // nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
@@ -165,10 +167,11 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// Finds bulk allocations that may have taken the missing pages, although only later events
-    /// reveal them. It treats the next bulk allocations as earlier than operation `pair.op`, until
-    /// they account for `missing` pages. A bulk allocation qualifies only if no refill of its list
-    /// lies between `pair.op` and that allocation.
+    /// At operation `pair.op`, the derived lists are too long by `missing` pages. This function
+    /// finds bulk allocations that may have taken these pages by then, although only later events
+    /// reveal these allocations. It treats the next bulk allocations as earlier than `pair.op`,
+    /// until they account for `missing` pages. A bulk allocation qualifies only if no refill of its
+    /// list lies between `pair.op` and that allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -218,7 +221,8 @@ impl Follow {
         self.hastened.contains(&op)
     }
 
-    /// Adds `pages` pages to the derived lists of the CPU, or removes them if `pages` is negative.
+    /// Adds `pages` pages to the derived lists of the pair's CPU, or removes them if `pages` is
+    /// negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {

@@ -32,7 +32,7 @@ struct Followed {
     alloc_factor: (u32, u32),
     /// The least and the greatest possible `free_count`. No recording states its first value.
     free_count: (u32, u32),
-    /// The number of pages on that list that were on the CPU's lists before the recording and that no
+    /// The number of pages on the list `home` that were there before the recording and that no
     /// event shows. A bulk allocation may still take these pages.
     never_seen: u32,
     /// True if the zone belongs to another node than the CPU. The periodic work then also returns a
@@ -40,7 +40,7 @@ struct Followed {
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the next spill was used to correct the lengths of the lists.
+    /// True if the kernel's next spill was used to correct the lengths of the lists.
     corrected: bool,
 }
 
@@ -87,7 +87,7 @@ impl Follow {
         }
     }
 
-    /// Records that a zone belongs to another node than the CPU.
+    /// Records that the zone of `place` belongs to another node than the CPU of `place`.
     pub(super) fn set_remote(&mut self, place: (u8, u32)) {
         if let Some(it) = self.lists.get_mut(&place) {
             it.remote = true;
@@ -112,7 +112,7 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the derived lists for one operation and the kernel's moves.
+    /// Updates the derived lists for one operation and for the kernel's moves in this operation.
     pub(super) fn note(&mut self, op: &Op) {
         for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
             for &(list, blocks) in &it.lists {
@@ -179,8 +179,9 @@ impl Follow {
             })
     }
 
-    /// Returns whether an identical move proves nothing, because it is a spill that was used to
-    /// correct the lengths of the lists. Call it before the move is noted.
+    /// Returns whether the two moves of `pair` are identical spills that prove nothing, because the
+    /// kernel's spill was used to correct the lengths of the lists. Call this before
+    /// [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));
         pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)
@@ -193,7 +194,7 @@ impl Follow {
             return;
         };
         match pair.kind {
-            // A refill that only Plimsoll made proves nothing about the kernel's factor.
+            // A refill that only Plimsoll made proves nothing about the kernel's `alloc_factor`.
             Kind::Refill if pair.kernel.pages == pair.kernel.blocks && pair.kernel.pages > 0 => {
                 let (low, high) = it.alloc_factor;
                 it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));

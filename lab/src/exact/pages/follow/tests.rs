@@ -24,8 +24,8 @@ fn op(action: Action, spills: bool) -> Op {
 }
 
 /// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Plimsoll's lists
-/// have 50 pages and `high` is 100. Returns the corrected number of pages. `after` begins with the
-/// operation of Plimsoll's spill.
+/// have 50 pages and `high` is 100. Returns the number of pages that the replay then assumes on the
+/// lists. The first operation in `after` is the one that makes Plimsoll spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -187,7 +187,8 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // Any other spill leaves at least a batch, so the lists were at `high` before it.
+    // A spill that does not empty the lists leaves at least a batch, so the lists were at `high`
+    // before this spill.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 100);
@@ -237,7 +238,7 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
     lens[..3].copy_from_slice(&[20, 50, 30]);
-    // The list of unseen pages holds blocks of four pages.
+    // The list that is assumed to hold the pages that no event shows has blocks of four pages.
     follow.begin((0, 0), lens, (63, 1000), ListId(6));
     follow.lengthen(&spill(0, 63), 5);
     assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));
@@ -337,7 +338,7 @@ fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
     assert_eq!(follow.count(0, 0), 100);
 }
 
-/// Linux stops counting freed pages at 32 batches. So after that many frees the count is known,
+/// Linux stops counting freed pages at 32 batches. So after that many frees `free_count` is known,
 /// whatever it was before the recording.
 #[test]
 fn after_thirty_two_batches_of_frees_their_count_is_known() {
@@ -350,8 +351,8 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
     assert!(!follow.depends_on_before(&spill(10, 10)));
 }
 
-/// Each refill of the kernel raises its factor, up to five. A refill that only Plimsoll makes does
-/// not, so it must not make the factor count as known.
+/// Each refill of the kernel raises the kernel's `alloc_factor`, up to five. A refill that only
+/// Plimsoll makes does not raise it, so such a refill must not make `alloc_factor` count as known.
 #[test]
 fn only_refills_of_the_kernel_make_its_factor_known() {
     let refill = |kernel, ours| Pair {

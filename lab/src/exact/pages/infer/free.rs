@@ -59,7 +59,8 @@ impl Walk<'_> {
     /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If the block is still on a list, an allocation without an event has taken it.
+        // If the block is still on a derived list, an allocation without an event had taken it from
+        // there.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
@@ -96,8 +97,8 @@ impl Walk<'_> {
             } if (it, its) == (pfn, order) => {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
-            // This event prints the page block's type at that later time, which may differ from the
-            // type by which the kernel chose the list.
+            // The drain's event prints the type that the page block has at the time of the drain.
+            // That type may differ from the one by which the kernel chose the list.
             What::PcpuDrain {
                 pfn: it,
                 order: its,

@@ -94,7 +94,7 @@ struct Doubts {
 /// never ruled out, because its lists are used least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
-/// One pass over the events.
+/// The state of one pass over the recording's events.
 struct Walk<'a> {
     events: &'a [Event],
     symbols: &'a [String],
@@ -143,7 +143,7 @@ struct Walk<'a> {
 /// A batch of blocks that a CPU is freeing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
-    /// The number of blocks that have yet to be put on their list.
+    /// The number of blocks of the batch that have yet to be put on their lists.
     left: u32,
     /// The zone whose lists the CPU has locked, from the first block of the batch to its last.
     locked: Option<u8>,

@@ -176,8 +176,8 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages took pages that no event shows, as far as the
-    /// derived list of unmovable pages lacks them.
+    /// Records that a bulk allocation of `pages` pages took pages that no event shows: as many as
+    /// the derived list of unmovable pages lacks.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);

@@ -3,11 +3,12 @@
 /// The counts of one pass over the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Tally {
-    /// The number of blocks allocated other than directly from a zone.
+    /// The number of blocks that were allocated from lists, not directly from a zone.
     pub(in super::super) allocs: u64,
-    /// The part of `allocs` that an event had put on their list.
+    /// The number of blocks in `allocs` that an event had put on a list before.
     pub(in super::super) predictable: u64,
-    /// The part of `predictable` that was on top of its list when it was allocated.
+    /// The number of blocks in `predictable` that were on top of their list when they were
+    /// allocated.
     pub(in super::super) predicted: u64,
     /// The number of blocks allocated although no event explains how they came to be on a list.
     pub(in super::super) unexplained: u64,
@@ -21,6 +22,6 @@ pub(in super::super) struct Tally {
     pub(in super::super) bulk_probed: u64,
     /// The number of blocks moved from lists to a zone.
     pub(in super::super) drained: u64,
-    /// The part of `drained` that was not the coldest block of its list.
+    /// The number of blocks in `drained` that were not the coldest on their list.
     pub(in super::super) drained_elsewhere: u64,
 }

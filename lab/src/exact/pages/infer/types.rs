@@ -21,7 +21,8 @@ impl Walk<'_> {
                     self.set_type(pfn, fallback_order, fallback);
                     claimed = Some(pfn);
                 }
-                // This event precedes the claim's event but already shows the new type.
+                // A claimed block's `ZoneLocked` event precedes the event of the claim, but already
+                // shows the new type.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }

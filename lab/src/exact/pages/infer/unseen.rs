@@ -120,7 +120,7 @@ impl Walk<'_> {
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
     }
 
-    /// The next event that touches a frame on a list.
+    /// The next event that touches the frame `pfn`, which is on a list.
     pub(super) fn next_of(&self, pfn: u64) -> Option<usize> {
         match self.came.get(&pfn) {
             Some(&came) => self.future.of_frame(came),

@@ -74,7 +74,7 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// The allocator, and its blocks that stand for the blocks that the kernel has in use.
+/// Plimsoll's allocator, and those of its blocks that stand for blocks that the kernel has in use.
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
@@ -255,7 +255,7 @@ impl Stage {
             Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
-            // The lists are set to their new lengths instead.
+            // Plimsoll takes no block here; the replay sets its lists to their new lengths instead.
             Action::BulkNeverSeen { .. } => true,
             Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };

@@ -42,7 +42,7 @@ fn describe(pid: u32, workers: &BTreeMap<u32, &Process>) -> io::Result<String> {
     let (status, stat) = (read("status")?, read("stat")?);
     let (adj, score, group) = (read("oom_score_adj")?, read("oom_score")?, read("cgroup")?);
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    // The rss is field 24 of the line, and the first field after the name is field 3.
+    // The rss is field 24 of `/proc/PID/stat`, and the first field after the name is field 3.
     let rss = after_name.split_whitespace().nth(21).unwrap_or("0");
     let parent = after_name.split_whitespace().nth(1).unwrap_or("0");
     let kind = match (pid, parent) {

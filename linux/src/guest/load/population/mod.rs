@@ -76,7 +76,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     let processes = process::parse(values.text("processes")).map_err(io::Error::other)?;
     let node = node(values.text("node"))?;
     // The OOM killer must not choose the leader; each process that the leader starts sets its own
-    // value.
+    // `oom_score_adj`.
     fs::write("/proc/self/oom_score_adj", SPARED.to_string())?;
     let together: Vec<&str> = list(values.text("together")).collect();
     make_groups(&processes, &together)?;

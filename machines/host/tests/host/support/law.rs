@@ -76,7 +76,8 @@ pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, r
     });
 }
 
-/// Keeps this thread on the real CPU for `cpu`. On a system without this, laws find fewer errors.
+/// Pins this thread to the real CPU that stands for `cpu`. On a system that cannot pin threads,
+/// laws find fewer errors.
 fn stay_on(real: &CpuMask, cpu: CpuId) {
     if let Some(real) = real.real(cpu.0) {
         let _pinned = affinity::pin(&CpuMask::only(real));
@@ -95,7 +96,7 @@ struct Player<S> {
     done: Receiver<()>,
 }
 
-/// Runs `body` in each round until there are no more. If the body panics, `ended` is closed.
+/// Runs `body` in each round until there are no more rounds. If the body panics, `ended` is closed.
 fn play<S>(
     host: &Host,
     cpu: CpuId,
@@ -108,7 +109,8 @@ fn play<S>(
         round.gate.pass();
         body(host, &round.state);
         drop(entered);
-        // The thread that made the state also drops it, so this thread gives it up first.
+        // The thread that made the state must also drop it, so this thread drops its reference
+        // first.
         drop(round);
         if ended.send(()).is_err() {
             return;

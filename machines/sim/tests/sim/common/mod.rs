@@ -5,7 +5,7 @@ pub(crate) mod rw_scene;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
-use plimsoll_sim::profile::{Card, Costs, Load, Profile};
+use plimsoll_sim::profile::{Card, Costs, Load, Profile, Slopes};
 
 /// Prices that differ enough for a test to see which of them was paid.
 pub(crate) fn costs() -> Costs {
@@ -16,6 +16,7 @@ pub(crate) fn costs() -> Costs {
     work_ns[Work::Think as usize] = 1;
     Costs {
         work_ns,
+        slopes: Slopes::default(),
         transfer_ns: [1, 10, 30, 100, 190],
         lock_own_ns: 20,
         lock_remote_extra_ns: 40,

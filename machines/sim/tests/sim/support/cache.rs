@@ -25,7 +25,7 @@ impl Cache {
         self.blocks().push((pfn, order));
     }
 
-    /// Allocates `blocks` blocks of `order` for the cache. They must be free.
+    /// Allocates `blocks` blocks of `order` for the cache. Panics if too few are free.
     pub(crate) fn fill(&self, sim: &Sim, from: &PageAllocator<Sim>, order: Order, blocks: u32) {
         for _ in 0..blocks {
             let pfn = from.alloc(sim, any(order)).expect("there is memory");

@@ -42,8 +42,9 @@ impl HoldLimit {
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,
-            ("bounded" | "bounded-pages", _) => pages <= batch || blocks == 1,
-            ("batched", Site::Spill | Site::Decay) => about(batch),
+            ("bounded" | "bounded-pages" | "bounded-one-drain", _) => pages <= batch || blocks == 1,
+            ("batched" | "batched-zone-lock", Site::Spill | Site::Decay) => about(batch),
+            ("batched-drains" | "batched-zone-lock", Site::Drain) => about(batch),
             ("lists-6.12" | "lists-6.18", Site::Decay) => about(batch),
             (_, Site::Drain) => about(batch << 5),
             (_, Site::DrainRemoteNode) => about(batch),

@@ -16,6 +16,7 @@ pub(crate) mod embedder;
 pub(crate) mod law;
 pub(crate) mod lone;
 pub(crate) mod oom_world;
+pub(crate) mod presses;
 pub(crate) mod pressure;
 pub(crate) mod scene;
 pub(crate) mod seeds;

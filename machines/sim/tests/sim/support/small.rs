@@ -14,7 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::counters::ZoneItem;
-use plimsoll_sim::profile::{Card, Costs, Load, Profile};
+use plimsoll_sim::profile::{Card, Costs, Load, Profile, Slopes};
 use plimsoll_sim::{Sim, SimOptions};
 
 /// A machine, its manager, and the events and job starts that were observed.
@@ -47,6 +47,7 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
         node_bytes: vec![1 << 30],
         costs: Costs {
             work_ns,
+            slopes: Slopes::default(),
             transfer_ns: [1, 10, 30, 100, 190],
             lock_own_ns: 20,
             lock_remote_extra_ns: 40,

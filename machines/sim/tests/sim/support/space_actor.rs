@@ -2,9 +2,11 @@
 //! take CPUs offline.
 
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Request;
+use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::{END, Flag};
-use plimsoll_mm::units::{CpuId, Nanos, Vpn};
+use plimsoll_mm::units::{CpuId, Nanos, Order, Vpn};
 use plimsoll_sim::Sim;
 
 use super::check_tables;
@@ -142,6 +144,36 @@ impl Actor {
             let swap_out = || process.space.swap_out(memory, Vpn(0)..END);
             let _went = process.steps.during(swap_out);
             check_tables::check(sim, process);
+        }
+    }
+
+    /// Makes memory short for random times, if the run reclaims: takes all free memory that may be
+    /// had without waiting, reclaims beyond need, and gives the memory back.
+    pub(crate) fn press(mut self, sim: &Sim) {
+        let stage = Shared::clone(&self.stage);
+        let Some(reclaim) = &stage.reclaim else {
+            return;
+        };
+        let pages = stage.mm.pages();
+        for _ in 0..stage.plan.steps.min(12) {
+            self.sleep(sim, 300_000);
+            let mut taken = Vec::new();
+            for order in [5, 0].map(|order| Order::new(order).expect("small")) {
+                let request = Request::new(order).urgent(Urgency::NoWait);
+                while let Ok(pfn) = pages.alloc(sim, request) {
+                    taken.push((pfn, order));
+                }
+            }
+            let request = Request::new(Order::ZERO);
+            for _ in 0..self.dice.below(4) {
+                reclaim.reclaim(sim, request);
+                self.sleep(sim, 50_000);
+            }
+            reclaim.wake(sim, pages, request);
+            self.sleep(sim, 400_000);
+            for (pfn, order) in taken {
+                pages.free(sim, pfn, order).expect("it was just allocated");
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
+use plimsoll_mm::reclaim::Reclaim;
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::reap::Reaping;
@@ -24,6 +25,7 @@ use plimsoll_sim::Sim;
 
 use super::check_tables::{self, Helpers, UnderWay};
 use super::dice::Dice;
+use super::presses::Presses;
 use super::shadow::Shadow;
 use super::{scene, small};
 
@@ -40,6 +42,8 @@ pub(crate) struct SpaceStage {
     /// How often this run has encountered each rare case.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
+    /// The reclaim of used pages, if the run has any.
+    pub(crate) reclaim: Option<Rc<Reclaim<Sim, Presses>>>,
     /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
 }
@@ -61,7 +65,7 @@ pub(crate) struct Plan {
 
 /// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
-    pub(crate) space: AddressSpace<Sim>,
+    pub(crate) space: Arc<AddressSpace<Sim>>,
     /// A device that uses the memory of the process.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
@@ -100,6 +104,9 @@ pub(crate) struct Met {
     /// times that helpers had emptied everything, so that no private page was allowed to be left.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
+    /// The number of pages that kswapd and allocations have reclaimed, and the number of active
+    /// pages that became inactive.
+    pub(crate) reclaimed: [u64; 3],
 }
 
 /// The state that all listeners of a run share, with counts of the calls that the listeners have
@@ -157,9 +164,16 @@ impl SpaceStage {
         let layout = layout(dice, nodes);
         let mut config = Config::new(layout.clone());
         config.design = design;
+        let reclaim = dice
+            .chance(50)
+            .then(|| Rc::new(Reclaim::new(&sim, Presses::default())));
+        config.pressure = reclaim.as_ref().map(plimsoll_sim::pressure);
         let mm = Manager::new(&sim, config).expect("the zones are apart");
         let slots = *dice.pick(&[0, 50, 5000]);
-        let spaces = Spaces::new(&sim, &design, slots).expect("so few CPUs can be counted");
+        let mut spaces = Spaces::new(&sim, &design, slots).expect("so few CPUs can be counted");
+        if reclaim.is_some() {
+            spaces = spaces.aging(&sim, &mm, 6).expect("there is memory");
+        }
         let plan = plan(dice);
         let listeners = Arc::new(Listeners {
             dice: Mutex::new(Dice::new(seed, u64::MAX)),
@@ -178,6 +192,7 @@ impl SpaceStage {
             listeners,
             met: RefCell::default(),
             plan,
+            reclaim,
             over: Cell::new(false),
         };
         let groups = stage.budgets.clone();
@@ -210,6 +225,10 @@ impl SpaceStage {
         space = space.notifying(shadow.clone());
         if dice.chance(30) {
             space = space.with_mappings_max(dice.between(2, 12));
+        }
+        let space = Arc::new(space);
+        if dice.chance(85) {
+            memory.enlist(&space).expect("there is a number for each");
         }
         Process {
             space,

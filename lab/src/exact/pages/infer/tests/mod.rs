@@ -179,8 +179,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 left the zone for its caller, so nothing shows how it came to the list from which it
-    // is allocated again.
+    // Frame 30 left the zone directly for a caller, so nothing shows how it came to the list from
+    // which it is allocated again.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);

@@ -1,12 +1,12 @@
-//! The lists by which used pages are aged, reduced to what exiting processes contend for: the
-//! number of pages on the lists of each node, and the lock of those lists (Linux: `lruvec`).
+//! The lists by which used pages are aged (Linux: `lruvec`).
 //!
 //! ```text
 //! add ──> this CPU's batch ──(31)──> the node's lists ──> remove, up to 31 in a hold
 //! ```
 //!
-//! These lists do not record which pages are on them, because no code here ages pages. Only the sum
-//! has to be right, so a page may be removed while a batch still counts it. Until that batch is
+//! If pages may be reclaimed, `aged` and `lists` record which pages are on which list. Otherwise
+//! the lists are reduced to what exiting processes contend for: the number of pages on the lists of
+//! each node, and the lock of those lists. Only the sum has to be right then, so a page may be removed while a batch still counts it. Until that batch is
 //! moved, the lists count too few pages, perhaps fewer than 0.
 //!
 //! Invariant: when no call is under way, the lists and the batches together count the pages that
@@ -15,9 +15,16 @@
 //! Locks: the lock of a node, with no other lock inside. A batch is a word that is emptied in one
 //! atomic step, so whichever CPU moves it, no page is counted twice or lost.
 
+mod aged;
+mod lists;
+
 use alloc::boxed::Box;
 use core::fmt;
 
+pub(crate) use self::aged::Aged;
+pub use self::lists::List;
+pub(crate) use self::lists::{Fate, ISOLATED_MAX, Run, Taken};
+use super::error::NoMemory;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
@@ -33,6 +40,8 @@ pub struct Lru<M: Machine> {
     nodes: Box<[M::Lock<i64>]>,
     /// For each CPU, the number of used pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
+    /// The lists themselves, if pages may be reclaimed. `nodes` and `batches` are unused then.
+    aged: Option<Aged<M>>,
 }
 
 /// One CPU's newly used pages of each node, in cache lines that no other CPU's batch uses (Linux:
@@ -57,7 +66,37 @@ impl<M: Machine> Lru<M> {
         Self {
             nodes: nodes().map(lists).collect(),
             batches: topology.ids().map(batch).collect(),
+            aged: None,
         }
+    }
+
+    /// Makes empty lists that record which pages are on them, for the memory of `pages`.
+    pub(super) fn aging(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
+        let aged = Some(Aged::new(machine, pages)?);
+        Ok(Self {
+            aged,
+            ..Self::new(machine)
+        })
+    }
+
+    /// Returns the lists themselves, if pages may be reclaimed.
+    pub(crate) fn aged(&self) -> Option<&Aged<M>> {
+        self.aged.as_ref()
+    }
+
+    /// Records where a page is mapped, if pages may be reclaimed. The caller holds the lock of the
+    /// page table that maps the page, and adds the page afterwards.
+    #[inline]
+    pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
+        if let Some(aged) = &self.aged {
+            aged.set_owner(machine, pages, pfn, owner);
+        }
+    }
+
+    /// Returns the number of pages on a list of `node`, which may be outdated. Without aging, there
+    /// are no such lists, and the number is 0.
+    pub fn len(&self, node: NodeId, list: List) -> u64 {
+        self.aged.as_ref().map_or(0, |aged| aged.len(node, list))
     }
 
     /// Counts a page as used from now on (Linux: `folio_add_lru`). The page is added to this CPU's
@@ -65,6 +104,9 @@ impl<M: Machine> Lru<M> {
     /// no zone is ignored.
     #[inline]
     pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
+        if let Some(aged) = &self.aged {
+            return aged.add(machine, pages, pfn);
+        }
         let Some(node) = pages.node_of(pfn) else {
             return;
         };
@@ -78,6 +120,9 @@ impl<M: Machine> Lru<M> {
     /// Counts pages as no longer used (Linux: the lists' part of `folios_put_refs`). Takes the lock
     /// of a node once for each run of up to 31 pages of that node. Frames in no zone are ignored.
     pub fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
+        if let Some(aged) = &self.aged {
+            return aged.remove(machine, pages, pfns);
+        }
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
             let node = pages.node_of(first);
@@ -99,13 +144,19 @@ impl<M: Machine> Lru<M> {
     }
 
     /// Moves this CPU's batch to the lists (Linux: `lru_add_drain`).
-    pub fn drain(&self, machine: &M) {
+    pub fn drain(&self, machine: &M, pages: &PageAllocator<M>) {
+        if let Some(aged) = &self.aged {
+            return aged.drain(machine, pages);
+        }
         let batch = &self.batches[machine.this_cpu().index()];
         (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
     }
 
     /// Returns the number of used pages, on lists and in batches. Exact when no call is under way.
     pub fn total(&self, machine: &M) -> i64 {
+        if let Some(aged) = &self.aged {
+            return aged.total(machine);
+        }
         let listed = |node: &M::Lock<i64>| node.with(machine, Site::Control, |listed| *listed);
         let listed: i64 = self.nodes.iter().map(listed).sum();
         let words = self.batches.iter().flat_map(|batch| &batch.0);

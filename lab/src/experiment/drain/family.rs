@@ -1,0 +1,268 @@
+//! The side workloads of the drain experiment: the same workers with other states of memory, with
+//! plenty of memory, and with a quicker use of each page.
+//!
+//! One workload chosen by us proves little: with all memory fresh and short, moving whole blocks
+//! gains most. So a report gives the range of a ratio over all of these workloads.
+
+use plimsoll_mm::units::Nanos;
+
+use super::scene::{FIFTY, Kept, Pressure, QUICK_USE_NS, RATE, SCALE, Scene, TEN, WAIT_MAX};
+use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
+use crate::error::Error;
+use crate::experiment::declared::{Results, Run};
+use crate::measure::metric::Metric;
+use crate::measure::stats::Verdict;
+use crate::report::{Table, tabulate};
+use crate::run::aging::Memory;
+use crate::run::options::Effort;
+
+/// The designs that run on the side workloads.
+const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
+/// The largest number of seeds of a side workload.
+const SEEDS: usize = 2;
+
+/// One workload of the family, and its results.
+pub(super) struct Member {
+    pub(super) scene: Scene,
+    pub(super) results: Results,
+}
+
+impl Member {
+    fn use_of_pages(&self) -> &'static str {
+        if self.scene.use_ns == QUICK_USE_NS {
+            "quick"
+        } else {
+            "measured"
+        }
+    }
+
+    /// The median ratio over the seeds of `metric` with `design` to that of unbatched Linux.
+    fn ratio(&self, design: &str, metric: &Metric) -> f64 {
+        self.results.ratio((UNBATCHED, design), metric)
+    }
+}
+
+/// Runs all side workloads of the machine. The family also has the main workload and its results.
+pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
+    let designs = run.named(&DESIGNS);
+    let member = |scene: Scene| {
+        if scene.is_like(&run.scene) {
+            let results = run.results.clone();
+            return Ok(Member { scene, results });
+        }
+        let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
+        let short = scene.clone().lasting(side_length(run));
+        let (results, _) = run.further_on_few(&about, &short, &designs, SEEDS)?;
+        Ok(Member { scene, results })
+    };
+    scenes(run).into_iter().map(member).collect()
+}
+
+/// The virtual length of a run of a side workload: more than a round of each worker.
+fn side_length(run: &Run<'_, Scene, Kept>) -> Nanos {
+    match run.options.effort {
+        Effort::Full if run.scene.shape == FIFTY => Nanos::from_ms(400),
+        Effort::Full => Nanos::from_ms(250),
+        Effort::Quick => Nanos::from_ms(20),
+    }
+}
+
+fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
+    let mut scenes = Vec::new();
+    for pressure in [Pressure::Plenty, Pressure::Short] {
+        scenes.extend(Memory::ALL.map(|memory| Scene {
+            memory,
+            pressure,
+            ..run.scene.clone()
+        }));
+    }
+    scenes.push(Scene {
+        use_ns: QUICK_USE_NS,
+        ..run.scene.clone()
+    });
+    scenes
+}
+
+/// The table of the ratios of `metric` to that of unbatched Linux, with a row for each workload and
+/// one for the range over all of them.
+pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
+    let mut table = tabulate!(
+        title,
+        "B / A, where A is unbatched: medians over two seeds of shorter runs, or over all seeds \
+         for the workload of the rest of the report. \
+         `measured`: workers use each page for 2500 ns, as stress-ng does; `quick`: for 400 ns. The \
+         last row has the range over all rows.",
+        family,
+        |member| {
+            "memory" => member.scene.memory.name(),
+            "amount" => member.scene.pressure.name(),
+            "use of pages" => member.use_of_pages(),
+            "batched" => ratio(member.ratio(MERGED, metric)),
+            "bounded-pages" => ratio(member.ratio(BOUNDED_PAGES, metric)),
+            "bounded" => ratio(member.ratio(BOUNDED, metric)),
+        }
+    );
+    let range = |design| show_range(range(family, design, metric, |_| true));
+    table.rows.push(vec![
+        "range".to_owned(),
+        String::new(),
+        String::new(),
+        range(MERGED),
+        range(BOUNDED_PAGES),
+        range(BOUNDED),
+    ]);
+    table
+}
+
+/// The smallest and the largest ratio of `metric` with `design` to that of unbatched Linux, over the
+/// workloads of the family for which `of` is true.
+fn range(
+    family: &[Member],
+    design: &str,
+    metric: &Metric,
+    of: impl Fn(&Scene) -> bool,
+) -> (f64, f64) {
+    let members = family.iter().filter(|member| of(&member.scene));
+    let ratios = members.map(|member| member.ratio(design, metric));
+    ratios.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), ratio| {
+        (low.min(ratio), high.max(ratio))
+    })
+}
+
+fn ratio(ratio: f64) -> String {
+    format!("{ratio:.3}")
+}
+
+fn show_range((low, high): (f64, f64)) -> String {
+    let (low, high) = (format!("{low:.2}"), format!("{high:.2}"));
+    if low == high {
+        low
+    } else {
+        format!("{low}–{high}")
+    }
+}
+
+/// What the merged patch and our variant are worth while memory is plenty or short.
+pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
+    let of = |design, metric: &Metric| {
+        let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
+        show_range(ratios)
+    };
+    format!(
+        "{}, the merged patch multiplies the throughput of unbatched Linux by {} and its longest wait \
+         for the zone lock by {}, bounded holds by {} and {}",
+        match pressure {
+            Pressure::Plenty => "With plenty of memory",
+            Pressure::Short => "if memory is short",
+        },
+        of(MERGED, &RATE),
+        of(MERGED, &WAIT_MAX),
+        of(BOUNDED, &RATE),
+        of(BOUNDED, &WAIT_MAX),
+    )
+}
+
+/// The published changes of throughput by the patch, in percent: of the number of rounds, of rounds
+/// per second of real time, and of rounds per second of CPU time.
+struct Claim {
+    scene: Scene,
+    published: [f64; 3],
+}
+
+/// The largest change, in percent, at which we call two throughputs equal. Published: the largest
+/// variation between runs that the thread gives for its measurements.
+const EQUAL_PERCENT: f64 = 0.56;
+
+/// The table of the merged patch's throughput beside the published changes. `None` on a machine for
+/// which none were published.
+pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error> {
+    if run.scene.shape != FIFTY {
+        return Ok(None);
+    }
+    let designs = run.named(&[UNBATCHED, MERGED]);
+    let mut rows = Vec::new();
+    for Claim { scene, published } in published_claims(run) {
+        let about = format!("{}, {}", scene.shape.name, scene.pressure.name());
+        let compared = if scene.is_like(&run.scene) {
+            run.results.compare((UNBATCHED, MERGED), &RATE)
+        } else {
+            let (results, _) = run.further(&about, &scene, &designs)?;
+            results.compare((UNBATCHED, MERGED), &RATE)
+        };
+        let ratio = &compared.ratio;
+        let delta = [ratio.low, ratio.median, ratio.high].map(|ratio| 100.0 * (ratio - 1.0));
+        let verdict = equality(delta, compared.verdict);
+        rows.push((scene, published, delta, verdict));
+    }
+    Ok(Some(tabulate!(
+        "Throughput of the merged patch against unbatched Linux, beside the published changes",
+        format!(
+            "Medians of the ratios of equal seeds, with 95 % intervals. Workers are {SCALE} times \
+             smaller than the published ones. Published: changes of rounds, of rounds per second of \
+             real time, and per second of CPU time. `equal`: the interval lies within ±{EQUAL_PERCENT} \
+             %, the largest published variation between runs. Nothing is swapped out here, although \
+             10 x 30 GB are more than the published machine's 250 GB.",
+        ),
+        &rows,
+        |(scene, published, delta, verdict)| {
+            "workers" => scene.shape.name,
+            "memory" => scene.memory.name(),
+            "amount" => scene.pressure.name(),
+            "published" => published.map(|percent| format!("{percent:+.4} %")).join(", "),
+            "ours" => format!("{:+.2} % [{:+.2}–{:+.2}]", delta[1], delta[0], delta[2]),
+            "verdict" => verdict,
+        }
+    )))
+}
+
+fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for (shape, published) in [
+        (FIFTY, [-0.0011, -0.0091, 0.1049]),
+        (TEN, [0.4728, 0.2029, -0.6381]),
+    ] {
+        let scene = run.scene.with_shape(shape, run.options.effort);
+        claims.extend([Pressure::Plenty, Pressure::Short].map(|pressure| Claim {
+            scene: Scene {
+                pressure,
+                ..scene.clone()
+            },
+            published,
+        }));
+    }
+    claims
+}
+
+/// Says whether the interval from `low` to `high`, in percent, shows that two throughputs are equal.
+fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
+    if compared == Verdict::TooFewSeeds {
+        "too few seeds"
+    } else if low >= -EQUAL_PERCENT && high <= EQUAL_PERCENT {
+        "equal"
+    } else if high < -EQUAL_PERCENT {
+        "miss: lower"
+    } else if low > EQUAL_PERCENT {
+        "miss: higher"
+    } else {
+        "open: add seeds"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::measure::stats::Verdict;
+
+    fn equality(delta: [f64; 3]) -> &'static str {
+        super::equality(delta, Verdict::NoDifference)
+    }
+
+    #[test]
+    fn throughputs_are_equal_only_if_the_whole_interval_says_so() {
+        assert_eq!(equality([-0.5, 0.0, 0.5]), "equal");
+        assert_eq!(equality([-0.7, 0.0, 0.5]), "open: add seeds");
+        assert_eq!(equality([-3.0, -2.0, -1.0]), "miss: lower");
+        assert_eq!(equality([1.0, 2.0, 3.0]), "miss: higher");
+        let few = super::equality([0.0; 3], Verdict::TooFewSeeds);
+        assert_eq!(few, "too few seeds");
+    }
+}

@@ -1,0 +1,225 @@
+//! Every selector with every kind of counters: which part of a gain is that of the counters, and
+//! which that of the selector?
+//!
+//! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
+//! counters separately. A one-sided tree exists only for a process that several CPUs count for, so
+//! the matrix has these counters twice: grown as far as the processes make them grow, and with a
+//! tree for every process.
+
+use std::fmt;
+
+use plimsoll_sim::profile::Profile;
+
+use super::population::{Kind, Population};
+use super::processes::{self, Growth};
+use super::{APPROXIMATE, OURS, PATCH};
+use crate::catalog::designs::Named;
+use crate::error::Error;
+use crate::experiment::declared::{Results, variants_of};
+use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::Estimate;
+use crate::report::{Table, tabulate};
+use crate::run::cases::Case;
+use crate::run::options::Options;
+use crate::run::progress::Progress;
+
+const SELECTORS: [&str; 4] = [
+    "select-precise",
+    "select-approximate",
+    "select-two-pass",
+    "select-bounded",
+];
+const COUNTERS: [(&str, Growth); 4] = [
+    ("flat", Growth::AsUsed),
+    ("tree", Growth::AsUsed),
+    ("one-sided", Growth::AsUsed),
+    ("one-sided", Growth::Every),
+];
+/// The patch's selector with our counters, and our selector with the patch's counters. Each is one
+/// step from the patch to our design.
+const OUR_COUNTERS: &str = "select-two-pass+one-sided";
+const OUR_SELECTOR: &str = "select-bounded+tree";
+/// The number of seeds. The differences between the designs are much larger than those between
+/// seeds.
+const SEEDS: usize = 2;
+
+const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
+const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
+/// The share of wrong victims among processes that are all in the band.
+const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
+
+/// A selector with a kind of counters.
+#[derive(Clone, Debug)]
+struct Cell {
+    named: Named,
+    growth: Growth,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.named.name)?;
+        f.write_str(suffix(self.growth))
+    }
+}
+
+const fn suffix(growth: Growth) -> &'static str {
+    match growth {
+        Growth::AsUsed => "",
+        Growth::Every => ", every tree grown",
+    }
+}
+
+/// The measurements of all cells of the matrix.
+pub(super) struct Matrix {
+    results: Results,
+    /// The number of processes in each population.
+    count: u32,
+}
+
+impl Matrix {
+    /// Lets each selector with each kind of counters choose among `count` processes: once with a
+    /// hog, and once with all processes in the band.
+    pub(super) fn measure(
+        profile: &Profile,
+        count: u32,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        let mut few = options.clone();
+        few.seeds.truncate(SEEDS);
+        let mut cells = Vec::new();
+        for (counters, growth) in COUNTERS {
+            let names = SELECTORS.map(|selector| format!("{selector}+{counters}"));
+            let named = variants_of("unpatched", names)?.into_iter();
+            cells.extend(named.map(|named| Cell { named, growth }));
+        }
+        progress.start(format!(
+            "each selector with each kind of counters, {count} processes"
+        ));
+        let measure = |case: &Case<Cell>| sample(profile, count, case);
+        let results = Results::new(Comparison::run(&cells, &few, progress, measure)?);
+        Ok(Self { results, count })
+    }
+
+    /// The tables of the matrix.
+    pub(super) fn tables(&self) -> [Table; 2] {
+        let count = self.count;
+        let hog = self.table(
+            format!("Selector and counters: one hog among {count} processes"),
+            format!(
+                "The patch is two-pass over tree, ours is bounded over one-sided. Our counters alone \
+                 make the patch's selector {} times as fast; our selector alone makes it {} times \
+                 as fast, and in addition to our counters {}.",
+                self.gain(OUR_COUNTERS, PATCH, &HOG),
+                self.gain(OUR_SELECTOR, PATCH, &HOG),
+                self.gain(OURS, OUR_COUNTERS, &HOG),
+            ),
+            |cell| self.results.show(cell, &HOG),
+        );
+        let band = self.table(
+            format!("Selector and counters: all of {count} processes in the band"),
+            format!(
+                "Compared with precise sums of all over the same counters, our selector is {} times \
+                 as fast over tree and {} times over one-sided. Our counters make precise sums of \
+                 all {} times as fast as flat ones do.",
+                self.gain(OUR_SELECTOR, "select-precise+tree", &BAND),
+                self.gain(OURS, "select-precise+one-sided", &BAND),
+                self.gain("select-precise+one-sided", "select-precise+flat", &BAND),
+            ),
+            |cell| {
+                let time = self.results.show(cell, &BAND);
+                let is_wrong = self.results.max(cell, &BAND_WRONG) > 0.0;
+                format!("{time}{}", if is_wrong { ", wrong" } else { "" })
+            },
+        );
+        [hog, band]
+    }
+
+    /// The sentence of the finding that divides the gain over the patch between the counters and
+    /// the selector.
+    pub(super) fn conclusion(&self) -> String {
+        format!(
+            "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \
+             by the selector.",
+            self.count,
+            self.gain(OURS, PATCH, &HOG),
+            self.gain(OUR_COUNTERS, PATCH, &HOG),
+            self.gain(OURS, OUR_COUNTERS, &HOG),
+        )
+    }
+
+    /// How many times as long our selector takes as one approximate sum of each process over flat
+    /// counters, if there is one hog and every process has a tree.
+    pub(super) fn every_tree_grown(&self) -> Estimate {
+        let grown = format!("{OURS}{}", suffix(Growth::Every));
+        self.results.compare((APPROXIMATE, &grown), &HOG).ratio
+    }
+
+    /// How many times as fast `faster` is as `slower`.
+    fn gain(&self, faster: &str, slower: &str, metric: &Metric) -> String {
+        format!("{:.2}", self.results.ratio((faster, slower), metric))
+    }
+
+    /// A table with a row for each kind of counters and a column for each selector.
+    fn table(&self, title: String, note: String, cell: impl Fn(&str) -> String) -> Table {
+        let table = tabulate!(title, note, &COUNTERS, |(counters, growth)| {
+            "counters" => format!("{counters}{}", suffix(*growth)),
+        });
+        let heads = SELECTORS.map(|selector| {
+            let head = selector.trim_start_matches("select-");
+            (head.to_owned(), selector)
+        });
+        table.with_each(&COUNTERS, heads, |(counters, growth), selector| {
+            cell(&format!("{selector}+{counters}{}", suffix(*growth)))
+        })
+    }
+}
+
+/// Makes the two selections of one cell on one seed.
+fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
+    let choose = |kind| {
+        let population = Population::new(kind, count, profile.topology.cpus(), case.seed);
+        let Cell { named, growth } = &case.design;
+        processes::select_grown(profile, &named.design, population, *growth, case.seed)
+    };
+    let (hog, band) = (choose(Kind::OneHog), choose(Kind::InTheBand));
+    let wrong = if band.judged.regret > 0 { 100.0 } else { 0.0 };
+    Sample {
+        hash: fold_hashes([hog.hash, band.hash]),
+        metrics: vec![
+            (HOG, hog.ns as f64),
+            (BAND, band.ns as f64),
+            (BAND_WRONG, wrong),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+    use crate::experiment::oom_choice::{MACHINE, PRECISE};
+
+    #[test]
+    fn the_matrix_has_every_pair_and_divides_the_gain() {
+        let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
+        let options = Options::of_seeds(1);
+        let matrix = Matrix::measure(&profile, 60, &options, &Progress::hidden());
+        let matrix = matrix.expect("the names are right");
+        let [hog, band] = matrix.tables();
+        assert_eq!((hog.rows.len(), hog.columns.len()), (4, 5));
+        assert!(hog.rows.iter().chain(&band.rows).all(|row| row.len() == 5));
+        let ratio = |a, b| matrix.results.ratio((a, b), &HOG);
+        let product = ratio(OURS, OUR_COUNTERS) * ratio(OUR_COUNTERS, PATCH);
+        assert!((product - ratio(OURS, PATCH)).abs() < 1e-9, "one seed");
+        assert!(
+            matrix.every_tree_grown().median > 1.0,
+            "a tree takes longer to read"
+        );
+        let wrong = |cell: &str| matrix.results.max(cell, &BAND_WRONG);
+        assert_eq!([wrong(PRECISE), wrong(OURS)], [0.0; 2]);
+        assert!(wrong(APPROXIMATE) > 0.0, "it cannot tell them apart");
+    }
+}

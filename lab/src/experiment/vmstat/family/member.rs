@@ -1,0 +1,83 @@
+//! A workload on a machine: its ratios, and the published ones.
+
+use crate::experiment::declared::Results;
+use crate::experiment::vmstat::causes::Cause;
+use crate::experiment::vmstat::likeness::Beside;
+use crate::experiment::vmstat::scene::{
+    PERF_CONTENTIONS, PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT,
+};
+use crate::experiment::vmstat::{BASELINE, PATCH, PUBLISHED};
+use crate::measure::metric::Metric;
+use crate::report::value::{NOTHING, human_ratio};
+use crate::workload::mix::Mix;
+
+/// The metrics whose published values the thread has, each with a short name.
+pub(super) const COMPARED: [(&str, Metric); 4] = [
+    ("contentions", PERF_CONTENTIONS),
+    ("total wait", PERF_TOTAL_WAIT),
+    ("longest wait", PERF_MAX_WAIT),
+    ("mean wait", PERF_MEAN_WAIT),
+];
+
+/// A workload on a machine, and its runs.
+pub(super) struct Member {
+    pub(super) workload: &'static Mix,
+    pub(super) machine: &'static str,
+    pub(super) results: Results,
+}
+
+impl Member {
+    /// The ratio of the patch to Linux; `None` if both values are always zero.
+    pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
+        let is_seen = self.is_seen(PATCH, metric);
+        is_seen.then(|| self.results.ratio((BASELINE, PATCH), metric))
+    }
+
+    /// Returns whether `metric` is above zero in any run with Linux or with `design`.
+    fn is_seen(&self, design: &str, metric: &Metric) -> bool {
+        let seen = |design| {
+            let values = self.results.values(design, metric);
+            values.into_iter().any(|value| value > 0.0)
+        };
+        seen(BASELINE) || seen(design)
+    }
+
+    /// The ratio of `design` to Linux, for a cell.
+    pub(super) fn show(&self, design: &str, metric: &Metric) -> String {
+        if self.is_seen(design, metric) {
+            let compared = self.results.compare((BASELINE, design), metric);
+            human_ratio(&compared.ratio)
+        } else {
+            NOTHING.to_owned()
+        }
+    }
+
+    pub(super) fn cause(&self) -> Cause {
+        Cause::of(&self.results)
+    }
+
+    /// The patch's ratios to Linux beside the published ones.
+    pub(super) fn beside(&self) -> Vec<Beside> {
+        let pair = |(_, metric): (&str, Metric)| {
+            Some(Beside {
+                measured: self.ratio(&metric)?,
+                published: published_ratio(self.machine, &metric)?,
+            })
+        };
+        COMPARED.into_iter().filter_map(pair).collect()
+    }
+}
+
+/// The published value of a metric with a design on a machine.
+pub(super) fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
+    let of_machine = PUBLISHED.iter().filter(|of| of.machine == machine);
+    let mut values = of_machine.flat_map(|of| of.values);
+    let found = values.find(|(of, name, _)| *of == design && *name == metric.name);
+    found.map(|(_, _, value)| *value)
+}
+
+/// The published ratio of the patch to Linux.
+pub(super) fn published_ratio(machine: &str, metric: &Metric) -> Option<f64> {
+    let [linux, patch] = [BASELINE, PATCH].map(|design| published(machine, design, metric));
+    Some(patch? / linux?)
+}

@@ -1,0 +1,177 @@
+//! The patch and our design in every workload of the family, on both machines, beside the published
+//! ratios.
+//!
+//! The submodule `member` has one workload on one machine, and `tables` the tables.
+
+mod member;
+mod tables;
+
+use std::collections::BTreeMap;
+
+use self::member::{COMPARED, Member};
+use super::causes::{self, Cause};
+use super::likeness::{self, Beside};
+use super::scene::{PERF_CONTENTIONS, PERF_TOTAL_WAIT, Scene};
+use super::workloads::{FAMILY, MAIN};
+use super::{BASELINE, MACHINES, MAPPED, OURS, PATCH, PHASED_WHEEL, SLOWED};
+use crate::error::Error;
+use crate::experiment::declared::{Finding, Results, Run};
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::Metric;
+use crate::report::value::ratio_of;
+use crate::run::options::{Effort, Options};
+use crate::workload::mix::Mix;
+
+/// The designs that run in every workload.
+const DESIGNS: [&str; 3] = [BASELINE, PATCH, OURS];
+
+/// The designs that separate the causes of the patch's gain. They run in every workload on the
+/// machine of the report, but not on the other machine, to keep the experiment short.
+const SEPARATE: [&str; 2] = [SLOWED, PHASED_WHEEL];
+
+/// All workloads on all machines.
+pub(super) struct Family {
+    members: Vec<Member>,
+    seconds: u64,
+    seeds: usize,
+}
+
+/// Runs the family. Of the workload [`MAIN`], it takes the runs of this report, or runs it in the
+/// same way on the other machine. Other workloads get shorter runs with fewer seeds.
+pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
+    let (seconds, seeds) = match run.options.effort {
+        // A verdict takes six seeds.
+        Effort::Full => (8, 6),
+        Effort::Quick => (3, 1),
+    };
+    let short = Options {
+        seeds: run.options.seeds.iter().copied().take(seeds).collect(),
+        ..run.options.clone()
+    };
+    let mut members = Vec::new();
+    for machine in MACHINES {
+        for workload in &FAMILY {
+            let results = match (workload.name == MAIN, run.options.effort) {
+                (true, _) if machine == run.machine => run.results.clone(),
+                (true, Effort::Full) => {
+                    let scene = Scene::new(machine, run.card, run.options.effort)?;
+                    compare(run, &scene, run.options)?
+                }
+                _ => {
+                    let scene = Scene::of(workload.name, machine, run.card, seconds)?;
+                    compare(run, &scene, &short)?
+                }
+            };
+            members.push(Member {
+                workload,
+                machine,
+                results,
+            });
+        }
+    }
+    Ok(Family {
+        members,
+        seconds,
+        seeds: short.seeds.len(),
+    })
+}
+
+fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Results, Error> {
+    let machine = &scene.profile.name;
+    let about = format!("vmstat on {machine}, {}", scene.workload.name);
+    run.progress.start(about);
+    let separate = &SEPARATE[..if machine == run.machine { 2 } else { 0 }];
+    let designs = run.named(&[&DESIGNS, separate].concat());
+    let compared = Comparison::run(&designs, options, run.progress, |case| {
+        scene.measure(&case.design.design, case.seed)
+    })?;
+    Ok(Results::new(compared))
+}
+
+impl Family {
+    /// The finding about the family. Every statement in it follows from the runs.
+    pub(super) fn finding(&self, main: &Results) -> Finding {
+        let answer = format!(
+            "Over {} workloads on {} machines the patch's contentions, as perf counts them, are {} \
+             times Linux's and their total wait {} times; {}. {}",
+            FAMILY.len(),
+            MACHINES.len(),
+            self.range(&PERF_CONTENTIONS),
+            self.range(&PERF_TOTAL_WAIT),
+            self.likeness(),
+            self.due_to(),
+        );
+        Finding::new(answer, causes::numbers(main))
+    }
+
+    /// The lowest and the highest of the medians of a ratio of the patch to Linux, without members
+    /// in which neither has a contention.
+    fn range(&self, metric: &Metric) -> String {
+        let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
+        let ratios: Vec<f64> = ratios.collect();
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        format!("{} to {}", ratio_of(1.0, low), ratio_of(1.0, high))
+    }
+
+    /// The clause that says which workloads are like the thread's by all four ratios on every
+    /// machine, or that none is, and which is nearest.
+    fn likeness(&self) -> String {
+        let complete = self.beside();
+        let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());
+        let like = complete.iter().filter(|(_, pairs)| is_like(pairs));
+        let like: Vec<&str> = like.map(|(name, _)| *name).collect();
+        let Some((name, apart)) = likeness::nearest(complete) else {
+            return "no workload has contentions on both machines, so none can be compared with the \
+                    thread's"
+                .to_owned();
+        };
+        let like = if like.is_empty() {
+            "no workload is within 2 × of the thread's by all four ratios on both machines"
+                .to_owned()
+        } else {
+            let like = like.join(", ");
+            format!("within 2 × of the thread's by all four ratios on both machines: {like}")
+        };
+        format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
+    }
+
+    /// For each workload, its ratios on all machines beside the published ones, without the
+    /// workloads that lack one because there was no contention.
+    fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
+        let of_workload = |mix: &'static Mix| {
+            let members = self.members_of(mix.name);
+            (mix.name, members.flat_map(Member::beside).collect())
+        };
+        let mut all: Vec<(_, Vec<_>)> = FAMILY.iter().map(of_workload).collect();
+        all.retain(|(_, pairs)| pairs.len() == MACHINES.len() * COMPARED.len());
+        all
+    }
+
+    fn members_of(&self, workload: &str) -> impl Iterator<Item = &Member> {
+        let members = self.members.iter();
+        members.filter(move |member| member.workload.name == workload)
+    }
+
+    /// The workloads on the machine on which the causes are separated.
+    fn separated(&self) -> impl Iterator<Item = &Member> {
+        let members = self.members.iter();
+        members.filter(|member| member.machine == MAPPED)
+    }
+
+    /// The sentence that lists the workloads by the cause of the patch's gain.
+    fn due_to(&self) -> String {
+        let mut by_cause: BTreeMap<Cause, Vec<&str>> = BTreeMap::new();
+        for member in self.separated() {
+            let names = by_cause.entry(member.cause()).or_default();
+            names.push(member.workload.name);
+        }
+        let each = by_cause.iter();
+        let each = each.map(|(cause, names)| format!("{} in {}", cause.words(), names.join(", ")));
+        let each: Vec<String> = each.collect();
+        format!("Cause of its gain on {MAPPED}: {}.", each.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! What a testbed needs to run short of memory: address spaces whose pages are reclaimed, swap, and
+//! a kswapd for each node.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::{Event, Phase, ReclaimedBy};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
+use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId};
+use plimsoll_sim::Sim;
+
+use crate::measure::metric::{Metric, Unit};
+
+/// The most address spaces at a time whose pages can be reclaimed.
+const SPACES_MAX: u32 = 1 << 14;
+
+/// The reclaim of a simulated machine.
+pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
+
+/// The address spaces of a machine that is short of memory.
+pub struct Pressure {
+    mm: Weak<Manager<Sim>>,
+    spaces: Spaces<Sim>,
+    reclaim: Weak<Reclaim<Sim, Threads>>,
+}
+
+/// The embedder of the reclaim: it starts the threads of kswapd.
+#[derive(Default)]
+pub(super) struct Threads(RefCell<Weak<Pressure>>);
+
+/// Counts of what reclaim did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReclaimLog {
+    /// The number of times that a kswapd was woken.
+    pub kswapd_wakes: u64,
+    /// The number of inactive pages that were looked at.
+    pub scanned: u64,
+    /// The number of pages that kswapd moved to swap.
+    pub by_kswapd: u64,
+    /// The number of pages that allocations moved to swap.
+    pub by_direct: u64,
+    /// The number of active pages that became inactive.
+    pub deactivated: u64,
+    /// The number of times that an allocation reclaimed.
+    pub direct: u64,
+    /// The number of times that an allocation waited for other CPUs that reclaimed.
+    pub throttled: u64,
+}
+
+impl Pressure {
+    /// Makes a reclaim without address spaces, for the configuration of a manager.
+    pub(super) fn reclaim(sim: &Sim) -> SimReclaim {
+        Rc::new(Reclaim::new(sim, Threads::default()))
+    }
+
+    /// Makes the parts that address spaces share, with `swap` slots of swap space.
+    pub(super) fn new(
+        sim: &Sim,
+        mm: &Rc<Manager<Sim>>,
+        design: &Design,
+        swap: u32,
+        reclaim: &SimReclaim,
+    ) -> Rc<Self> {
+        let spaces = Spaces::new(sim, design, swap).expect("four counters fit");
+        let spaces = spaces.aging(sim, mm, SPACES_MAX);
+        let pressure = Rc::new(Self {
+            mm: Rc::downgrade(mm),
+            spaces: spaces.expect("the host has memory for it"),
+            reclaim: Rc::downgrade(reclaim),
+        });
+        reclaim.embedder().0.replace(Rc::downgrade(&pressure));
+        pressure
+    }
+
+    /// Calls `f` with the memory of the machine.
+    ///
+    /// # Panics
+    /// After the machine's memory manager was dropped.
+    pub fn with_memory<R>(&self, sim: &Sim, f: impl FnOnce(Memory<'_, Sim>) -> R) -> R {
+        let mm = self.mm.upgrade().expect("the testbed exists");
+        f(Memory::new(sim, &mm, &self.spaces))
+    }
+
+    /// Makes an address space whose pages are reclaimed.
+    ///
+    /// # Panics
+    /// If there are too many address spaces, or the host has no memory.
+    #[must_use]
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    pub fn space(&self, sim: &Sim) -> Arc<AddressSpace<Sim>> {
+        self.with_memory(sim, |memory| {
+            let space = AddressSpace::new(memory).expect("the host has memory for it");
+            let space = Arc::new(space);
+            let enlisted = memory.enlist(&space);
+            enlisted.expect("a workload has fewer processes");
+            space
+        })
+    }
+}
+
+impl Embedder<Sim> for Threads {
+    fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
+        let pressure = self.0.borrow().upgrade();
+        if let Some(pressure) = pressure {
+            pressure.with_memory(sim, f);
+        }
+    }
+
+    /// Starts a thread on the node's first CPU, or on the calling CPU if it is of the node.
+    fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
+        let Some(pressure) = self.0.borrow().upgrade() else {
+            return;
+        };
+        let topology = sim.topology();
+        let near = |cpu: &CpuId| topology.place(*cpu).node == node;
+        let here = Some(sim.this_cpu()).filter(near);
+        let cpu = here.or_else(|| topology.ids().find(near));
+        let reclaim = Weak::clone(&pressure.reclaim);
+        sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
+            let Some(reclaim) = reclaim.upgrade() else {
+                return;
+            };
+            while let Next::At(at) = reclaim.kswapd(sim, node) {
+                sim.sleep_until(at);
+            }
+        });
+    }
+
+    fn pause(&self, sim: &Sim, span: Nanos) -> bool {
+        sim.sleep(span);
+        true
+    }
+}
+
+impl ReclaimLog {
+    /// Counts `event`, if it is one of reclaim.
+    pub(super) fn note(&mut self, event: &Event) {
+        match *event {
+            Event::KswapdWake(_) => self.kswapd_wakes += 1,
+            Event::ShrinkActive { deactivated, .. } => {
+                self.deactivated += u64::from(deactivated.0);
+            }
+            Event::ShrinkInactive {
+                by,
+                scanned,
+                reclaimed,
+                ..
+            } => {
+                self.scanned += u64::from(scanned.0);
+                *match by {
+                    ReclaimedBy::Kswapd => &mut self.by_kswapd,
+                    ReclaimedBy::Direct => &mut self.by_direct,
+                } += u64::from(reclaimed.0);
+            }
+            Event::Begin(Phase::DirectReclaim) => self.direct += 1,
+            Event::Begin(Phase::Throttle) => self.throttled += 1,
+            _ => {}
+        }
+    }
+
+    /// Returns the counts as metrics.
+    #[must_use]
+    pub fn metrics(&self) -> [(Metric, f64); 7] {
+        [
+            ("kswapd_wakes", Unit::Count, self.kswapd_wakes),
+            ("direct_reclaims", Unit::Count, self.direct),
+            ("throttled", Unit::Count, self.throttled),
+            ("pages_scanned", Unit::Pages, self.scanned),
+            ("pages_out_kswapd", Unit::Pages, self.by_kswapd),
+            ("pages_out_direct", Unit::Pages, self.by_direct),
+            ("pages_deactivated", Unit::Pages, self.deactivated),
+        ]
+        .map(|(name, unit, count)| (Metric::neither(name, unit), count as f64))
+    }
+}
+
+impl std::fmt::Debug for Pressure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pressure").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Mixes of programs, as data: which programs run on which CPUs of a machine, and how much of its
+//! memory is free. An experiment that runs several workloads lists them as mixes.
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{Kswapd, Reclaiming, ZoneKind};
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
+
+use super::daemons::Daemons;
+use super::make_like::MakeLike;
+use super::stress_vm::StressVm;
+use crate::error::Error;
+use crate::run::aging;
+use crate::run::testbed::Testbed;
+
+/// A workload: programs on CPUs, and the state of memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    /// The name, unique in its family.
+    pub(crate) name: &'static str,
+    /// The situation on a real machine that the mix imitates.
+    pub(crate) stands_for: &'static str,
+    /// The parameters, and the reason for their values.
+    pub(crate) parameters: &'static str,
+    /// The programs, in the order in which they start.
+    pub(crate) parts: &'static [Part],
+    /// How much memory is free when the programs start.
+    pub(crate) memory: Memory,
+}
+
+/// A program, and the CPUs on which it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) cpus: Cpus,
+    pub(crate) program: Program,
+}
+
+/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpus {
+    pub(crate) divisor: u32,
+    pub(crate) remainders: &'static [u32],
+}
+
+/// A program that a mix can contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Program {
+    /// A worker on each CPU.
+    Stress(StressVm),
+    /// The daemons of each CPU.
+    Daemons(Daemons),
+    /// Jobs that move between all CPUs of the machine. The CPUs of the [`Part`] have no effect.
+    Make(MakeLike),
+}
+
+/// The state of the machine's memory when the programs start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// All memory is free.
+    Plenty,
+    /// Each zone has `leave` free pages above the middle between its low and its high watermark.
+    /// The rest is in use and stays in use: nothing reclaims it.
+    Short { leave: Pages, kswapd: Kswapd },
+}
+
+impl Mix {
+    /// The mix called `name` in `family`.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] with the nearest names.
+    pub(crate) fn find(family: &'static [Self], name: &str) -> Result<&'static Self, Error> {
+        let names: Vec<&str> = family.iter().map(|mix| mix.name).collect();
+        let found = family.iter().find(|mix| mix.name == name);
+        found.ok_or_else(|| Error::unknown("workload", name, &names))
+    }
+
+    /// Prepares the memory, and starts the programs. They stop at `until`.
+    pub(crate) fn start(&self, testbed: &Testbed, until: Nanos) {
+        self.memory.prepare(testbed);
+        let all = testbed.sim.topology().cpus();
+        for part in self.parts {
+            let cpus = part.cpus.of(all);
+            match part.program {
+                Program::Stress(worker) => {
+                    worker.start(testbed, cpus, until);
+                }
+                Program::Daemons(daemons) => daemons.start(testbed, cpus, until),
+                Program::Make(make) => make.start(testbed, until),
+            }
+        }
+    }
+}
+
+impl Cpus {
+    /// Every CPU of a machine.
+    pub(crate) const ALL: Self = Self {
+        divisor: 1,
+        remainders: &[0],
+    };
+
+    /// The CPUs on a machine of `cpus` CPUs, in ascending order.
+    fn of(self, cpus: u32) -> impl Iterator<Item = CpuId> {
+        let chosen = move |cpu: &u32| self.remainders.contains(&(cpu % self.divisor));
+        (0..cpus).filter(chosen).map(CpuId)
+    }
+}
+
+impl Memory {
+    fn prepare(self, testbed: &Testbed) {
+        let Self::Short { leave, kswapd } = self else {
+            return;
+        };
+        let begun = aging::begin(testbed, aging::Memory::Fresh, leave);
+        begun.expect("the machine has this much memory");
+        if kswapd == Kswapd::Awake {
+            // A kswapd that is awake marks the zones of its node, and lowers the thresholds of
+            // their counters.
+            let (pages, sim) = (testbed.mm.pages(), &testbed.sim);
+            for zone in pages.view(sim) {
+                pages.set_kswapd(sim, zone.node, Kswapd::Awake);
+                pages.set_reclaiming(sim, zone.node, ZoneKind::Normal, Reclaiming::Yes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+    use crate::catalog::designs;
+
+    const SHORT: Memory = Memory::Short {
+        leave: Pages(0),
+        kswapd: Kswapd::Awake,
+    };
+
+    static FAMILY: [Mix; 1] = [Mix {
+        name: "quiet",
+        stands_for: "nothing",
+        parameters: "none",
+        parts: &[],
+        memory: SHORT,
+    }];
+
+    #[test]
+    fn an_unknown_workload_gets_the_nearest_names() {
+        let error = Mix::find(&FAMILY, "qiet").expect_err("a slip");
+        assert_eq!(
+            error.to_string(),
+            "no workload is called `qiet`; did you mean `quiet`?"
+        );
+        assert!(error.is_bad_input());
+        assert_eq!(Mix::find(&FAMILY, "quiet").expect("known").name, "quiet");
+    }
+
+    #[test]
+    fn cpus_are_chosen_by_their_remainders() {
+        let two_of_three = Cpus {
+            divisor: 3,
+            remainders: &[0, 1],
+        };
+        let numbers = |cpus: Cpus| cpus.of(7).map(|cpu| cpu.0).collect::<Vec<_>>();
+        assert_eq!(numbers(two_of_three), [0, 1, 3, 4, 6]);
+        assert_eq!(numbers(Cpus::ALL), [0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn short_memory_leaves_each_zone_between_its_low_and_its_high_watermark() {
+        let profile = Profile::load("grace-72", Card::Mid).expect("built in");
+        let design = designs::find("linux").expect("built in").design;
+        let testbed = Testbed::new(&profile, design, 1);
+        FAMILY[0].start(&testbed, Nanos(0));
+        let zones = testbed.mm.pages().view(&testbed.sim);
+        let normal = zones.iter().find(|zone| zone.kind == ZoneKind::Normal);
+        let zone = normal.expect("there is a normal zone");
+        let (low, high) = (zone.watermarks.low, zone.watermarks.high);
+        assert!((low..=high).contains(&zone.free), "{zone:?}");
+        assert!(zone.free > low && zone.free < high);
+    }
+}

@@ -1,0 +1,174 @@
+//! The price of a page depends on how many pages the hold of the zone lock has moved so far.
+
+use crate::common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::machine::{Lock, Machine};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::{Card, CostKey, Profile, Slope, Slopes};
+use plimsoll_sim::{LockModel, Sim, SimOptions};
+
+/// 42 ns for each of 63 pages, 22 ns on average for 2047: each page after the 63rd costs
+/// 42,388 / 1984 ns, about 21.36.
+const SLOPE: Slope = Slope {
+    at: 63,
+    pages: 2047,
+    ns: 22,
+};
+
+fn profile(cpus: u32) -> Profile {
+    let mut profile = common::flat(cpus);
+    profile.costs.work_ns[Work::BuddyAlloc as usize] = 42;
+    profile.costs.slopes = Slopes {
+        alloc: Some(SLOPE),
+        free: None,
+    };
+    profile
+}
+
+fn options(strict: bool, lock_model: LockModel) -> SimOptions {
+    SimOptions {
+        strict,
+        lock_model,
+        ..SimOptions::default()
+    }
+}
+
+/// Spends `parts` of `work`, one after the other, under one lock of `class`. Returns the time that
+/// passes under the lock, in nanoseconds.
+fn held_ns(sim: &Sim, class: LockClass, work: Work, parts: &[u32]) -> u64 {
+    let lock = sim.lock(class, CpuId(0), ());
+    lock.with(sim, Site::Refill, |_| {
+        let begin = sim.now();
+        for part in parts {
+            sim.spend(work, *part);
+        }
+        sim.now().since(begin).0
+    })
+}
+
+fn on_one_cpu<R: 'static>(
+    profile: &Profile,
+    options: SimOptions,
+    f: impl FnOnce(&Sim) -> R + 'static,
+) -> R {
+    let sim = Sim::new(profile, options);
+    let result = Rc::new(RefCell::new(None));
+    let seen = Rc::clone(&result);
+    sim.spawn(CpuId(0), move |sim| {
+        seen.replace(Some(f(sim)));
+    });
+    sim.run();
+    result.take().expect("the task has ended")
+}
+
+#[test]
+fn the_price_of_a_hold_runs_through_both_points_in_whatever_parts_it_is_spent() {
+    for strict in [false, true] {
+        for lock_model in [LockModel::RunAhead, LockModel::ReleaseEvent] {
+            let hold = |parts: &'static [u32]| {
+                let options = options(strict, lock_model);
+                let zone = move |sim: &Sim| held_ns(sim, LockClass::Zone, Work::BuddyAlloc, parts);
+                on_one_cpu(&profile(1), options, zone)
+            };
+            assert_eq!(hold(&[8, 8, 8]), 24 * 42);
+            assert_eq!(hold(&[63]), 63 * 42);
+            assert_eq!(hold(&[2047]), 2047 * 22);
+            assert_eq!(hold(&[8; 256][..255]), hold(&[2040]));
+            assert_eq!(hold(&[60, 1, 1, 1, 1, 1983]), 2047 * 22);
+            assert_eq!(hold(&[4096]), 63 * 42 + 4033 * 42_388 / 1984);
+        }
+    }
+}
+
+#[test]
+fn only_pages_of_one_hold_of_a_zone_lock_get_cheaper() {
+    let flat = 1000 * 42;
+    let [other_lock, no_lock, other_work] = on_one_cpu(&profile(1), SimOptions::default(), |sim| {
+        let begin = sim.now();
+        sim.spend(Work::BuddyAlloc, 1000);
+        let no_lock = sim.now().since(begin).0;
+        [
+            held_ns(sim, LockClass::Pcp, Work::BuddyAlloc, &[1000]),
+            no_lock,
+            held_ns(sim, LockClass::Zone, Work::BuddyFree, &[1000]),
+        ]
+    });
+    assert_eq!([other_lock, no_lock, other_work], [flat, flat, 1000 * 50]);
+    let (first, between, second) = on_one_cpu(&profile(1), SimOptions::default(), |sim| {
+        let first = held_ns(sim, LockClass::Zone, Work::BuddyAlloc, &[500]);
+        let begin = sim.now();
+        sim.spend(Work::BuddyAlloc, 1);
+        let between = sim.now().since(begin).0;
+        let second = held_ns(sim, LockClass::Zone, Work::BuddyAlloc, &[500]);
+        (first, between, second)
+    });
+    assert!(first < 500 * 42);
+    assert_eq!((between, second), (42, first), "each hold begins anew");
+}
+
+#[test]
+fn each_cpu_counts_the_pages_of_its_own_hold() {
+    for lock_model in [LockModel::RunAhead, LockModel::ReleaseEvent] {
+        let sim = Sim::new(&profile(4), options(false, lock_model));
+        let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+        let holds = Rc::new(RefCell::new(Vec::new()));
+        for cpu in sim.topology().ids() {
+            let (lock, holds) = (Rc::clone(&lock), Rc::clone(&holds));
+            sim.spawn(cpu, move |sim| {
+                for _ in 0..5 {
+                    let hold = lock.with(sim, Site::Refill, |()| {
+                        let begin: Nanos = sim.now();
+                        for _ in 0..30 {
+                            sim.spend(Work::BuddyAlloc, 8);
+                        }
+                        sim.now().since(begin).0
+                    });
+                    holds.borrow_mut().push(hold);
+                }
+            });
+        }
+        sim.run();
+        let expected = 63 * 42 + (240 - 63) * 42_388 / 1984;
+        assert_eq!(*holds.borrow(), [expected; 20]);
+    }
+}
+
+#[test]
+fn variants_cards_speeds_and_sensitivity_runs_change_both_points() {
+    let slope = |profile: &Profile| profile.costs.slopes.free.expect("has a second point").ns;
+    let first = |profile: &Profile| profile.costs.work_ns[Work::BuddyFree as usize];
+    for listed in Profile::list() {
+        for card in Card::ALL {
+            let profile = Profile::load(&listed.name, card).expect("is built in");
+            for (work, slope) in [
+                (Work::BuddyAlloc, profile.costs.slopes.alloc),
+                (Work::BuddyFree, profile.costs.slopes.free),
+            ] {
+                let slope = slope.expect("every built-in machine has one");
+                assert_eq!((slope.at, slope.pages), (63, 2047));
+                let first_ns = profile.costs.work_ns[work as usize];
+                assert!(slope.ns < first_ns, "{} {work:?}", listed.name);
+            }
+        }
+    }
+    let [plain, kasan] = ["grace-72", "grace-72+kasan"]
+        .map(|name| Profile::load(name, Card::Mid).expect("is built in"));
+    assert_eq!((first(&plain), slope(&plain)), (43, 36));
+    assert_eq!((first(&kasan), slope(&kasan)), (129, 108));
+    let doubled = plain.with_scaled(CostKey::Work(Work::BuddyFree), 200);
+    assert_eq!((first(&doubled), slope(&doubled)), (86, 72));
+    assert_eq!(doubled.costs.slopes.alloc, plain.costs.slopes.alloc);
+
+    let slow = Profile {
+        speed_percent: vec![50],
+        ..profile(1)
+    };
+    let hold = on_one_cpu(&slow, SimOptions::default(), |sim| {
+        held_ns(sim, LockClass::Zone, Work::BuddyAlloc, &[2047])
+    });
+    assert_eq!(hold, 2047 * 44);
+}

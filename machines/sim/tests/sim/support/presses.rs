@@ -1,0 +1,75 @@
+//! `Presses`: what reclaim asks of its embedder, for a [`SpaceStage`]. It starts the threads of
+//! kswapd.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+
+use plimsoll_mm::event::{Event, ReclaimedBy};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::reclaim::{Embedder, Next};
+use plimsoll_mm::space::Memory;
+use plimsoll_mm::units::{Nanos, NodeId};
+use plimsoll_sim::Sim;
+
+use super::space_stage::{Process, SpaceStage};
+
+/// The [`Embedder`] of the reclaim of a stage.
+#[derive(Default)]
+pub(crate) struct Presses {
+    stage: RefCell<Weak<SpaceStage>>,
+}
+
+impl Presses {
+    /// Sets the stage, once it is complete. Until then, nothing is reclaimed.
+    pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
+        self.stage.replace(Rc::downgrade(stage));
+    }
+
+    fn stage(&self) -> Option<Rc<SpaceStage>> {
+        self.stage.borrow().upgrade()
+    }
+}
+
+impl Embedder<Sim> for Presses {
+    fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
+        // Reclaim may unmap pages of every process, so each counts it as a step.
+        fn during_all(processes: &[Process], f: &mut dyn FnMut()) {
+            match processes {
+                [] => f(),
+                [first, rest @ ..] => first.steps.during(|| during_all(rest, f)),
+            }
+        }
+        if let Some(stage) = self.stage() {
+            during_all(&stage.processes, &mut || f(stage.memory(sim)));
+        }
+    }
+
+    fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
+        let stage = self.stage.borrow().clone();
+        sim.spawn(sim.this_cpu(), move |sim| {
+            let Some(stage) = stage.upgrade() else { return };
+            let reclaim = stage.reclaim.as_ref().expect("it has woken kswapd");
+            while let Next::At(at) = reclaim.kswapd(sim, node) {
+                sim.sleep_until(at);
+            }
+        });
+    }
+
+    fn pause(&self, sim: &Sim, span: Nanos) -> bool {
+        sim.sleep(span);
+        true
+    }
+}
+
+/// Counts the pages that were reclaimed.
+pub(crate) fn note(stage: &SpaceStage, event: &Event) {
+    match *event {
+        Event::ShrinkInactive { by, reclaimed, .. } => stage.note(|met| {
+            met.reclaimed[usize::from(by == ReclaimedBy::Direct)] += u64::from(reclaimed.0);
+        }),
+        Event::ShrinkActive { deactivated, .. } => {
+            stage.note(|met| met.reclaimed[2] += u64::from(deactivated.0));
+        }
+        _ => {}
+    }
+}

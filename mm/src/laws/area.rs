@@ -1,0 +1,88 @@
+//! Laws of the per-CPU memory of counters (`counter/area.rs`), while several CPUs take and return
+//! places in it.
+//!
+//! The area of each law begins without memory, so the first CPUs that need a place all allocate the
+//! first run outside the lock. Only one of them may add it.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use core::fmt;
+
+use super::{Body, Law};
+use crate::counter::{Area, Counters, Flat};
+use crate::machine::Machine;
+
+/// The number of counters in each group. A single one keeps the run small, because loom has an
+/// object for each word.
+const WIDTH: usize = 1;
+
+/// An area without memory.
+pub struct EmptyArea<M: Machine>(Arc<Area<M>>);
+
+impl<M: Machine> fmt::Debug for EmptyArea<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EmptyArea").field(&self.0).finish()
+    }
+}
+
+impl<M: Machine> EmptyArea<M> {
+    fn new(machine: &M) -> Self {
+        let area = Area::new(machine, WIDTH).expect("the width is allowed");
+        Self(Arc::new(area))
+    }
+
+    /// Makes a group, adds the number of this CPU to its counter, and asserts that no other CPU's
+    /// additions are in the sum.
+    fn count_alone(&self, machine: &M) -> Flat<M> {
+        let group = Flat::init_many(machine, &self.0).expect("there is memory");
+        assert_eq!(group.precise_sum(machine, 0), 0, "a new counter is zero");
+        let amount = 40 + i64::from(machine.this_cpu().0);
+        group.add(machine, 0, amount);
+        assert_eq!(
+            group.precise_sum(machine, 0),
+            amount,
+            "no other group has this place"
+        );
+        group
+    }
+
+    /// Asserts that no group holds a place, and that the area has the memory of a single run.
+    fn is_one_free_run(&self, machine: &M) {
+        assert_eq!(self.0.groups(machine), 0, "every place came back");
+        let once = Self::new(machine);
+        once.count_alone(machine).destroy_many(machine);
+        assert_eq!(
+            self.0.bytes(machine),
+            once.0.bytes(machine),
+            "the CPUs share the run that one of them added"
+        );
+    }
+}
+
+/// Two CPUs make their first group at the same time, and destroy it.
+#[must_use]
+pub fn first_groups_at_once<M: Machine>() -> Law<M, EmptyArea<M>> {
+    Law {
+        name: "CPUs that need places at once add one run of memory, and get different places",
+        setup: EmptyArea::new,
+        bodies: vec![make_and_destroy as Body<M, EmptyArea<M>>; 2],
+        check: |machine, area| area.is_one_free_run(machine),
+    }
+}
+
+/// Does what [`first_groups_at_once`] does, while a third CPU drops its group without destroying
+/// it.
+#[must_use]
+pub fn a_group_dropped_meanwhile<M: Machine>() -> Law<M, EmptyArea<M>> {
+    let drops: Body<M, EmptyArea<M>> = |machine, area| drop(area.count_alone(machine));
+    Law {
+        name: "the place of a group that was dropped comes back, and no place is handed out twice",
+        setup: EmptyArea::new,
+        bodies: vec![make_and_destroy, make_and_destroy, drops],
+        check: |machine, area| area.is_one_free_run(machine),
+    }
+}
+
+fn make_and_destroy<M: Machine>(machine: &M, area: &EmptyArea<M>) {
+    area.count_alone(machine).destroy_many(machine);
+}

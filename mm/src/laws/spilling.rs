@@ -1,0 +1,106 @@
+//! Laws of a spill in several holds of the zone lock: whether another CPU can use the page lists
+//! between two of these holds.
+//!
+//! Locks: those of a free; the reader takes the pcp lock.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{FewPages, Law, few_pages_of};
+use crate::design::Design;
+use crate::machine::Machine;
+use crate::page::holds::{Batched, BatchedZoneLock, Holds};
+use crate::units::{CpuId, Order, Pfn};
+
+/// The number of pages of the zone.
+const PAGES: u32 = 16;
+/// The number of pages at which lists spill; a batch is one page.
+const HIGH: usize = 4;
+
+/// Pages that CPU 0 is about to free one by one. Freeing the last of them makes its lists spill all
+/// others, one batch per hold.
+pub struct Spilling<M: Machine> {
+    few: FewPages<M>,
+    held: Vec<Pfn>,
+}
+
+impl<M: Machine> fmt::Debug for Spilling<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spilling").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Spilling<M> {
+    fn new(machine: &M, holds: &'static dyn Holds) -> Self {
+        let design = Design {
+            holds,
+            ..Design::OURS
+        };
+        let few = few_pages_of(machine, design, PAGES);
+        let take = |_| few.take(machine, Order::ZERO).expect("the arena is fresh");
+        let held = (0..HIGH).map(take).collect();
+        few.pages.drain_all_sync(machine);
+        Self { few, held }
+    }
+
+    fn free_all(&self, machine: &M) {
+        for &pfn in &self.held {
+            self.few.give(machine, pfn, Order::ZERO);
+        }
+    }
+
+    /// The pages on the lists of CPU 0.
+    fn listed(&self, machine: &M) -> Vec<Pfn> {
+        let state = self.few.pages.list_state(machine, 0, CpuId(0));
+        let state = state.expect("there is a zone");
+        state.blocks.iter().map(|block| block.pfn).collect()
+    }
+
+    /// Asserts that the lists of CPU 0 are not in the middle of a spill.
+    fn is_not_half_spilled(&self, machine: &M) {
+        let listed = self.listed(machine);
+        let last = self.held.last().expect("there are several");
+        assert!(
+            !listed.contains(last) || listed.len() == 1,
+            "another CPU saw a spill half done: {listed:?}"
+        );
+    }
+
+    /// Asserts that the spill returned every page but the one that was freed last.
+    fn has_spilled(&self, machine: &M) {
+        let last = self.held.last().expect("there are several");
+        assert_eq!(self.listed(machine), [*last], "the spill is complete");
+        self.few.is_whole(machine);
+    }
+}
+
+fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Spilling<M>) -> Law<M, Spilling<M>> {
+    Law {
+        name,
+        setup,
+        bodies: alloc::vec![
+            |machine, spilling| spilling.free_all(machine),
+            |machine, spilling| spilling.is_not_half_spilled(machine),
+        ],
+        check: |machine, spilling| spilling.has_spilled(machine),
+    }
+}
+
+/// A CPU spills under a policy that releases only the zone lock between holds, while another CPU
+/// reads its lists.
+#[must_use]
+pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
+    law(
+        "no CPU sees page lists half spilled if a spill keeps the pcp lock",
+        |machine| Spilling::new(machine, &BatchedZoneLock),
+    )
+}
+
+/// The same under the merged policy, which releases the pcp lock too, so this law does not hold. The
+/// tests check that [`spill_that_keeps_the_lists`] would notice a released pcp lock.
+#[must_use]
+pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
+    law("a law that does not hold", |machine| {
+        Spilling::new(machine, &Batched)
+    })
+}

@@ -1,0 +1,62 @@
+//! Two forms of the change that bounds holds, as they were posted for Linux before the form that was
+//! merged (see [`Batched`](super::Batched)). They are for comparison only.
+
+use super::unbatched::drain_limit;
+use super::{Holds, Leftover, Limit};
+use crate::site::Site;
+use crate::units::Pages;
+
+/// Only drains move one batch per hold (the second patch of the first two versions of the series,
+/// which changed only `drain_pages_zone`; later versions left it out). A spill or decay is one hold,
+/// as in [`Unbatched`](super::Unbatched).
+#[derive(Clone, Copy, Debug)]
+pub struct BatchedDrains;
+
+impl Holds for BatchedDrains {
+    fn name(&self) -> &'static str {
+        "batched-drains"
+    }
+
+    fn limit(&self, site: Site, batch: Pages) -> Limit {
+        match site {
+            Site::Drain | Site::DrainRemoteNode => Limit::About(batch),
+            _ => Limit::None,
+        }
+    }
+
+    fn leftover(&self) -> Leftover {
+        Leftover::Abandoned
+    }
+}
+
+/// The predecessor of the series: a spill, decay or drain releases the zone lock after each batch,
+/// but keeps the pcp lock. So other CPUs can use the zone in between, but not these page lists.
+///
+/// The posted patch released the zone lock only if another CPU was waiting for the lock. This policy
+/// always releases it: if no CPU waits, taking a free lock again costs little.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchedZoneLock;
+
+impl Holds for BatchedZoneLock {
+    fn name(&self) -> &'static str {
+        "batched-zone-lock"
+    }
+
+    fn limit(&self, site: Site, batch: Pages) -> Limit {
+        match site {
+            Site::Spill | Site::Decay | Site::Drain | Site::DrainRemoteNode => Limit::About(batch),
+            _ => Limit::None,
+        }
+    }
+
+    fn pages_per_pcp_hold(&self, site: Site, batch: Pages) -> Option<Pages> {
+        match drain_limit(site, batch) {
+            Some(Limit::About(most) | Limit::Strict(most)) => Some(most),
+            _ => Some(Pages(u32::MAX)),
+        }
+    }
+
+    fn leftover(&self) -> Leftover {
+        Leftover::Abandoned
+    }
+}

@@ -1,0 +1,166 @@
+//! An allocation that finds no block while used pages may be reclaimed (Linux:
+//! `__alloc_pages_slowpath`).
+//!
+//! ```text
+//! wake kswapd ──> zones at the min mark ──> reclaim ──> zones ──> drain ──> zones ──> again, or OOM
+//! ```
+//!
+//! The page allocator does not know which pages are used for what. It calls the registered
+//! [`Pressure`], and decides from the result whether to try again.
+//!
+//! Locks: none are taken here.
+
+use core::ops::Range;
+
+use super::alloc::RECLAIM_ROUNDS_MAX;
+use super::kept::Kept;
+use super::last_resort::ORDER_MAX;
+use super::watermark::{self, Urgency};
+use super::zone::{Mark, Settings, Zone};
+use super::{PageAllocator, Request, Tried, ZoneKind};
+use crate::machine::Machine;
+use crate::units::{NodeId, Order, Pages, Pfn};
+
+/// Reclaims used pages, for allocations that find no block. [`Reclaim`](crate::reclaim::Reclaim)
+/// does this for the pages of address spaces.
+pub trait Pressure<M: Machine>: Send + Sync {
+    /// Called when an allocation finds every zone at its low watermark: wakes the kswapd of each
+    /// node that needs it. May be called on any CPU, with locks of the embedder held, and must
+    /// neither wait nor allocate.
+    fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request);
+
+    /// Reclaims about 32 used pages for an allocation that may wait. Returns the number of pages
+    /// that were freed. Must not allocate.
+    fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Pages;
+
+    /// Returns the number of used pages of a node that could be reclaimed.
+    fn reclaimable(&self, machine: &M, node: NodeId) -> u64;
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Wakes kswapd for a request that no zone can serve at its low watermark. A request with
+    /// [`Urgency::NoWait`] wakes nobody, because its caller may hold a lock of `mm`.
+    pub(super) fn note_shortage(&self, machine: &M, request: Request) {
+        if let Some(pressure) = &self.pressure
+            && request.urgency != Urgency::NoWait
+        {
+            pressure.wake(machine, self, request);
+        }
+    }
+
+    /// Reclaims, drains and asks the zones again. Stops after more than [`RECLAIM_ROUNDS_MAX`]
+    /// rounds in a row without progress, or when even all reclaimable pages together would not be
+    /// enough (Linux: `should_reclaim_retry`).
+    pub(super) fn alloc_under_pressure(
+        &self,
+        machine: &M,
+        pressure: &dyn Pressure<M>,
+        request: Request,
+        tried: &mut Tried,
+    ) -> Option<Pfn> {
+        let attempt = || self.try_zones(machine, request, Mark::Min);
+        let mut fruitless = 0;
+        loop {
+            pressure.wake(machine, self, request);
+            if let Some(pfn) = attempt() {
+                return Some(pfn);
+            }
+            let mut got = pressure.reclaim(machine, self, request);
+            tried.reclaimed += got;
+            got += self.reclaim(machine, request.order, tried);
+            if got > Pages::ZERO {
+                if let Some(pfn) = attempt() {
+                    return Some(pfn);
+                }
+                self.give_kept(machine, request, Kept::Few);
+                tried.drained += self.drain_again(machine);
+                if let Some(pfn) = attempt() {
+                    return Some(pfn);
+                }
+            }
+            if got > Pages::ZERO && request.order.index() <= ORDER_MAX {
+                fruitless = 0;
+            } else {
+                fruitless += 1;
+            }
+            let retries =
+                fruitless <= RECLAIM_ROUNDS_MAX && self.could_be_served(machine, pressure, request);
+            if !retries && !self.give_kept(machine, request, Kept::All) {
+                break;
+            }
+        }
+        // Linux drains only after progress. Without this drain, pages on lists could be left while
+        // a process is killed.
+        tried.drained += self.drain_again(machine);
+        attempt()
+    }
+
+    /// Returns whether a zone could serve `request` at its min watermark if everything reclaimable
+    /// were free.
+    fn could_be_served(&self, machine: &M, pressure: &dyn Pressure<M>, request: Request) -> bool {
+        let could = |zone: &Zone<M>| {
+            let free = zone.free_pages(machine) + pressure.reclaimable(machine, zone.node);
+            let reserve = &zone.settings.reserve[request.class as usize];
+            let reserve = Settings::<M>::pages(machine, reserve);
+            let (block, min) = (request.order.pages(), zone.watermarks(machine).min);
+            watermark::allows(free, block, min, reserve, request.urgency)
+        };
+        self.zonelist(machine, request).any(could)
+    }
+
+    /// Calls `f` for each node that `request` would try, in order of preference.
+    pub(crate) fn each_node(&self, machine: &M, request: Request, mut f: impl FnMut(NodeId)) {
+        let mut last = None;
+        for zone in self.zonelist(machine, request) {
+            if last != Some(zone.node) {
+                f(zone.node);
+            }
+            last = Some(zone.node);
+        }
+    }
+
+    /// Returns whether some zone of `node`, up to the kind `highest`, is above its high watermark
+    /// (Linux: `pgdat_balanced`). A node without such zones is balanced.
+    pub(crate) fn is_balanced(&self, machine: &M, node: NodeId, highest: ZoneKind) -> bool {
+        let mut zones = self.zones_of(node, highest).peekable();
+        zones.peek().is_none()
+            || zones.any(|zone| {
+                let (free, high) = (zone.free_pages(machine), zone.watermarks(machine).high);
+                let reserve =
+                    Settings::<M>::pages(machine, &zone.settings.reserve[highest as usize]);
+                watermark::allows(free, Order::ZERO.pages(), high, reserve, Urgency::Normal)
+            })
+    }
+
+    /// Returns the number of pages that kswapd reclaims in a pass: the sum of the high watermarks
+    /// of the zones of `node`, up to the kind `highest`, and at least 32 for each of them.
+    pub(crate) fn pass_of_kswapd(&self, machine: &M, node: NodeId, highest: ZoneKind) -> u64 {
+        let of = |zone: &Zone<M>| u64::from(zone.watermarks(machine).high.0.max(32));
+        self.zones_of(node, highest).map(of).sum()
+    }
+
+    /// Returns whether the zones of `node` have more than half of the free pages that their min
+    /// watermarks ask for together (Linux: `allow_direct_reclaim`).
+    pub(crate) fn has_reserve(&self, machine: &M, node: NodeId) -> bool {
+        let (mut free, mut min) = (0, 0);
+        for zone in self.zones_of(node, ZoneKind::Normal) {
+            free += zone.free_pages(machine);
+            min += u64::from(zone.watermarks(machine).min.0);
+        }
+        min == 0 || free > min / 2
+    }
+
+    fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone<M>> {
+        let zones = self.zones.iter();
+        zones.filter(move |zone| zone.node == node && zone.kind <= highest)
+    }
+
+    /// Returns the smallest range of frames that contains every zone of the nodes that `of`
+    /// accepts.
+    pub(crate) fn frames_of(&self, of: impl Fn(NodeId) -> bool) -> Range<u32> {
+        let zones = || self.zones.iter().filter(|zone| of(zone.node));
+        let start = zones().map(|zone| zone.frames_range().start).min();
+        let end = zones().map(|zone| zone.frames_range().end).max();
+        start.unwrap_or(0)..end.unwrap_or(0)
+    }
+}

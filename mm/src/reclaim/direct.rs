@@ -1,0 +1,126 @@
+//! Reclaim by an allocation that finds no block (Linux: `try_to_free_pages`).
+//!
+//! Locks: those of `shrink`. The caller may hold `Mmap` as a reader.
+
+use super::scan::{CLUSTER, PRIORITY_FIRST};
+use super::shrink::{Pass, Shrinker};
+use super::{Embedder, Reclaim};
+use crate::event::{Event, Phase, ReclaimedBy};
+use crate::machine::Machine;
+use crate::page::Request;
+use crate::space::Memory;
+use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
+
+/// The longest time that an allocation waits for kswapd before it reclaims, in jiffies' seconds
+/// (Linux waits this long at most if the request may not use file systems).
+const RESERVE_WAIT: Nanos = Nanos::SECOND;
+
+/// The result of a sweep, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+struct Swept {
+    scanned: u64,
+    reclaimed: u64,
+    skipped: bool,
+}
+
+impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
+    /// Reclaims about 32 pages for an allocation that may wait. Returns the number of pages that
+    /// were freed. Does not allocate.
+    pub fn reclaim(&self, machine: &M, request: Request) -> Pages {
+        let mut reclaimed = 0;
+        self.embedder().with_memory(machine, &mut |memory| {
+            if self.waits_for_reserve(memory, request) {
+                machine.emit(Event::Begin(Phase::DirectReclaim));
+                reclaimed = self.reclaim_from(memory, request);
+                machine.emit(Event::End(Phase::DirectReclaim));
+            }
+        });
+        Pages(narrow(reclaimed))
+    }
+
+    fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> u64 {
+        let mut swept = Swept::default();
+        // Linux repeats a sweep without progress once, with all cgroups. Then it also reclaims
+        // from active lists that were skipped.
+        for forced in [false, false, true] {
+            if forced && !swept.skipped {
+                break;
+            }
+            self.sweep(memory, request, forced, &mut swept);
+            if swept.reclaimed > 0 {
+                break;
+            }
+        }
+        swept.reclaimed
+    }
+
+    /// Passes over all nodes, looking at a larger part of their lists each time, until enough pages
+    /// are reclaimed.
+    fn sweep(&self, memory: Memory<'_, M>, request: Request, forced: bool, swept: &mut Swept) {
+        let Memory {
+            machine, manager, ..
+        } = memory;
+        for priority in (0..=PRIORITY_FIRST).rev() {
+            manager.pages().each_node(machine, request, |node| {
+                let Some(shrinker) = Shrinker::new(memory, node) else {
+                    return;
+                };
+                let pass = Pass {
+                    by: ReclaimedBy::Direct,
+                    priority,
+                    target: CLUSTER,
+                    forced,
+                };
+                let passed = shrinker.pass(pass, || self.pause_for_isolated(machine));
+                swept.scanned += passed.scanned;
+                swept.reclaimed += passed.reclaimed;
+                swept.skipped |= passed.skipped;
+                if passed.reclaimed > 0 {
+                    self.kswapd_of(node).note_progress(machine);
+                }
+            });
+            if swept.reclaimed >= CLUSTER {
+                return;
+            }
+        }
+    }
+
+    /// Waits while too many pages are isolated, a fiftieth of a second (Linux:
+    /// `VMSCAN_THROTTLE_ISOLATED`).
+    fn pause_for_isolated(&self, machine: &M) {
+        let ticks = u64::from(machine.hz().get()) / 50;
+        self.throttle(machine, Jiffies(ticks.max(1)));
+    }
+
+    /// Waits until the first node of `request` has a reserve for kswapd to work with, a second at
+    /// most. Returns `false` if the allocating task was killed; it then need not reclaim (Linux:
+    /// `throttle_direct_reclaim`).
+    fn waits_for_reserve(&self, memory: Memory<'_, M>, request: Request) -> bool {
+        let Memory {
+            machine, manager, ..
+        } = memory;
+        let pages = manager.pages();
+        let mut first: Option<NodeId> = None;
+        pages.each_node(machine, request, |node| first = first.or(Some(node)));
+        let Some(node) = first else { return true };
+        let until = machine.now().0 + RESERVE_WAIT.0;
+        while !pages.has_reserve(machine, node)
+            && !self.kswapd_of(node).is_hopeless(machine)
+            && super::reclaimable(memory, node) > 0
+            && machine.now().0 < until
+        {
+            self.wake(machine, pages, request);
+            if !self.throttle(machine, Jiffies(1)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn throttle(&self, machine: &M, ticks: Jiffies) -> bool {
+        machine.emit(Event::Begin(Phase::Throttle));
+        let lives = self.embedder().pause(machine, machine.hz().nanos(ticks));
+        machine.emit(Event::End(Phase::Throttle));
+        lives
+    }
+}

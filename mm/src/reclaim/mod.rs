@@ -1,0 +1,119 @@
+//! Reclaim: moving used pages to swap, so that their memory can be allocated again.
+//!
+//! ```text
+//! allocation finds every zone low ──wakes──> kswapd ─┐
+//! allocation finds no block at all ──> direct ───────┴──> shrink ──> isolate, check, evict, free
+//! ```
+//!
+//! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
+//! [`Memory::enlist`](crate::space::Memory::enlist)) by the lists of
+//! [`Spaces::aging`](crate::space::Spaces::aging). `scan` decides how many pages of each list to
+//! look at. `shrink` looks at them. `kswapd` and `direct` are the two CPUs that call it: the thread
+//! of a node, and an allocation. The page allocator calls [`Reclaim`] as its
+//! [`Pressure`](crate::page::Pressure).
+//!
+//! Locks: none of its own.
+
+mod direct;
+mod kswapd;
+#[cfg(feature = "laws")]
+pub(crate) mod laws;
+mod scan;
+mod shrink;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+
+use self::kswapd::Kswapd;
+pub use self::kswapd::Next;
+use crate::machine::Machine;
+use crate::page::{PageAllocator, Pressure, Request};
+use crate::space::Memory;
+use crate::space::lru::List;
+use crate::units::{Nanos, NodeId, Pages};
+
+/// What reclaim asks of the program that embeds the memory manager.
+pub trait Embedder<M: Machine> {
+    /// Calls `f` with the memory to reclaim from. If that memory is not complete yet, or no longer
+    /// exists, it need not call `f`; nothing is reclaimed then.
+    fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
+
+    /// Makes the thread of `node` call [`Reclaim::kswapd`]. May be called with locks of the
+    /// embedder held, and must neither wait nor allocate.
+    fn wake_kswapd(&self, machine: &M, node: NodeId);
+
+    /// Waits for about `span` in an allocation. Returns `false` if the allocating task was killed.
+    fn pause(&self, machine: &M, span: Nanos) -> bool;
+}
+
+/// Reclaims anonymous pages, for the page allocator. An embedder makes one for each memory manager.
+pub struct Reclaim<M: Machine, E> {
+    embedder: E,
+    kswapds: Box<[Kswapd<M>]>,
+}
+
+impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
+    /// Makes a reclaim in which the kswapd of every node is asleep.
+    #[must_use]
+    pub fn new(machine: &M, embedder: E) -> Self {
+        let nodes = 0..machine.topology().nodes();
+        Self {
+            embedder,
+            kswapds: nodes.map(|_| Kswapd::new(machine)).collect(),
+        }
+    }
+
+    /// Returns the embedder.
+    pub fn embedder(&self) -> &E {
+        &self.embedder
+    }
+
+    /// Returns the number of pages of `node` that could be reclaimed: none if no slot of swap is
+    /// free (Linux: `zone_reclaimable_pages`).
+    pub fn reclaimable(&self, machine: &M, node: NodeId) -> u64 {
+        let mut pages = 0;
+        self.embedder.with_memory(machine, &mut |memory| {
+            pages = reclaimable(memory, node);
+        });
+        pages
+    }
+
+    /// Returns the kswapd of `node`, or that of the last node with CPUs.
+    fn kswapd_of(&self, node: NodeId) -> &Kswapd<M> {
+        &self.kswapds[node.index().min(self.kswapds.len() - 1)]
+    }
+}
+
+fn reclaimable<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> u64 {
+    let lru = memory.spaces.lru();
+    match memory.spaces.swap().free() {
+        0 => 0,
+        _ => lru.len(node, List::Inactive) + lru.len(node, List::Active),
+    }
+}
+
+impl<M: Machine, E: Embedder<M>> Pressure<M> for Arc<Reclaim<M, E>>
+where
+    Reclaim<M, E>: Send + Sync,
+{
+    fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request) {
+        Reclaim::wake(self, machine, pages, request);
+    }
+
+    fn reclaim(&self, machine: &M, _: &PageAllocator<M>, request: Request) -> Pages {
+        Reclaim::reclaim(self, machine, request)
+    }
+
+    fn reclaimable(&self, machine: &M, node: NodeId) -> u64 {
+        Reclaim::reclaimable(self, machine, node)
+    }
+}
+
+impl<M: Machine, E> fmt::Debug for Reclaim<M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reclaim")
+            .field("nodes", &self.kswapds.len())
+            .finish_non_exhaustive()
+    }
+}

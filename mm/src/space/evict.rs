@@ -1,0 +1,139 @@
+//! Enlisting an address space for reclaim, and the steps by which reclaim takes one page from it
+//! (Linux: `folio_referenced_one`, `try_to_unmap_one`).
+//!
+//! Each step takes the lock of the page's table and checks that the page is still mapped where its
+//! owner says. The steps need no lock of the mappings: like every CPU that unmaps a page, they
+//! replace the entry under the lock of the table, and only a CPU that replaces or empties an entry
+//! may free its page. A table does not disappear while it has an entry.
+//!
+//! Locks: `PageTable`, with `Counter` inside. The caller holds `Rmap` as a reader.
+
+use alloc::sync::Arc;
+
+use super::AddressSpace;
+use super::memory::Memory;
+use super::page_table::{ENTRIES, Entry, Page, PageKind, Spot, What};
+use super::rmap::{EnlistError, Owner};
+use super::rss::RssKind;
+use super::swap::SwapSlot;
+use crate::machine::{Lock, Machine, Once};
+use crate::site::{Site, Work};
+use crate::units::{Order, Pfn, Vpn};
+use crate::vmstat::counters::{NodeItem, ZoneItem};
+
+impl<M: Machine> Memory<'_, M> {
+    /// Makes the anonymous pages of `space` reclaimable, from the next fault on. Pages that are in
+    /// memory already are never reclaimed. The space stays enlisted, and one reference to it is
+    /// kept, until it has [ended](AddressSpace::exit). If the spaces were made without
+    /// [aging](super::Spaces::aging), this has no effect.
+    ///
+    /// # Errors
+    /// [`EnlistError`]; nothing has changed.
+    pub fn enlist(&self, space: &Arc<AddressSpace<M>>) -> Result<(), EnlistError> {
+        match &self.spaces.rmap {
+            Some(rmap) => rmap.enlist(self.machine, space),
+            None => Ok(()),
+        }
+    }
+
+    /// Frees single pages that reclaim has unmapped from `space` and taken off the lists.
+    pub(crate) fn give_back_evicted(&self, pfns: &[Pfn]) {
+        let Memory {
+            machine, manager, ..
+        } = *self;
+        manager
+            .pages()
+            .count_each(machine, pfns, ZoneItem::Anon, -1);
+        manager.count_each_on_nodes(machine, pfns, NodeItem::AnonMapped, -1);
+        self.give_back(pfns);
+    }
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Records that entry `index` of a table maps `pfn`. The caller holds the lock of the table.
+    #[inline]
+    pub(super) fn own(&self, memory: Memory<'_, M>, spot: Spot<'_, M>, index: u32, pfn: Pfn) {
+        let page = Vpn(spot.start().0 + u64::from(index));
+        let owner = self.number.get().map_or(0, |&it| Owner::pack(it, page));
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = memory;
+        spaces.lru.set_owner(machine, manager.pages(), pfn, owner);
+    }
+
+    /// Records that the first page of a huge page cannot be reclaimed. The caller holds the lock of
+    /// the table's place.
+    pub(super) fn own_no_part(&self, memory: Memory<'_, M>, whole: Page) {
+        debug_assert!(whole.pfn.is_aligned(Order::HUGE), "it is one block");
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = memory;
+        spaces.lru.set_owner(machine, manager.pages(), whole.pfn, 0);
+    }
+
+    /// Takes a space that has ended off the list of reclaimable spaces.
+    pub(super) fn retire(&self, memory: Memory<'_, M>) {
+        if let (Some(&number), Some(rmap)) = (self.number.get(), &memory.spaces.rmap) {
+            rmap.give_back(memory.machine, number);
+        }
+    }
+
+    /// Returns whether `page` was touched since the last look, or `None` if it no longer maps
+    /// `pfn` as a page of its own.
+    pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn) -> Option<bool> {
+        self.at_entry(machine, page, pfn, |entries, index| {
+            entries.take_touch(index)
+        })
+    }
+
+    /// Unmaps `page`, if it still maps `pfn` as a page of its own, and leaves `slot` in its place.
+    /// The caller then owns the page, and frees it after a flush of translations.
+    pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+        let alone = page..Vpn(page.0 + 1);
+        self.announce(machine, &alone);
+        let evicted = self.at_entry(machine, page, pfn, |entries, index| {
+            machine.spend(Work::Zap, 1);
+            machine.spend(Work::Rmap, 1);
+            entries.set(index, Entry::Swap(slot));
+            self.rss.add(machine, RssKind::Anon, -1);
+            self.rss.add(machine, RssKind::Swap, 1);
+        });
+        self.announce_end(machine, &alone);
+        if evicted.is_some() {
+            self.uncharge_evicted(machine);
+        }
+        evicted.is_some()
+    }
+
+    fn uncharge_evicted(&self, machine: &M) {
+        if let Some(budget) = &self.budget {
+            budget.uncharge(machine, 1);
+        }
+    }
+
+    /// Runs `f` under the lock of the table of `page`, with the table and the number of the entry,
+    /// if the entry still maps `pfn`.
+    fn at_entry<R>(
+        &self,
+        machine: &M,
+        page: Vpn,
+        pfn: Pfn,
+        f: impl FnOnce(&mut super::page_table::Entries, u32) -> R,
+    ) -> Option<R> {
+        let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
+        let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
+        debug_assert!(index < ENTRIES, "the table was found by the page");
+        spot.leaf.entries.with(machine, Site::Reclaim, |entries| {
+            if entries.what() != What::Table {
+                return None;
+            }
+            let kind = PageKind::Anon;
+            let ours = Entry::Page(Page { pfn, kind });
+            (entries.get(index) == Some(ours)).then(|| f(entries, index))
+        })
+    }
+}

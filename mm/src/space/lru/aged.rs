@@ -1,0 +1,298 @@
+//! The lists of all nodes, by which used pages are aged, with the lock of each node and the batches
+//! of each CPU.
+//!
+//! ```text
+//! add ──> this CPU's batch ──(31)──> inactive <──> active
+//!                                        └──> isolate ──> conclude: put back, or leave
+//! ```
+//!
+//! A page's *owner* is the place where the page is mapped. It is written by the CPU that maps the
+//! page, under the lock of the page table, so its writers take turns. It is read without that lock,
+//! and may be outdated. So a CPU that unmaps a page first checks, under the lock of the page table,
+//! that the page is still mapped there.
+//!
+//! Locks: `LruBatch`, then nothing; `Lru`, then nothing. A CPU takes the pages out of its batch
+//! before it takes the lock of their node.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::lists::{CHUNK, Fate, ISOLATED_MAX, List, Lists, Run, Taken};
+use crate::machine::{CpuLock, Field, Lock, Machine, Once};
+use crate::page::{Metadata, PageAllocator};
+use crate::site::{LockClass, Site, Work};
+use crate::space::error::NoMemory;
+use crate::units::{CpuId, NodeId, Pfn, count_of};
+
+/// The number of pages of a CPU's batch (Linux: `PAGEVEC_SIZE`).
+const BATCH: usize = 31;
+
+/// The lists by which used pages are aged, of every node.
+pub(crate) struct Aged<M: Machine> {
+    nodes: Box<[Node<M>]>,
+    batches: Box<[M::CpuLock<Batch>]>,
+}
+
+/// The owners of the pages of a chunk.
+type Owners<M> = Box<[<M as Machine>::Field]>;
+
+/// The lists of one node.
+struct Node<M: Machine> {
+    lists: M::Lock<Lists>,
+    /// The first frame of the node.
+    first: Pfn,
+    /// For each frame of the node, the place where the page is mapped, or 0. Made in chunks.
+    owners: Box<[M::Once<Owners<M>>]>,
+    pages: u32,
+    /// Copies of the lengths of the lists, to be read without the lock.
+    lengths: [M::Field; List::ALL.len()],
+    /// A copy of the number of isolated pages.
+    isolated: M::Field,
+}
+
+/// The pages that a CPU has added and not handed in yet.
+#[derive(Clone, Copy)]
+struct Batch {
+    pfns: [Pfn; BATCH],
+    len: usize,
+}
+
+impl Batch {
+    const EMPTY: Self = Self {
+        pfns: [Pfn(0); BATCH],
+        len: 0,
+    };
+
+    fn get(&self) -> &[Pfn] {
+        &self.pfns[..self.len]
+    }
+}
+
+impl<M: Machine> Aged<M> {
+    /// Makes empty lists for the memory of `pages`. Memory of a node above the last node with CPUs
+    /// is aged on the lists of that last node.
+    pub(crate) fn new(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
+        let topology = machine.topology();
+        let mut nodes = Vec::new();
+        for node in (0..topology.nodes()).map(NodeId) {
+            let last = node.index() + 1 == topology.nodes() as usize;
+            let of_node = |of: NodeId| of == node || last && of > node;
+            let frames = pages.frames_of(of_node);
+            nodes.push(Node::new(machine, node, frames, pages.metadata())?);
+        }
+        let batch = |cpu| machine.cpu_lock(LockClass::LruBatch, cpu, Batch::EMPTY);
+        Ok(Self {
+            nodes: nodes.into(),
+            batches: topology.ids().map(batch).collect(),
+        })
+    }
+
+    /// Adds a page to this CPU's batch. When the batch is full, hands its pages in.
+    pub(crate) fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
+        let full = self.batches[machine.this_cpu().index()].with(machine, Site::LruAdd, |batch| {
+            batch.pfns[batch.len] = pfn;
+            batch.len += 1;
+            (batch.len == BATCH).then(|| core::mem::replace(batch, Batch::EMPTY))
+        });
+        if let Some(full) = full {
+            self.hand_in(machine, pages, &full);
+        }
+    }
+
+    /// Hands in the pages of this CPU's batch (Linux: `lru_add_drain`).
+    pub(crate) fn drain(&self, machine: &M, pages: &PageAllocator<M>) {
+        let batch = &self.batches[machine.this_cpu().index()];
+        let batch = batch.with(machine, Site::LruAdd, |batch| {
+            core::mem::replace(batch, Batch::EMPTY)
+        });
+        self.hand_in(machine, pages, &batch);
+    }
+
+    fn hand_in(&self, machine: &M, pages: &PageAllocator<M>, batch: &Batch) {
+        self.each_run(pages, batch.get(), |node, run| {
+            node.with(machine, Site::LruAdd, |lists| {
+                machine.spend(Work::LruMove, count_of(run.len()));
+                for &pfn in run {
+                    let list = match node.owner(pfn) {
+                        0 => List::Unevictable,
+                        _ => List::Inactive,
+                    };
+                    lists.add(pfn, list);
+                }
+            });
+        });
+    }
+
+    /// Removes pages that are about to be freed, up to 31 of one node in a hold.
+    pub(crate) fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
+        self.each_run(pages, pfns, |node, run| {
+            node.with(machine, Site::LruRemove, |lists| {
+                machine.spend(Work::LruRemove, count_of(run.len()));
+                run.iter().for_each(|&pfn| lists.remove(pfn));
+            });
+        });
+    }
+
+    /// Calls `f` for each run of up to 31 of `pfns` that are on the same lists. Frames in no zone
+    /// are skipped.
+    fn each_run(
+        &self,
+        pages: &PageAllocator<M>,
+        pfns: &[Pfn],
+        mut f: impl FnMut(&Node<M>, &[Pfn]),
+    ) {
+        let place = |pfn: &Pfn| pages.node_of(*pfn).map(|node| self.place(node));
+        for run in pfns.chunk_by(|one, next| place(one) == place(next)) {
+            let Some(place) = place(&run[0]) else {
+                continue;
+            };
+            run.chunks(BATCH).for_each(|run| f(&self.nodes[place], run));
+        }
+    }
+
+    /// Records where `pfn` is mapped; 0 if the page cannot be reclaimed. The caller holds the lock
+    /// of the page table that maps the page.
+    pub(crate) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
+        if let Some(node) = pages.node_of(pfn) {
+            self.nodes[self.place(node)].set_owner(machine, pfn, owner);
+        }
+    }
+
+    /// Returns the place where `pfn`, a page that was isolated from `node`, was mapped last.
+    pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
+        self.nodes[self.place(node)].owner(pfn)
+    }
+
+    /// Isolates up to `max` pages from the tail of a list, in one hold (Linux:
+    /// `isolate_lru_folios`).
+    pub(crate) fn isolate(&self, machine: &M, node: NodeId, list: List, max: u32) -> Run {
+        let node = &self.nodes[self.place(node)];
+        node.with(machine, Site::LruIsolate, |lists| {
+            let run = lists.isolate(list, (max as usize).min(ISOLATED_MAX));
+            machine.spend(Work::LruMove, count_of(run.get().len()));
+            run
+        })
+    }
+
+    /// Ends the isolation of pages, in one hold (Linux: `move_folios_to_lru`).
+    pub(crate) fn conclude(&self, machine: &M, node: NodeId, pages: &[(Taken, Fate)]) {
+        let node = &self.nodes[self.place(node)];
+        node.with(machine, Site::LruPutBack, |lists| {
+            machine.spend(Work::LruMove, count_of(pages.len()));
+            for &(taken, fate) in pages {
+                lists.conclude(taken, fate);
+            }
+        });
+    }
+
+    /// Returns the number of pages on a list of `node`; may be outdated.
+    pub(crate) fn len(&self, node: NodeId, list: List) -> u64 {
+        self.nodes[self.place(node)].lengths[list as usize].get()
+    }
+
+    /// Returns the number of isolated pages of `node`; may be outdated.
+    pub(crate) fn isolated(&self, node: NodeId) -> u64 {
+        self.nodes[self.place(node)].isolated.get()
+    }
+
+    /// Returns the number of used pages, on lists, isolated and in batches. Exact when no call is
+    /// under way.
+    pub(crate) fn total(&self, machine: &M) -> i64 {
+        let listed = |node: &Node<M>| node.with(machine, Site::Control, |lists| lists.total());
+        let waiting = |batch: &M::CpuLock<Batch>| batch.with(machine, Site::Control, |it| it.len);
+        let waiting: usize = self.batches.iter().map(waiting).sum();
+        self.nodes.iter().map(listed).sum::<i64>() + i64::from(count_of(waiting))
+    }
+
+    fn place(&self, node: NodeId) -> usize {
+        node.index().min(self.nodes.len() - 1)
+    }
+}
+
+impl<M: Machine> Node<M> {
+    fn new(
+        machine: &M,
+        node: NodeId,
+        frames: Range<u32>,
+        metadata: Metadata,
+    ) -> Result<Self, NoMemory> {
+        let topology = machine.topology();
+        let near = |cpu: &CpuId| topology.place(*cpu).node == node;
+        let home = topology.ids().find(near).unwrap_or(CpuId(0));
+        let (first, pages) = (Pfn(frames.start), frames.end - frames.start);
+        let mut owners = Vec::new();
+        let chunks = pages.div_ceil(CHUNK);
+        owners
+            .try_reserve_exact(chunks as usize)
+            .map_err(|_| NoMemory)?;
+        for chunk in 0..chunks {
+            owners.push(match metadata {
+                Metadata::Eager => Once::of(owners_of(machine, pages, chunk)?),
+                Metadata::WhenSplit => machine.once(),
+            });
+        }
+        let lists = Lists::new(first, pages, metadata)?;
+        Ok(Self {
+            lists: machine.lock(LockClass::Lru, home, lists),
+            first,
+            owners: owners.into(),
+            pages,
+            lengths: core::array::from_fn(|_| machine.field(0)),
+            isolated: machine.field(0),
+        })
+    }
+
+    /// Runs `f` under the lock, and then updates the copies of the lengths.
+    fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Lists) -> R) -> R {
+        self.lists.with(machine, site, |lists| {
+            let result = f(lists);
+            for list in List::ALL {
+                self.lengths[list as usize].set(u64::from(lists.len(list)));
+            }
+            self.isolated.set(u64::from(lists.isolated()));
+            result
+        })
+    }
+
+    fn owner(&self, pfn: Pfn) -> u64 {
+        let page = pfn.0.wrapping_sub(self.first.0);
+        let chunk = self.owners.get((page / CHUNK) as usize);
+        let field = chunk
+            .and_then(Once::get)
+            .and_then(|chunk| chunk.get((page % CHUNK) as usize));
+        field.map_or(0, Field::get)
+    }
+
+    /// Sets the owner of a page. Makes the chunk of the page if it does not exist, which it always
+    /// does with [`Metadata::Eager`].
+    fn set_owner(&self, machine: &M, pfn: Pfn, owner: u64) {
+        let page = pfn.0.wrapping_sub(self.first.0);
+        let Some(once) = self.owners.get((page / CHUNK) as usize) else {
+            return;
+        };
+        if once.get().is_none()
+            && let Ok(chunk) = owners_of(machine, self.pages, page / CHUNK)
+        {
+            // If another CPU was first, its chunk is used.
+            drop(once.set(chunk));
+        }
+        let field = once
+            .get()
+            .and_then(|chunk| chunk.get((page % CHUNK) as usize));
+        if let Some(field) = field {
+            field.set(owner);
+        }
+    }
+}
+
+/// Makes the owners of the pages of a chunk of a node with `pages` pages.
+fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
+    let len = (pages - chunk * CHUNK).min(CHUNK);
+    let mut owners = Vec::new();
+    owners
+        .try_reserve_exact(len as usize)
+        .map_err(|_| NoMemory)?;
+    owners.extend((0..len).map(|_| machine.field(0)));
+    Ok(owners.into())
+}

@@ -1,0 +1,466 @@
+//! The lists of one node, by which its used pages are aged. This file takes no locks.
+//!
+//! ```text
+//! add ──> inactive ──(touched twice)──> active ──(inactive is too short)──> inactive ──> reclaimed
+//! ```
+//!
+//! A page enters a list at the head and leaves it at the tail. Each page of the node has a record,
+//! which holds the page's links and its place, so no list needs memory of its own. The records of
+//! 1024 pages are together in a chunk. All chunks exist from the start, or each is made when a page
+//! of it is first used; see [`Metadata`].
+//!
+//! CPUs hand pages in late, in batches, and a page may be freed before the batch that contains it
+//! is handed in. So a page may be removed before it is added: its record counts such removals, and
+//! an addition that follows cancels one of them. At the end of all calls, a page is on a list if and
+//! only if it was added once more than it was removed.
+//!
+//! A CPU that reclaims *isolates* pages: it takes them off their list, looks at them without the
+//! lock, and puts back those that stay in memory. Meanwhile the owner of such a page may free it,
+//! and the next owner may add it again. So each isolation has a number, a *stamp*, and a page is put
+//! back only if its record still has this stamp.
+
+use alloc::vec::Vec;
+
+use crate::page::Metadata;
+use crate::space::error::NoMemory;
+use crate::units::Pfn;
+
+/// The number of pages that are isolated at a time (Linux: `SWAP_CLUSTER_MAX`).
+pub(crate) const ISOLATED_MAX: usize = 32;
+
+/// A list of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum List {
+    /// Pages that may be reclaimed next (Linux: `LRU_INACTIVE_ANON`).
+    Inactive,
+    /// Pages that were touched several times (Linux: `LRU_ACTIVE_ANON`).
+    Active,
+    /// Pages that cannot be reclaimed: huge pages, and pages of address spaces that were not
+    /// enlisted (Linux: `LRU_UNEVICTABLE`).
+    Unevictable,
+}
+
+impl List {
+    /// All lists, in declaration order.
+    pub const ALL: [Self; 3] = [Self::Inactive, Self::Active, Self::Unevictable];
+}
+
+/// The place of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On no list. `Links::next` counts the removals that came before their additions.
+    Nowhere,
+    On(List),
+    /// Isolated; `Links::next` is the stamp.
+    Isolated,
+}
+
+/// The pages before and after a page on its list, as numbers within the node.
+#[derive(Clone, Copy)]
+struct Links {
+    prev: u32,
+    next: u32,
+}
+
+/// The place of a page, and whether it was found touched. Kept apart from the links, so that a
+/// record takes nine bytes.
+#[derive(Clone, Copy)]
+struct State(u8);
+
+/// No page. No node has a page of this number, because zones end below it.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+/// The number of pages whose records are together.
+pub(crate) const CHUNK: u32 = 1024;
+
+/// The records of [`CHUNK`] pages.
+#[derive(Clone)]
+struct Chunk {
+    links: [Links; CHUNK as usize],
+    states: [State; CHUNK as usize],
+}
+
+impl Chunk {
+    const BLANK: Self = Self {
+        links: [Links { prev: 0, next: 0 }; CHUNK as usize],
+        states: [State::new(Place::Nowhere, false); CHUNK as usize],
+    };
+}
+
+/// The lists of one node, and the record of each of its pages.
+pub(crate) struct Lists {
+    first: Pfn,
+    pages: u32,
+    /// A chunk is a vector of one element, because only vectors can report that there is no memory.
+    chunks: Vec<Vec<Chunk>>,
+    ends: [Ends; List::ALL.len()],
+    isolated: u32,
+    stamp: u32,
+}
+
+/// A page that was isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) pfn: Pfn,
+    stamp: u32,
+    /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
+    pub(crate) referenced: bool,
+}
+
+/// What happens to a page that was isolated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The page goes to the head of this list.
+    Stays {
+        list: List,
+        /// True if the page was found touched, so that the next touch makes it active.
+        referenced: bool,
+    },
+    /// The caller has unmapped the page and is going to free it.
+    Leaves,
+}
+
+/// Pages that were isolated together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    taken: [Taken; ISOLATED_MAX],
+    len: usize,
+}
+
+impl Run {
+    pub(crate) fn get(&self) -> &[Taken] {
+        &self.taken[..self.len]
+    }
+
+    /// Returns some page, to fill an array with.
+    pub(crate) fn any(&self) -> Taken {
+        self.taken[0]
+    }
+}
+
+impl State {
+    const REFERENCED: u8 = 0x10;
+    const PLACE: u8 = 0xf;
+    const NOWHERE: u8 = 0;
+    const ISOLATED: u8 = 1;
+    const ON: u8 = 2;
+
+    const fn new(place: Place, referenced: bool) -> Self {
+        let place = match place {
+            Place::Nowhere => Self::NOWHERE,
+            Place::Isolated => Self::ISOLATED,
+            Place::On(list) => Self::ON + list as u8,
+        };
+        Self(place | if referenced { Self::REFERENCED } else { 0 })
+    }
+
+    const fn place(self) -> Place {
+        match self.0 & Self::PLACE {
+            Self::NOWHERE => Place::Nowhere,
+            Self::ISOLATED => Place::Isolated,
+            on => Place::On(List::ALL[(on - Self::ON) as usize]),
+        }
+    }
+
+    const fn referenced(self) -> bool {
+        self.0 & Self::REFERENCED != 0
+    }
+}
+
+impl Lists {
+    /// Makes empty lists for the `pages` frames from `first`.
+    pub(crate) fn new(first: Pfn, pages: u32, metadata: Metadata) -> Result<Self, NoMemory> {
+        let mut chunks = Vec::new();
+        let count = pages.div_ceil(CHUNK) as usize;
+        chunks.try_reserve_exact(count).map_err(|_| NoMemory)?;
+        for _ in 0..count {
+            let mut chunk = Vec::new();
+            if metadata == Metadata::Eager {
+                chunk.try_reserve_exact(1).map_err(|_| NoMemory)?;
+                chunk.push(Chunk::BLANK);
+            }
+            chunks.push(chunk);
+        }
+        let empty = Ends {
+            head: NONE,
+            tail: NONE,
+            len: 0,
+        };
+        Ok(Self {
+            first,
+            pages,
+            chunks,
+            ends: [empty; List::ALL.len()],
+            isolated: 0,
+            stamp: 0,
+        })
+    }
+
+    /// Puts a page on `list`, unless it was removed before this addition.
+    pub(crate) fn add(&mut self, pfn: Pfn, list: List) {
+        let Some(page) = self.number(pfn) else { return };
+        debug_assert_eq!(
+            self.place(page),
+            Place::Nowhere,
+            "a page is added once for each use"
+        );
+        let early = &mut self.links(page).next;
+        if *early > 0 {
+            *early -= 1;
+        } else {
+            self.push(page, list, false);
+        }
+    }
+
+    /// Removes a page that its owner is about to free, wherever it is. If it was not added yet, the
+    /// next addition will have no effect.
+    pub(crate) fn remove(&mut self, pfn: Pfn) {
+        let Some(page) = self.number(pfn) else { return };
+        match self.place(page) {
+            Place::Nowhere => {
+                self.links(page).next += 1;
+                return;
+            }
+            Place::On(list) => self.unlink(page, list),
+            Place::Isolated => self.isolated -= 1,
+        }
+        self.leave(page);
+    }
+
+    /// Isolates up to `max` pages, from the tail of `list`.
+    pub(crate) fn isolate(&mut self, list: List, max: usize) -> Run {
+        self.stamp = self.stamp.wrapping_add(1);
+        let stamp = self.stamp;
+        let blank = Taken {
+            pfn: Pfn(0),
+            stamp,
+            referenced: false,
+        };
+        let mut run = Run {
+            taken: [blank; ISOLATED_MAX],
+            len: 0,
+        };
+        while run.len < max.min(ISOLATED_MAX) && self.ends[list as usize].tail != NONE {
+            let page = self.ends[list as usize].tail;
+            let referenced = self.state(page).referenced();
+            self.unlink(page, list);
+            *self.state(page) = State::new(Place::Isolated, referenced);
+            self.links(page).next = stamp;
+            self.isolated += 1;
+            run.taken[run.len] = Taken {
+                pfn: Pfn(self.first.0 + page),
+                stamp,
+                referenced,
+            };
+            run.len += 1;
+        }
+        run
+    }
+
+    /// Ends the isolation of a page. A page that stays is put on its list, unless its owner has
+    /// removed it meanwhile.
+    pub(crate) fn conclude(&mut self, taken: Taken, fate: Fate) {
+        let Fate::Stays { list, referenced } = fate else {
+            self.remove(taken.pfn);
+            return;
+        };
+        let Some(page) = self.number(taken.pfn) else {
+            return;
+        };
+        let is_ours = self.place(page) == Place::Isolated;
+        if is_ours && self.links(page).next == taken.stamp {
+            self.isolated -= 1;
+            self.push(page, list, referenced);
+        }
+    }
+
+    /// Returns the number of pages of `list`.
+    pub(crate) fn len(&self, list: List) -> u32 {
+        self.ends[list as usize].len
+    }
+
+    /// Returns the number of pages that are isolated.
+    pub(crate) fn isolated(&self) -> u32 {
+        self.isolated
+    }
+
+    /// Returns the number of pages that were added and not removed, less those that were removed
+    /// and not added yet.
+    pub(crate) fn total(&self) -> i64 {
+        let listed: i64 = self.ends.iter().map(|ends| i64::from(ends.len)).sum();
+        let early_in = |chunk: &Chunk| -> i64 {
+            let records = chunk.links.iter().zip(&chunk.states);
+            let nowhere = records.filter(|(_, state)| state.place() == Place::Nowhere);
+            nowhere.map(|(links, _)| i64::from(links.next)).sum()
+        };
+        let early: i64 = self.chunks.iter().flatten().map(early_in).sum();
+        listed + i64::from(self.isolated) - early
+    }
+
+    fn number(&self, pfn: Pfn) -> Option<u32> {
+        let page = pfn.0.checked_sub(self.first.0)?;
+        (page < self.pages).then_some(page)
+    }
+
+    /// Returns the chunk of a page, and makes it if it does not exist yet.
+    fn chunk(&mut self, page: u32) -> &mut Chunk {
+        let chunk = &mut self.chunks[(page / CHUNK) as usize];
+        if chunk.is_empty() {
+            chunk.push(Chunk::BLANK);
+        }
+        &mut chunk[0]
+    }
+
+    fn links(&mut self, page: u32) -> &mut Links {
+        &mut self.chunk(page).links[(page % CHUNK) as usize]
+    }
+
+    fn state(&mut self, page: u32) -> &mut State {
+        &mut self.chunk(page).states[(page % CHUNK) as usize]
+    }
+
+    fn place(&mut self, page: u32) -> Place {
+        self.state(page).place()
+    }
+
+    fn leave(&mut self, page: u32) {
+        *self.state(page) = State::new(Place::Nowhere, false);
+        *self.links(page) = Links { prev: 0, next: 0 };
+    }
+
+    fn push(&mut self, page: u32, list: List, referenced: bool) {
+        let ends = &mut self.ends[list as usize];
+        let next = ends.head;
+        ends.head = page;
+        ends.len += 1;
+        match next {
+            NONE => ends.tail = page,
+            next => self.links(next).prev = page,
+        }
+        *self.links(page) = Links { prev: NONE, next };
+        *self.state(page) = State::new(Place::On(list), referenced);
+    }
+
+    fn unlink(&mut self, page: u32, list: List) {
+        let Links { prev, next } = *self.links(page);
+        match prev {
+            NONE => self.ends[list as usize].head = next,
+            prev => self.links(prev).next = next,
+        }
+        match next {
+            NONE => self.ends[list as usize].tail = prev,
+            next => self.links(next).prev = prev,
+        }
+        self.ends[list as usize].len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u32 = 100;
+
+    fn lists(pages: u32) -> Lists {
+        Lists::new(Pfn(FIRST), pages, Metadata::WhenSplit).expect("there is memory")
+    }
+
+    fn frames(run: &Run) -> Vec<u32> {
+        run.get().iter().map(|taken| taken.pfn.0 - FIRST).collect()
+    }
+
+    fn added(pages: u32) -> Lists {
+        let mut lists = lists(pages);
+        (0..pages).for_each(|page| lists.add(Pfn(FIRST + page), List::Inactive));
+        lists
+    }
+
+    const STAYS: Fate = Fate::Stays {
+        list: List::Active,
+        referenced: true,
+    };
+
+    #[test]
+    fn the_page_that_was_added_first_is_isolated_first() {
+        let mut lists = added(5);
+        lists.remove(Pfn(FIRST + 1));
+        let run = lists.isolate(List::Inactive, 3);
+        assert_eq!(frames(&run), [0, 2, 3]);
+        assert_eq!((lists.len(List::Inactive), lists.isolated()), (1, 3));
+        for &taken in run.get() {
+            lists.conclude(taken, STAYS);
+        }
+        let run = lists.isolate(List::Active, 32);
+        assert_eq!(frames(&run), [0, 2, 3]);
+        assert!(run.get().iter().all(|taken| taken.referenced));
+        assert_eq!(lists.total(), 4);
+    }
+
+    #[test]
+    fn no_more_than_a_run_is_isolated() {
+        let mut lists = added(50);
+        assert_eq!(lists.isolate(List::Inactive, 50).get().len(), ISOLATED_MAX);
+        assert_eq!(lists.isolate(List::Active, 50).get().len(), 0);
+    }
+
+    #[test]
+    fn a_removal_before_its_addition_cancels_it() {
+        let mut lists = lists(1);
+        let page = Pfn(FIRST);
+        lists.remove(page);
+        lists.remove(page);
+        assert_eq!(lists.total(), -2);
+        for total in [-1, 0, 1] {
+            lists.add(page, List::Inactive);
+            assert_eq!(lists.total(), total);
+        }
+        assert_eq!(lists.len(List::Inactive), 1);
+    }
+
+    #[test]
+    fn a_page_that_was_freed_and_used_again_is_not_put_back() {
+        let mut lists = added(1);
+        let page = Pfn(FIRST);
+        let old = lists.isolate(List::Inactive, 1).get()[0];
+        lists.remove(page);
+        assert_eq!(lists.isolated(), 0);
+        lists.add(page, List::Inactive);
+        lists.conclude(old, STAYS);
+        assert_eq!(lists.len(List::Active), 0, "it is another page now");
+        let new = lists.isolate(List::Inactive, 1).get()[0];
+        lists.conclude(old, STAYS);
+        assert_eq!(lists.isolated(), 1, "another CPU has isolated it");
+        lists.conclude(new, STAYS);
+        assert_eq!((lists.len(List::Active), lists.total()), (1, 1));
+    }
+
+    #[test]
+    fn a_page_that_leaves_is_removed_wherever_it_is() {
+        let mut lists = added(2);
+        let run = lists.isolate(List::Inactive, 1);
+        lists.conclude(run.get()[0], Fate::Leaves);
+        assert_eq!((lists.isolated(), lists.total()), (0, 1));
+        // The owner has freed the page, and the next owner has used it and lost it to this CPU.
+        lists.add(Pfn(FIRST), List::Inactive);
+        lists.conclude(run.get()[0], Fate::Leaves);
+        assert_eq!(lists.total(), 1);
+    }
+
+    #[test]
+    fn pages_of_other_nodes_are_ignored() {
+        let mut lists = lists(2);
+        for pfn in [0, FIRST - 1, FIRST + 2, u32::MAX].map(Pfn) {
+            lists.add(pfn, List::Inactive);
+            lists.remove(pfn);
+        }
+        assert_eq!(lists.total(), 0);
+    }
+}
