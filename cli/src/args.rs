@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
+use plimsoll_lab::run::options::Jitter;
 
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
@@ -30,6 +31,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Runs published experiments and prints each result beside the published one
     Reproduce(Reproduce),
+    /// Finds the prices of the simulated machines that decide the headlines of experiments
+    Sensitivity(Sensitivity),
     /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like, killed-apps, overcommit
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
@@ -73,8 +76,35 @@ pub(crate) struct Reproduce {
     /// Runs every case twice and fails if anything differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    /// Writes every published figure beside ours, with the cause of the difference, to a page; only
+    /// for a full run of all experiments
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card", "memory"])]
+    pub(crate) misses: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) jitter: WithJitter,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sensitivity {
+    /// The experiments whose prices to vary; all of them if none is named
+    pub(crate) experiment: Vec<String>,
+    /// Varies only this price, such as work.fault; may be given several times
+    #[arg(long, value_name = "PRICE", conflicts_with = "save")]
+    pub(crate) price: Vec<String>,
+    /// Runs every design with seeds 1 to N [default: 6, the fewest that give a verdict]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) seeds: Option<u64>,
+    /// The number of cases that run at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+    /// Writes the result to a data file too; what the file has of other experiments stays
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// The format of the tables
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,6 +135,8 @@ pub(crate) struct Compare {
     /// The card of costs
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) jitter: WithJitter,
     #[command(flatten)]
     pub(crate) record: RecordRun,
     #[command(flatten)]
@@ -250,6 +282,20 @@ impl Bench {
     }
 }
 
+/// Whether simulated CPUs are disturbed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WithJitter {
+    /// Runs without interrupts, softirqs and steals
+    #[arg(long)]
+    no_jitter: bool,
+}
+
+impl From<WithJitter> for Jitter {
+    fn from(given: WithJitter) -> Self {
+        if given.no_jitter { Self::Off } else { Self::On }
+    }
+}
+
 /// Seeds and parallelism of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Runs {
@@ -263,9 +309,14 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn jobs(&self) -> NonZeroUsize {
-        let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.jobs.unwrap_or_else(cpus)
+        jobs_or_cpus(self.jobs)
     }
+}
+
+/// The number of jobs: as many as the computer has CPUs, unless it is given.
+pub(crate) fn jobs_or_cpus(jobs: Option<NonZeroUsize>) -> NonZeroUsize {
+    let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    jobs.unwrap_or_else(cpus)
 }
 
 /// The option that turns a simulated run into a recording too.

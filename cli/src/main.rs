@@ -63,6 +63,7 @@ fn print_error(error: &dyn Display) {
 fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Reproduce(args) => command::reproduce::run(args),
+        Command::Sensitivity(args) => command::sensitivity::run(&args),
         Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
         Command::Show(args) => command::show::run(args),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use plimsoll_lab::exact::Outcome;
-use plimsoll_lab::report::{Report, json, markdown, table};
+use plimsoll_lab::report::{Report, Table, json, markdown, table};
 use tempfile::NamedTempFile;
 
 /// The width of tables, in columns, if the width of the terminal is not known.
@@ -91,6 +91,17 @@ impl Sink {
         })
     }
 
+    /// Writes a table that belongs to no single report. JSON has what the table shows in the
+    /// reports, so the table is left out there.
+    pub(crate) fn write_table(&mut self, of: &Table) -> anyhow::Result<()> {
+        let tables = std::slice::from_ref(of);
+        self.write_text(|format, width| match format {
+            Format::Table => table::render_tables(tables, width),
+            Format::Markdown => markdown::render_tables(tables),
+            Format::Json => String::new(),
+        })
+    }
+
     /// Writes the outcome of an exact replay, and its warnings to standard error.
     pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
         warn(&outcome.warnings);
@@ -151,7 +162,7 @@ fn warn(warnings: &[String]) {
 }
 
 /// Replaces `file` as a whole: readers see either the old text or the new one.
-fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
         draft.write_all(text.as_bytes())?;

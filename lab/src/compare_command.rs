@@ -22,7 +22,7 @@ use crate::report::{Report, Table};
 use crate::run::aging::{self, Memory};
 use crate::run::as_recording::{self, Recordings};
 use crate::run::cases::Case;
-use crate::run::options::{Determinism, Effort, Options};
+use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
 use crate::workload::make_like::MakeLike;
@@ -126,6 +126,8 @@ pub struct CompareOptions {
     pub workload: String,
     /// The name of a built-in machine, or the path of a profile file.
     pub machine: String,
+    /// Whether interrupts, softirqs and steals disturb the machine's CPUs.
+    pub jitter: Jitter,
     /// The names of the designs. Each design after the first is compared with the first.
     pub designs: Vec<String>,
     /// The number of workers or jobs; `None` uses one per CPU.
@@ -152,7 +154,10 @@ pub struct CompareOptions {
 /// If a workload, machine or design is unknown, or the profile is bad.
 pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     let workload = find(&options.workload)?;
-    let profile = machines::load(&options.machine, options.card)?;
+    let mut profile = machines::load(&options.machine, options.card)?;
+    if options.jitter == Jitter::Off {
+        profile = profile.without_jitter();
+    }
     let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
     let designs = designs::find_different(&names)?;
     let length = Nanos::from_ms(options.length_ms);
@@ -176,6 +181,7 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
         memory: options.memory,
         effort: Effort::Full,
         determinism: Determinism::Trust,
+        jitter: options.jitter,
     };
     let (runs, kept) = Comparison::run_keeping(&designs, &lab_options, progress, |case| {
         let record = options.record.filter(|_| case.seed == options.seeds[0]);

@@ -13,6 +13,7 @@ pub mod measure;
 pub mod replay;
 pub mod report;
 pub mod run;
+pub mod sensitivity;
 pub mod show;
 pub mod trace;
 pub mod validate;

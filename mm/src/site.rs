@@ -110,6 +110,23 @@ impl LockClass {
         )
     }
 
+    /// Returns whether a CPU that waits for a lock of this class, or holds it, takes no interrupts.
+    /// In Linux 6.18, these are the locks that are taken with `spin_lock_irqsave` or
+    /// `spin_lock_irq`.
+    #[must_use]
+    #[inline]
+    pub const fn masks_interrupts(self) -> bool {
+        matches!(
+            self,
+            Self::Zone
+                | Self::Counter
+                | Self::CounterArea
+                | Self::Lru
+                | Self::Object
+                | Self::ReapQueue
+        )
+    }
+
     /// Returns whether a simulated machine charges nothing for a lock of this class. It guards
     /// memory of Plimsoll's own, which has no counterpart in Linux; the page of each batch is
     /// charged instead.

@@ -17,6 +17,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let options = CompareOptions {
         workload: args.workload,
         machine: args.machine,
+        jitter: args.jitter.into(),
         designs: std::iter::once(args.a).chain(args.b).collect(),
         workers: args.workers,
         memory: args.memory.as_deref().map(Memory::named).transpose()?,

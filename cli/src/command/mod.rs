@@ -14,4 +14,5 @@ pub(crate) mod machines;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod sensitivity;
 pub(crate) mod show;

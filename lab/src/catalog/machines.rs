@@ -48,6 +48,9 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
         tables.push(effects_of_load(&text));
     }
     tables.push(costs(&text));
+    if !text.jitter.is_empty() {
+        tables.push(jitter(&text));
+    }
     Ok(tables)
 }
 
@@ -194,6 +197,33 @@ fn costs(text: &ProfileText) -> Table {
     }
 }
 
+fn jitter(text: &ProfileText) -> Table {
+    let row = |name: String, range: Range, source: &str| {
+        let cards = Card::ALL.map(|card| range.at(card).to_string());
+        [name]
+            .into_iter()
+            .chain(cards)
+            .chain([source.to_owned()])
+            .collect()
+    };
+    let rows = text.jitter.iter().flat_map(|of| {
+        let name = of.kind.name();
+        [
+            row(format!("{name}_every_us"), of.every_us, &of.every_source),
+            row(format!("{name}_ns"), of.length_ns, &of.length_source),
+        ]
+    });
+    Table {
+        title: "Jitter: how often something disturbs a busy CPU, and for how long, at each card"
+            .to_owned(),
+        note: String::new(),
+        columns: ["jitter", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +271,7 @@ mod tests {
 
     #[test]
     fn fitted_prices_and_second_points_are_shown() {
-        let costs = |name| describe(name).unwrap().pop().unwrap();
+        let costs = |name| describe(name).unwrap().swap_remove(1);
         let epyc = costs("epyc-9654-2s");
         assert!(epyc.note.ends_with(": work.fault."), "{}", epyc.note);
         assert_eq!(costs("grace-72").note, "");

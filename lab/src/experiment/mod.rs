@@ -15,10 +15,15 @@ mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
 mod selftest;
+mod stalls;
+mod unmeasured;
 mod vmstat;
 
+use self::declared::Unmeasured;
 use crate::error::Error;
+use crate::measure::comparison::Comparison;
 use crate::report::Report;
+use crate::report::misses::Beside;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
@@ -47,12 +52,49 @@ pub trait Experiment: Sync {
     /// # Errors
     /// An error for the first unknown name. It offers the nearest known names.
     fn check(&self) -> Result<(), Error>;
+
+    /// The published figures that the experiment declares, without ours.
+    ///
+    /// # Errors
+    /// If the declaration uses an unknown name.
+    fn figures(&self) -> Result<Vec<Beside>, Error>;
+
+    /// The machines that a full run uses.
+    fn machines(&self) -> &'static [&'static str];
+
+    /// Returns whether the runs take place on simulated machines, so that prices matter.
+    fn is_simulated(&self) -> bool;
+
+    /// The names of the designs.
+    ///
+    /// # Errors
+    /// If the declaration uses an unknown name.
+    fn design_names(&self) -> Result<Vec<String>, Error>;
+
+    /// The names of the metrics that a quick run on `machine` measures.
+    ///
+    /// # Errors
+    /// If the machine is unknown.
+    fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error>;
+
+    /// Runs only `designs`, without tables and finding. `machine` may have scaled prices, as in
+    /// `grace-72@work.fault=200`. Designs that the experiment does not have are left out.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`], and if the machine is unknown.
+    fn compare_some(
+        &self,
+        machine: &str,
+        designs: &[&str],
+        options: &Options,
+    ) -> Result<Comparison, Error>;
 }
 
 /// The experiments that `plimsoll reproduce` runs, in this order, when the user names none.
 pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
+    stalls::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
@@ -76,6 +118,26 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
+/// Every figure that the experiments of the catalog declare as published, and every published
+/// figure that no experiment measures, without ours.
+///
+/// # Errors
+/// If a declaration uses an unknown name.
+pub fn figures() -> Result<Vec<Beside>, Error> {
+    let mut figures = Vec::new();
+    for experiment in CATALOG {
+        figures.extend(experiment.figures()?);
+    }
+    figures.extend(unmeasured());
+    Ok(figures)
+}
+
+/// The published figures that no experiment measures.
+#[must_use]
+pub fn unmeasured() -> Vec<Beside> {
+    unmeasured::FIGURES.iter().map(Unmeasured::beside).collect()
+}
+
 fn all() -> impl Iterator<Item = &'static dyn Experiment> {
     CATALOG.iter().chain(HIDDEN).copied()
 }
@@ -83,6 +145,8 @@ fn all() -> impl Iterator<Item = &'static dyn Experiment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::misses::stored::{self, Stored};
+    use crate::report::misses::{Thread, page};
 
     #[test]
     fn an_unknown_experiment_is_bad_input_and_offers_names() {
@@ -108,6 +172,64 @@ mod tests {
         for experiment in all() {
             let checked = experiment.check();
             checked.unwrap_or_else(|error| panic!("{}: {error}", experiment.name()));
+        }
+    }
+
+    #[test]
+    fn every_published_figure_says_where_and_why_and_is_declared_once() {
+        let figures = figures().unwrap();
+        let mut whats = Vec::new();
+        for figure in &figures {
+            assert!(
+                !figure.source.is_empty() && figure.why.ends_with('.'),
+                "{figure:?}"
+            );
+            assert!(Thread::ALL.contains(&figure.thread), "{figure:?}");
+            whats.push(figure.what);
+        }
+        whats.sort_unstable();
+        assert!(whats.windows(2).all(|pair| pair[0] != pair[1]), "{whats:?}");
+    }
+
+    const OVERWRITE: &str = "docs/misses.md is not what the declarations say. If only texts or prices \
+                             changed, run this test with PLIMSOLL_MISSES=overwrite; if figures \
+                             changed, run `plimsoll reproduce --misses docs/misses.md`";
+
+    /// The page is made of the declared figures and of what it keeps at its end. If a declaration
+    /// has changed, the page must be written again.
+    #[test]
+    fn the_committed_page_of_misses_is_that_of_the_declared_figures() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");
+        let committed = std::fs::read_to_string(path).expect("a committed page");
+        let stored = Stored::read(&committed).unwrap();
+        let declared = figures().unwrap();
+        if std::env::var_os("PLIMSOLL_MISSES").is_some_and(|is| is == "overwrite") {
+            let stored = stored::still_declared(stored, &declared);
+            let made = page::of_stored(declared, &stored).unwrap();
+            std::fs::write(path, &made).expect("a page that can be written");
+            return;
+        }
+        let made = page::of_stored(declared, &stored).expect(OVERWRITE);
+        assert!(made == committed, "{OVERWRITE}");
+    }
+
+    #[test]
+    fn the_page_of_misses_has_a_run_of_every_machine_with_figures() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");
+        let committed = std::fs::read_to_string(path).expect("a committed page");
+        let stored = Stored::read(&committed).unwrap();
+        let ran: Vec<_> = stored
+            .iter()
+            .map(|it| (&*it.experiment, &*it.machine))
+            .collect();
+        for figure in figures().unwrap() {
+            if let Some(place) = figure.place {
+                assert!(
+                    ran.contains(&(place.experiment, place.machine)),
+                    "{}",
+                    figure.what
+                );
+            }
         }
     }
 }

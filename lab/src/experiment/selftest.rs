@@ -10,10 +10,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, OTHERS, Published, Run};
+use super::declared::{Clock, Declaration, Figure, Finding, OTHERS, Published, Reported, Run};
 use crate::error::Error;
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
+use crate::report::misses::{Basis, Thread};
 use crate::report::{Table, tabulate};
 use crate::run::cases::Case;
 
@@ -29,8 +30,15 @@ static DECLARATION: Declaration<(), (), &str> = Declaration {
     verdicts: &[("baseline", OTHERS)],
     published: &[Published {
         machine: "no machine",
+        thread: Thread::Selftest,
         source: "the middle of the distribution of `baseline`",
-        values: &[("baseline", "waits", 1000.0)],
+        figures: &[Figure {
+            what: "mean of the waits that `baseline` draws",
+            metric: "waits",
+            values: Reported::One("baseline", 1000.0),
+            basis: Basis::Construction,
+            why: "The mean of a few draws differs a little from the mean of the distribution.",
+        }],
     }],
     setup: |_, _, _| Ok(()),
     metrics: |()| vec![WAITS, TOTAL_WAIT],

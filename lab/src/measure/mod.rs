@@ -1,6 +1,7 @@
 //! Measuring: metrics, their statistics, and the comparison of designs.
 
 pub mod comparison;
+pub mod detectors;
 pub mod holds;
 pub mod locks;
 pub mod metric;

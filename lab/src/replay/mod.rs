@@ -33,7 +33,7 @@ use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Report, Table};
 use crate::run::as_recording::{self, Recordings};
-use crate::run::options::{Determinism, Effort, Options};
+use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
 
@@ -67,7 +67,11 @@ pub struct ReplayOptions {
 /// copies than the machine has CPUs for.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     // Names are checked before the recording is read, so that a misspelt one fails at once.
-    let profile = machines::load(&options.machine, options.card)?;
+    let profile = Profile {
+        // The recorded times contain the disturbances of the recorded machine.
+        jitter: None,
+        ..machines::load(&options.machine, options.card)?
+    };
     let a = options.a.as_deref().unwrap_or("linux");
     let names = [Some(a), options.b.as_deref()].into_iter().flatten();
     let designs = designs::find_different(&names.collect::<Vec<_>>())?;
@@ -145,6 +149,7 @@ fn of_replay(options: &ReplayOptions) -> Options {
         memory: None,
         effort: Effort::Full,
         determinism: Determinism::Trust,
+        jitter: Jitter::Off,
     }
 }
 

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::{Report, Row, Table, VerdictRow};
+use super::misses::{Beside, Values};
+use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
 use crate::exact::{Judgement, Outcome};
 
@@ -27,6 +28,8 @@ pub fn render(report: &Report) -> String {
         verdicts: report.verdicts.iter().map(VerdictObject::of).collect(),
         tables: report.tables.iter().map(TableObject::of).collect(),
         finding: &report.finding,
+        figures: report.figures.iter().map(FigureObject::of).collect(),
+        decided: report.decided.as_ref().map(DecidedObject::of),
     };
     serde_json::to_string(&object).expect("text and finite numbers always serialise")
 }
@@ -44,6 +47,20 @@ pub fn render_bench(name: &str, found: &Found) -> String {
         tables: found.tables.iter().map(TableObject::of).collect(),
     };
     serde_json::to_string(&object).expect("text and numbers always serialise")
+}
+
+/// Renders tables that belong to no report, without a newline. `name` says what they are.
+///
+/// # Panics
+/// Never: as [`render`].
+#[must_use]
+pub fn render_tables(name: &str, tables: &[Table]) -> String {
+    let object = TablesObject {
+        schema: SCHEMA,
+        name,
+        tables: tables.iter().map(TableObject::of).collect(),
+    };
+    serde_json::to_string(&object).expect("text always serialises")
 }
 
 /// Renders the outcome of an exact replay, without a newline.
@@ -95,6 +112,13 @@ impl<'a> SubjectObject<'a> {
 }
 
 #[derive(Serialize)]
+struct TablesObject<'a> {
+    schema: u32,
+    name: &'a str,
+    tables: Vec<TableObject<'a>>,
+}
+
+#[derive(Serialize)]
 struct BenchObject<'a> {
     schema: u32,
     bench: &'a str,
@@ -114,6 +138,96 @@ struct Object<'a> {
     verdicts: Vec<VerdictObject<'a>>,
     tables: Vec<TableObject<'a>>,
     finding: &'a str,
+    figures: Vec<FigureObject<'a>>,
+    decided: Option<DecidedObject<'a>>,
+}
+
+/// A published figure beside ours. `published` and `ours` have a value for each of `designs`; if
+/// only a change was published, `published` is empty.
+#[derive(Serialize)]
+struct FigureObject<'a> {
+    thread: &'a str,
+    posted: &'a str,
+    source: &'a str,
+    what: &'a str,
+    metric: &'a str,
+    unit: &'a str,
+    designs: &'a [&'a str],
+    published: &'a [f64],
+    ours: Option<&'a [f64]>,
+    published_ratio: Option<f64>,
+    our_ratio: Option<f64>,
+    basis: &'a str,
+    verdict: &'a str,
+    why: &'a str,
+}
+
+impl<'a> FigureObject<'a> {
+    fn of(figure: &'a Beside) -> Self {
+        let place = figure.place.as_ref();
+        Self {
+            thread: figure.thread.name(),
+            posted: figure.thread.posted(),
+            source: figure.source,
+            what: figure.what,
+            metric: place.map_or("", |place| &place.metric),
+            unit: figure.unit.symbol(),
+            designs: place.map_or(&[], |place| &place.designs),
+            published: match &figure.published {
+                Values::Levels(levels) => levels,
+                Values::ChangePercent(_) => &[],
+            },
+            ours: figure.ours.as_ref().map(|ours| &*ours.values),
+            published_ratio: figure.published_ratio().and_then(finite),
+            our_ratio: figure.our_ratio().and_then(finite),
+            basis: figure.basis.name(),
+            verdict: figure.agreement().word(),
+            why: figure.why,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct DecidedObject<'a> {
+    note: &'a str,
+    headlines: Vec<DecidedHeadlineObject<'a>>,
+}
+
+#[derive(Serialize)]
+struct DecidedHeadlineObject<'a> {
+    a: &'a str,
+    b: &'a str,
+    metric: &'a str,
+    prices: Vec<DecidingPriceObject<'a>>,
+    within_noise: usize,
+}
+
+#[derive(Serialize)]
+struct DecidingPriceObject<'a> {
+    key: &'a str,
+    fitted: bool,
+    effect: &'a str,
+}
+
+impl<'a> DecidedObject<'a> {
+    fn of(decided: &'a Decided) -> Self {
+        let price = |price: &'a DecidingPrice| DecidingPriceObject {
+            key: &price.key,
+            fitted: price.fitted,
+            effect: &price.effect,
+        };
+        let headline = |headline: &'a DecidedHeadline| DecidedHeadlineObject {
+            a: &headline.a,
+            b: &headline.b,
+            metric: &headline.metric,
+            prices: headline.prices.iter().map(price).collect(),
+            within_noise: headline.within_noise,
+        };
+        Self {
+            note: &decided.note,
+            headlines: decided.headlines.iter().map(headline).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -227,6 +341,54 @@ mod tests {
         let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["verdicts"][1]["ratio"], Value::Null);
         assert!(!text.contains('\n') && !text.contains("inf") && !text.contains("NaN"));
+    }
+
+    #[test]
+    fn published_figures_and_deciding_prices_are_part_of_the_object() {
+        let mut report = sample();
+        report.figures = crate::report::misses::sample();
+        let price = DecidingPrice {
+            key: "work.scan_cpu".to_owned(),
+            fitted: true,
+            effect: "halved: ratio 0.100".to_owned(),
+        };
+        report.decided = Some(Decided {
+            note: String::new(),
+            seeds: 6,
+            headlines: vec![DecidedHeadline {
+                a: "linux".to_owned(),
+                b: "patch".to_owned(),
+                metric: "waits".to_owned(),
+                prices: vec![price],
+                within_noise: 2,
+            }],
+        });
+        let object: Value = serde_json::from_str(&render(&report)).unwrap();
+        let figure = &object["figures"][1];
+        assert_eq!(figure["published"], json!([872.0, 117.0]));
+        assert_eq!(figure["ours"], json!([2546.0, 338.0]));
+        assert_eq!(
+            (&figure["verdict"], &figure["thread"]),
+            (&json!("match"), &json!("stagger"))
+        );
+        assert_eq!(object["figures"][4]["ours"], Value::Null);
+        assert_eq!(object["figures"][3]["our_ratio"], json!(0.9));
+        let price = &object["decided"]["headlines"][0]["prices"][0];
+        assert_eq!(
+            (&price["key"], &price["fitted"]),
+            (&json!("work.scan_cpu"), &json!(true))
+        );
+        let text = crate::report::table::render(&report, 120);
+        let line =
+            "waits, patch over linux: decided by work.scan_cpu (halved: ratio 0.100, fitted). 2 ";
+        assert!(text.contains(line), "{text}");
+        assert!(text.trim_end().ends_with("noise of 6 seeds."), "{text}");
+        report.decided.as_mut().unwrap().headlines[0].prices.clear();
+        let text = crate::report::table::render(&report, 120);
+        assert!(text.contains("no single price decides. 2 "), "{text}");
+        report.decided.as_mut().unwrap().headlines[0].within_noise = 0;
+        let text = crate::report::table::render(&report, 120);
+        assert!(text.contains("no price flips the verdict"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! published values stay in one grid, and every grid repeats the designs.
 
 use super::value::{NOTHING, human, human_estimate, human_ratio};
-use super::{Report, Row, Table, VerdictRow};
+use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::measure::metric::{Better, Metric, Unit};
 use crate::measure::stats::Verdict;
 
@@ -63,7 +63,40 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     if !report.finding.is_empty() {
         blocks.push(Block::Text(report.finding.clone()));
     }
+    let decided = report.decided.iter().flat_map(decided);
+    blocks.extend(decided.map(Block::Text));
     blocks
+}
+
+/// A line for each headline with the prices that decide it. If the table does not belong to the
+/// report, a line that says so comes first.
+fn decided(decided: &Decided) -> Vec<String> {
+    let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
+    let line = |headline: &DecidedHeadline| {
+        let DecidedHeadline { a, b, metric, .. } = headline;
+        let price = |price: &DecidingPrice| {
+            let fitted = if price.fitted { ", fitted" } else { "" };
+            format!("{} ({}{fitted})", price.key, price.effect)
+        };
+        let prices: Vec<String> = headline.prices.iter().map(price).collect();
+        let noisy = match headline.within_noise {
+            0 => String::new(),
+            more => format!(
+                " {more} of the prices change the verdict or the ratio, but within the noise of {} seeds.",
+                decided.seeds
+            ),
+        };
+        let what = if prices.is_empty() && noisy.is_empty() {
+            "no price flips the verdict or moves the ratio by more than twice".to_owned()
+        } else if prices.is_empty() {
+            "no single price decides".to_owned()
+        } else {
+            format!("decided by {}", prices.join("; "))
+        };
+        format!("{metric}, {b} over {a}: {what}.{noisy}")
+    };
+    let headlines = decided.headlines.iter().map(line);
+    note.into_iter().chain(headlines).collect()
 }
 
 /// Each table as a grid, followed by its note.

@@ -7,6 +7,7 @@ pub mod figures;
 pub mod json;
 mod layout;
 pub mod markdown;
+pub mod misses;
 pub(crate) mod spark;
 pub mod table;
 pub(crate) mod value;
@@ -38,6 +39,11 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
+    /// The published figures of the experiment on this machine, beside ours.
+    pub figures: Vec<misses::Beside>,
+    /// The prices that decide the headlines of the experiment; `None` if the sensitivity table does
+    /// not have the experiment.
+    pub decided: Option<Decided>,
     /// Warnings about the input. The caller prints them to standard error; renderers omit them.
     pub warnings: Vec<String>,
 }
@@ -57,6 +63,8 @@ impl Report {
             verdicts: Vec::new(),
             tables: Vec::new(),
             finding: String::new(),
+            figures: Vec::new(),
+            decided: None,
             warnings: Vec::new(),
         }
     }
@@ -86,6 +94,44 @@ pub struct VerdictRow {
     pub b: String,
     /// The ratio of B to A, and its verdict.
     pub comparison: stats::Comparison,
+}
+
+/// The prices that decide the headlines of an experiment, from the sensitivity table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decided {
+    /// A sentence about the table if it does not belong to this report: it was made on another
+    /// machine, or with other prices. Otherwise empty.
+    pub note: String,
+    /// The number of seeds of the table.
+    pub seeds: usize,
+    /// Each headline.
+    pub headlines: Vec<DecidedHeadline>,
+}
+
+/// The prices that decide one headline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecidedHeadline {
+    /// The name of design A.
+    pub a: String,
+    /// The name of design B, which is compared with A.
+    pub b: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// The prices, the most important first.
+    pub prices: Vec<DecidingPrice>,
+    /// The number of further prices that change the headline only within the noise of the seeds.
+    pub within_noise: usize,
+}
+
+/// A price that decides a headline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecidingPrice {
+    /// The key of the price, such as `work.fault`.
+    pub key: String,
+    /// True if the price was fitted to a published figure.
+    pub fitted: bool,
+    /// What happens at half of the price, or at twice the price.
+    pub effect: String,
 }
 
 /// A table of text, for results that do not fit into rows by design and metric.
@@ -229,6 +275,8 @@ pub(crate) fn sample() -> Report {
         finding: "Most of the gain is due to the phase: with the same period and the shepherd \
                   left alone, contentions fall as far as with all three changes together."
             .to_owned(),
+        figures: Vec::new(),
+        decided: None,
         warnings: Vec::new(),
     }
 }

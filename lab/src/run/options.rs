@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use plimsoll_sim::profile::Card;
+use plimsoll_sim::profile::{Card, NO_JITTER};
 
 use super::aging::Memory;
 
@@ -24,6 +24,8 @@ pub struct Options {
     pub effort: Effort,
     /// Whether to run every case twice and compare the runs.
     pub determinism: Determinism,
+    /// Whether interrupts, softirqs and steals disturb simulated CPUs.
+    pub jitter: Jitter,
 }
 
 impl Options {
@@ -38,8 +40,27 @@ impl Options {
             memory: None,
             effort: Effort::Full,
             determinism: Determinism::Trust,
+            jitter: Jitter::On,
         }
     }
+
+    /// The name of the built-in machine `machine`, with the variant that these options ask for.
+    #[must_use]
+    pub fn on(&self, machine: &str) -> String {
+        match self.jitter {
+            Jitter::On => machine.to_owned(),
+            Jitter::Off => format!("{machine}+{NO_JITTER}"),
+        }
+    }
+}
+
+/// Whether the disturbances that a machine's profile describes happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// They happen.
+    On,
+    /// They do not happen.
+    Off,
 }
 
 /// How much an experiment measures.

@@ -226,6 +226,7 @@ fn machine(cpus: u32) -> Profile {
         },
         speed_percent: Vec::new(),
         load: Load::default(),
+        jitter: None,
     }
 }
 

@@ -35,5 +35,6 @@ pub use crate::options::{Faults, LockModel, SimOptions};
 pub use crate::pressure::pressure;
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tasks::stacks::NoStack;
+pub use crate::tasks::stretch::Stretch;
 pub use crate::tasks::task::TaskId;
 pub use crate::tasks::wait::{Access, Wait};

@@ -40,6 +40,8 @@ impl Inner {
             migrations: record.migrations.get(),
             causality_slips: record.slips.get(),
             stalls: record.stalls.get(),
+            disturbances: record.disturbances.each_ref().map(Cell::get),
+            disturbed_ns: record.disturbed_ns.each_ref().map(Cell::get),
             lines: record.lines.each_ref().map(Cell::get),
             locks: LockClass::ALL.into_iter().map(locks).collect(),
             cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),

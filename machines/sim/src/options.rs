@@ -2,7 +2,7 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The options of one run. Experiments use [`SimOptions::default`].
+/// The options of one run. Experiments use [`SimOptions::default`] with [`SimOptions::jitter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimOptions {
     /// The seed of every random stream.
@@ -20,7 +20,10 @@ pub struct SimOptions {
     pub run_ahead: Nanos,
     /// The upper bound of the random delay before each ordered step, in nanoseconds. Delays vary
     /// the interleavings.
-    pub jitter_ns: u32,
+    pub shake_ns: u32,
+    /// If true, interrupts, softirqs and steals disturb busy CPUs at the rates of the profile's
+    /// table `[jitter]`.
+    pub jitter: bool,
     /// The address space for one task's stack, in bytes; only touched pages take memory.
     pub stack_bytes: usize,
     /// The percentage of the wheel's timers that fire one jiffy late. A timer is late if its CPU
@@ -44,7 +47,8 @@ impl Default for SimOptions {
             strict: false,
             slice: Nanos::from_ms(3),
             run_ahead: Nanos(100_000),
-            jitter_ns: 0,
+            shake_ns: 0,
+            jitter: false,
             stack_bytes: 64 << 10,
             late_ticks_percent: 0,
             under_load: false,

@@ -6,6 +6,8 @@ use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Nanos};
 
+use crate::profile::Disturbance;
+
 /// The number of bins of a histogram. Bin `b` counts spans whose binary length is `b` bits: 0, 1,
 /// 2–3, 4–7 and so on, in nanoseconds. The last bin also counts all longer spans.
 pub const HIST_BINS: usize = 40;
@@ -43,6 +45,11 @@ pub struct Stats {
     pub causality_slips: u64,
     /// The number of injected stalls.
     pub stalls: u64,
+    /// The number of disturbances, indexed by `Disturbance as usize`.
+    pub disturbances: [u64; Disturbance::ALL.len()],
+    /// The virtual time by which disturbances delayed all CPUs together, in nanoseconds, indexed by
+    /// `Disturbance as usize`.
+    pub disturbed_ns: [u64; Disturbance::ALL.len()],
     /// The number of transfers of cache lines of shared words and locks between CPUs, indexed by
     /// `Distance as usize`.
     pub lines: [u64; 5],

@@ -54,7 +54,8 @@ where
         effort: Effort,
         designs: &[D],
     ) -> Result<(S, Results, Vec<K>), Error> {
-        let scene = (self.declared.setup)(self.machine, card, effort)?;
+        let machine = self.options.on(self.machine);
+        let scene = (self.declared.setup)(&machine, card, effort)?;
         let about = format!("card {}", card.name());
         let (results, kept) = self.further(&about, &scene, designs)?;
         Ok((scene, results, kept))

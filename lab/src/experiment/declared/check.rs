@@ -11,7 +11,7 @@ use crate::run::options::Effort;
 
 impl<S, K, D: Display> Declaration<S, K, D> {
     /// Checks that every machine, design and metric in the declaration exists, and that every
-    /// published value belongs to a row of the report.
+    /// published figure belongs to a row of the report.
     pub(super) fn check_names(&self) -> Result<(), Error> {
         let designs: Vec<String> = (self.designs)()?.iter().map(D::to_string).collect();
         for (a, b) in self.verdicts {
@@ -48,10 +48,11 @@ impl<S, K, D: Display> Declaration<S, K, D> {
             known("metric", name, &measured)?;
         }
         for published in self.published.iter().filter(|of| of.machine == machine) {
-            for (design, metric, _) in published.values {
-                let of_row = known("design", design, designs);
+            for figure in published.figures {
+                let mut of_row = figure.values.designs().into_iter();
                 of_row
-                    .and_then(|()| known("metric", metric, &shown))
+                    .try_for_each(|design| known("design", design, designs))
+                    .and_then(|()| known("metric", figure.metric, &shown))
                     .map_err(|error| Error::Invalid(format!("{}: {error}", published.source)))?;
             }
         }

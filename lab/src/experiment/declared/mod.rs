@@ -6,21 +6,24 @@
 //!
 //! The submodule `results` looks up samples by design and metric. `cards` makes the table of
 //! verdicts at each cost card, `finding` the conclusion, and `targets` the table of the targets for
-//! our designs. `check` checks the names in a declaration.
+//! our designs. `published` has the published figures, and `check` checks the names in a
+//! declaration.
 
 pub(super) mod cards;
 mod check;
 mod finding;
+mod published;
 mod results;
 mod targets;
 
 use std::fmt::{Debug, Display};
 use std::num::NonZeroUsize;
 
-use plimsoll_sim::profile::Card;
+use plimsoll_sim::profile::{Card, Profile};
 
 pub(super) use self::cards::Cards;
 pub(super) use self::finding::{Finding, effect, level};
+pub(super) use self::published::{Figure, Published, Reported, Unmeasured};
 pub(super) use self::results::Results;
 pub(super) use self::targets::{Target, targets};
 use super::Experiment;
@@ -28,10 +31,12 @@ use crate::catalog::designs::{self, Named};
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, Sample};
 use crate::measure::metric::Metric;
+use crate::report::misses::Beside;
 use crate::report::{Report, Table};
 use crate::run::cases::Case;
 use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
+use crate::sensitivity::decided;
 
 /// Two designs that are compared: A and B.
 pub(super) type Pair = (&'static str, &'static str);
@@ -54,7 +59,7 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) designs: fn() -> Result<Vec<D>, Error>,
     /// The pairs of designs that get verdicts.
     pub(super) verdicts: &'static [Pair],
-    /// The published values.
+    /// The published figures.
     pub(super) published: &'static [Published],
     /// Builds the workload for a machine.
     pub(super) setup: fn(&str, Card, Effort) -> Result<S, Error>,
@@ -75,17 +80,6 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
 
 type Metrics<S> = fn(&S) -> Vec<Metric>;
 type Conclude<S, K, D> = fn(&Run<'_, S, K, D>) -> Result<(Vec<Table>, Finding), Error>;
-
-/// Values that others published for one machine.
-pub(super) struct Published {
-    /// The simulated machine that stands for the machine on which the values were measured.
-    pub(super) machine: &'static str,
-    /// Where the values were published, and what was measured there.
-    pub(super) source: &'static str,
-    /// Triples of a design, a metric, and the value that was published for the two, in the metric's
-    /// unit.
-    pub(super) values: &'static [(&'static str, &'static str, f64)],
-}
 
 /// A metric, and the function that reads its value from a run.
 pub(super) type Reading<T> = (Metric, fn(&T) -> f64);
@@ -180,6 +174,42 @@ where
     fn check(&self) -> Result<(), Error> {
         self.check_names()
     }
+
+    fn figures(&self) -> Result<Vec<Beside>, Error> {
+        self.declared_figures()
+    }
+
+    fn machines(&self) -> &'static [&'static str] {
+        self.machines
+    }
+
+    fn is_simulated(&self) -> bool {
+        self.clock == Clock::Virtual
+    }
+
+    fn design_names(&self) -> Result<Vec<String>, Error> {
+        Ok((self.designs)()?.iter().map(D::to_string).collect())
+    }
+
+    fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error> {
+        let scene = (self.setup)(machine, Card::Mid, Effort::Quick)?;
+        let metrics = (self.metrics)(&scene).into_iter();
+        Ok(metrics.map(|metric| metric.name.into_owned()).collect())
+    }
+
+    fn compare_some(
+        &self,
+        machine: &str,
+        designs: &[&str],
+        options: &Options,
+    ) -> Result<Comparison, Error> {
+        let card = options.card.unwrap_or(Card::Mid);
+        let scene = (self.setup)(machine, card, options.effort)?;
+        let mut chosen = (self.designs)()?;
+        chosen.retain(|design| designs.contains(&&*design.to_string()));
+        let (results, _) = self.compare(&scene, &chosen, options, &Progress::hidden())?;
+        Ok(results.comparison().clone())
+    }
 }
 
 impl<S, K, D> Declaration<S, K, D>
@@ -197,7 +227,7 @@ where
         self.check_names()?;
         let card = options.card.unwrap_or(Card::Mid);
         let (scene, designs) = (
-            (self.setup)(machine, card, options.effort)?,
+            (self.setup)(&options.on(machine), card, options.effort)?,
             (self.designs)()?,
         );
         progress.start(format!("{} on {machine}", self.name));
@@ -215,7 +245,8 @@ where
             kept,
         };
         let runs = run.results.comparison();
-        let mut report = Report::new(self.name, machine, card, runs.seeds(), runs.hash());
+        let of = options.on(machine);
+        let mut report = Report::new(self.name, &of, card, runs.seeds(), runs.hash());
         let shown = self.shown.unwrap_or(self.metrics)(&run.scene);
         report.rows = runs.rows(|design, metric| self.published(machine, design, metric));
         report.rows.retain(|row| shown.contains(&row.metric));
@@ -226,6 +257,9 @@ where
         let (tables, finding) = (self.conclude)(&run)?;
         report.tables = tables;
         report.finding = finding.to_string();
+        let metrics = (self.metrics)(&run.scene);
+        report.figures = self.figures_on(machine, &metrics, Some(&run.results));
+        report.decided = decided::of(self.name, machine)?;
         Ok(report)
     }
 
@@ -255,9 +289,9 @@ where
 
     fn published(&self, machine: &str, design: &str, metric: &Metric) -> Option<f64> {
         let of_machine = self.published.iter().filter(|of| of.machine == machine);
-        let mut values = of_machine.flat_map(|of| of.values);
-        let found = values.find(|(of, name, _)| *of == design && *name == metric.name);
-        found.map(|(_, _, value)| *value)
+        let figures = of_machine.flat_map(|of| of.figures);
+        let mut of_metric = figures.filter(|figure| figure.metric == metric.name);
+        of_metric.find_map(|figure| figure.values.level(design))
     }
 }
 
@@ -270,6 +304,11 @@ where
     /// Each design, with what was kept of its run with the first seed.
     pub(super) fn each(&self) -> impl Iterator<Item = (&D, &K)> {
         self.designs.iter().zip(&self.kept)
+    }
+
+    /// Loads the built-in machine `machine`, with disturbances only if the options ask for them.
+    pub(super) fn load(&self, machine: &str, card: Card) -> Result<Profile, Error> {
+        Ok(Profile::load(&self.options.on(machine), card)?)
     }
 
     /// The published value for a design and a metric on this machine.

@@ -3,8 +3,17 @@
 
 use super::*;
 use crate::measure::metric::Unit;
+use crate::report::misses::{Agreement, Basis, Thread};
 
 const WAITS: Metric = Metric::lower("waits", Unit::Count);
+/// A published figure of [`whole`].
+const WAITED: Figure = Figure {
+    what: "waits",
+    metric: "waits",
+    values: Reported::One("linux", 100.0),
+    basis: Basis::Independent,
+    why: "A cause.",
+};
 const RATE: Metric = Metric::higher("rate", Unit::PerSecond);
 
 fn whole() -> Declaration<(), (), &'static str> {
@@ -17,8 +26,9 @@ fn whole() -> Declaration<(), (), &'static str> {
         verdicts: &[("linux", OTHERS)],
         published: &[Published {
             machine: "desk",
+            thread: Thread::Selftest,
             source: "a made-up thread",
-            values: &[("linux", "waits", 100.0)],
+            figures: &[WAITED],
         }],
         setup: |_, _, _| Ok(()),
         metrics: |()| vec![WAITS],
@@ -68,10 +78,15 @@ fn a_whole_declaration_becomes_a_report() {
 
 #[test]
 fn every_wrong_name_is_an_error_that_offers_the_nearest() {
-    let published = |machine, values| Published {
+    let published = |machine, design, metric| Published {
         machine,
+        thread: Thread::Selftest,
         source: "a made-up thread",
-        values,
+        figures: Vec::leak(vec![Figure {
+            metric,
+            values: Reported::One(design, 1.0),
+            ..WAITED
+        }]),
     };
     let of = |published: Published| Declaration {
         published: Vec::leak(vec![published]),
@@ -79,15 +94,15 @@ fn every_wrong_name_is_an_error_that_offers_the_nearest() {
     };
     let slips = [
         (
-            of(published("desk", &[("linux", "wait", 1.0)])),
+            of(published("desk", "linux", "wait")),
             "a made-up thread: no metric is called `wait`; did you mean `waits`?",
         ),
         (
-            of(published("desk", &[("linus", "waits", 1.0)])),
+            of(published("desk", "linus", "waits")),
             "a made-up thread: no design is called `linus`; did you mean `linux`?",
         ),
         (
-            of(published("desc", &[("linux", "waits", 1.0)])),
+            of(published("desc", "linux", "waits")),
             "no machine is called `desc`; did you mean `desk`?",
         ),
         (
@@ -153,4 +168,19 @@ fn a_lookup_of_a_metric_that_was_not_measured_is_a_bug() {
         ..whole()
     };
     drop(report(&declared));
+}
+
+#[test]
+fn a_report_has_ours_beside_each_published_figure() {
+    let declared = whole();
+    let figures = &report(&declared).unwrap().figures;
+    assert_eq!(figures.len(), 1);
+    assert_eq!(figures[0].agreement(), Agreement::Match);
+    assert_eq!(figures[0].levels_off(), [1.0]);
+    let undone = declared.figures().unwrap();
+    assert_eq!(undone[0].agreement(), Agreement::NotMeasured);
+    assert_eq!(
+        (undone[0].what, undone[0].unit),
+        (figures[0].what, figures[0].unit)
+    );
 }

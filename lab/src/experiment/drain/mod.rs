@@ -6,9 +6,11 @@
 //! wait for the lock, the lock's holder when that wait began, and the number of CPUs that waited
 //! long.
 //!
-//! The submodule `scene` has the workload and its metrics, `family` the side workloads.
+//! The submodule `scene` has the workload and its metrics, `family` the side workloads, and
+//! `published` the published figures.
 
 mod family;
+mod published;
 mod scene;
 
 use plimsoll_sim::profile::Card;
@@ -20,13 +22,14 @@ use self::scene::{
 };
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Results, Run, cards, metrics_of,
-    variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, metrics_of, variants_of,
 };
 use crate::error::Error;
+use crate::measure::comparison::Comparison;
 use crate::measure::holds::{self, BUCKETS};
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::stats;
+use crate::report::misses::Beside;
 use crate::report::value::human;
 use crate::report::{Report, Table, tabulate};
 use crate::run::aging::Memory;
@@ -64,6 +67,35 @@ impl Experiment for Drain {
     fn check(&self) -> Result<(), Error> {
         AGED.check()
     }
+
+    fn figures(&self) -> Result<Vec<Beside>, Error> {
+        AGED.figures()
+    }
+
+    fn machines(&self) -> &'static [&'static str] {
+        AGED.machines()
+    }
+
+    fn is_simulated(&self) -> bool {
+        AGED.is_simulated()
+    }
+
+    fn design_names(&self) -> Result<Vec<String>, Error> {
+        AGED.design_names()
+    }
+
+    fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error> {
+        AGED.quick_metrics(machine)
+    }
+
+    fn compare_some(
+        &self,
+        machine: &str,
+        designs: &[&str],
+        options: &Options,
+    ) -> Result<Comparison, Error> {
+        AGED.compare_some(machine, designs, options)
+    }
 }
 
 static FRESH: Declared =
@@ -83,25 +115,7 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
         clock: Clock::Virtual,
         designs: || variants_of("unpatched", DESIGNS),
         verdicts: &[(UNBATCHED, OTHERS), (MERGED, BOUNDED), (ONE_DRAIN, BOUNDED)],
-        published: &[Published {
-            machine: "bergamo-176",
-            source: "the batching thread: calls in 12 minutes on 176 CPUs; its tables give no \
-                 throughput, only changes of it",
-            values: &[
-                (
-                    UNBATCHED,
-                    "commits_over_1000_pages_per_s",
-                    41_497.0 / TWELVE_MINUTES_S,
-                ),
-                (
-                    UNBATCHED,
-                    "decays_over_1000_pages_per_s",
-                    2510.0 / TWELVE_MINUTES_S,
-                ),
-                (MERGED, "commits_over_1000_pages_per_s", 0.0),
-                (MERGED, "decays_over_1000_pages_per_s", 0.0),
-            ],
-        }],
+        published: published::PUBLISHED,
         setup,
         metrics: |_| metrics_of(METRICS),
         shown: None,
@@ -147,7 +161,6 @@ const COMPARED: [Metric; 7] = [
 ];
 /// The designs with columns or rows of their own in the tables of holds.
 const SHOWN: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
-const TWELVE_MINUTES_S: f64 = 720.0;
 
 fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
     let family = family::run(run)?;

@@ -13,12 +13,12 @@ use plimsoll_sim::profile::{Card, Profile};
 use super::matrix::Matrix;
 use super::population::{Kind, Population};
 use super::processes::{self, Chosen};
-use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, short};
+use super::{APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, heads, published, short};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::experiment::declared::{
-    Clock, Declaration, Finding, Published, Results, Run, Target, targets, variants_of,
+    Clock, Declaration, Finding, Results, Run, Target, targets, variants_of,
 };
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -42,19 +42,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
         (APPROXIMATE, OURS),
         (PATCH, OURS),
     ],
-    published: &[Published {
-        machine: MACHINE,
-        source: "the thread on two passes: N processes and a hog, `tail /dev/zero`, on a virtual \
-                 machine of 256 CPUs of an EPYC 9654",
-        values: &[
-            (PRECISE, "select_at_40_ns", 0.5 * MS),
-            (PRECISE, "select_at_10000_ns", 80.0 * MS),
-            (APPROXIMATE, "select_at_40_ns", 0.3 * MS),
-            (APPROXIMATE, "select_at_10000_ns", 3.0 * MS),
-            (PATCH, "select_at_40_ns", 0.3 * MS),
-            (PATCH, "select_at_10000_ns", 7.9 * MS),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: Scene::metrics,
     shown: None,
@@ -63,8 +51,6 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     cards: None,
     conclude,
 };
-
-const MS: f64 = 1e6;
 
 /// The numbers of processes. One process of each population is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];
@@ -244,10 +230,9 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// The profile of the two-socket machine with only the first `cores` cores of each socket. All
+/// `profile`, of a machine of two sockets, with only the first `cores` cores of each socket. All
 /// prices stay the same.
-fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
-    let mut profile = Profile::load("epyc-9654-2s", card)?;
+fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
         .topology
@@ -255,7 +240,7 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
         .map(|cpu: CpuId| profile.topology.place(cpu));
     let kept = places.filter(|place| place.core % per_socket < cores);
     profile.topology = Topology::new(kept.collect());
-    Ok(profile)
+    profile
 }
 
 /// A table of the time to select among [`FEW`] processes on machines that differ only in their
@@ -264,7 +249,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut all = Vec::new();
     for cores in [18, 64, 96] {
         let scene = Scene {
-            profile: of_cores(cores, run.card)?,
+            profile: of_cores(run.load("epyc-9654-2s", run.card)?, cores),
             counts: &[FEW],
             in_band: FEW,
         };
@@ -298,7 +283,7 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
         let scene = Scene {
-            profile: Profile::load(MACHINE, card)?,
+            profile: run.load(MACHINE, card)?,
             counts: &[HEADLINE],
             in_band: FEW,
         };
@@ -445,7 +430,10 @@ mod tests {
     #[test]
     fn machines_keep_both_sockets_alike() {
         for (cores, cpus) in [(18, 72), (64, 256), (96, 384)] {
-            let profile = of_cores(cores, Card::Mid).expect("built in");
+            let profile = of_cores(
+                Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
+                cores,
+            );
             let topology = &profile.topology;
             let places = topology.ids().map(|cpu| topology.place(cpu));
             let first = places.filter(|place| place.socket == 0).count();

@@ -8,7 +8,8 @@
 //!
 //! The submodule `population` has the processes, and the CPUs on which they touched their pages.
 //! `processes` puts a population on a machine and makes one selection. `oracle` knows the right
-//! choice. `latency` and `accuracy` are the two experiments; `matrix` is a part of `latency`.
+//! choice. `published` has the published times. `latency` and `accuracy` are the two experiments;
+//! `matrix` is a part of `latency`.
 
 mod accuracy;
 mod latency;
@@ -16,6 +17,7 @@ mod matrix;
 mod oracle;
 mod population;
 mod processes;
+mod published;
 
 pub(super) use self::accuracy::EXPERIMENT as ACCURACY;
 pub(super) use self::latency::EXPERIMENT as LATENCY;

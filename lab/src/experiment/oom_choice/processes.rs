@@ -14,8 +14,8 @@ use plimsoll_mm::oom::{
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::units::{CpuId, PAGE_SIZE};
+use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{Sim, SimOptions};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -23,6 +23,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
+use crate::run::testbed::simulated;
 
 /// The nanoseconds that a selector takes to look at a process again, when all cache lines of the
 /// process are in its CPU's caches. Measured with 1000 processes; the first look at each of them
@@ -94,12 +95,7 @@ impl ProcessSet {
         growth: Growth,
         seed: u64,
     ) -> Self {
-        let options = SimOptions {
-            seed,
-            under_load: true,
-            ..SimOptions::default()
-        };
-        let sim = Sim::new(profile, options);
+        let sim = Sim::new(profile, simulated(seed));
         let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
         let plan = plan.expect("four counters on as many CPUs as a profile may have");
         let process = |&adj: &ScoreAdj| {

@@ -10,8 +10,10 @@
 //!
 //! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
 //! the reaper's phases with the thread's profile, and `sensitivity` shows which prices decide.
+//! `published` has the published figures.
 
 mod profile;
+mod published;
 mod scene;
 mod sensitivity;
 mod targets;
@@ -20,7 +22,7 @@ use plimsoll_mm::space::reap::Reaping;
 
 use self::scene::{LOCK, RMAP, Scene, Scenes};
 use super::Experiment;
-use super::declared::{Cards, Clock, Declaration, Finding, Published, Run, cards, effect};
+use super::declared::{Cards, Clock, Declaration, Finding, Run, cards, effect};
 use super::emptier::{self, ALONE, Emptier, RAN, TABLE_WAIT, WALL, faster};
 use crate::error::Error;
 use crate::measure::metric::{Metric, Unit};
@@ -44,30 +46,7 @@ static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
         (ASCENDING, OURS),
         (ALONE, OURS),
     ],
-    published: &[Published {
-        machine: PHONE,
-        source: "the reaper thread: totals of the patch's tenth version, one run each",
-        values: &[
-            (ASCENDING, "ran_ns", 167.1 * MS),
-            (ASCENDING, "exit_ran_ns", 90.7 * MS),
-            (ASCENDING, "reaper_ran_ns", 76.4 * MS),
-            (ASCENDING, "table_lock_ns", 33.1 * MS),
-            (ASCENDING, "exit_table_lock_ns", 10.0 * MS),
-            (ASCENDING, "reaper_table_lock_ns", 23.1 * MS),
-            (ASCENDING, "rmap_ns", 41.3 * MS),
-            (ASCENDING, "exit_rmap_ns", 22.4 * MS),
-            (ASCENDING, "reaper_rmap_ns", 18.9 * MS),
-            (PATCH, "ran_ns", 132.6 * MS),
-            (PATCH, "exit_ran_ns", 72.4 * MS),
-            (PATCH, "reaper_ran_ns", 60.2 * MS),
-            (PATCH, "table_lock_ns", 1.0 * MS),
-            (PATCH, "exit_table_lock_ns", 0.4 * MS),
-            (PATCH, "reaper_table_lock_ns", 0.6 * MS),
-            (PATCH, "rmap_ns", 42.0 * MS),
-            (PATCH, "exit_rmap_ns", 18.4 * MS),
-            (PATCH, "reaper_rmap_ns", 23.6 * MS),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scenes::new,
     metrics: Scenes::metrics,
     shown: None,
@@ -79,7 +58,6 @@ static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
 
 /// The machine of the mailing-list thread's measurements.
 const PHONE: &str = "phone-8";
-const MS: f64 = 1e6;
 
 const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";

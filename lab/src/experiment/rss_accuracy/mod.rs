@@ -11,6 +11,7 @@
 
 mod influence;
 mod program;
+mod published;
 mod scene;
 
 use plimsoll_mm::counter::Shape;
@@ -20,9 +21,7 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::program::{Hops, Program, Sizes};
 use self::scene::{BOUND, FINAL, METRICS, SAMPLES, Seen, WORST};
 use super::Experiment;
-use super::declared::{
-    Clock, Declaration, Finding, Published, Results, Run, effect, metrics_of, variants_of,
-};
+use super::declared::{Clock, Declaration, Finding, Results, Run, effect, metrics_of, variants_of};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
@@ -43,22 +42,7 @@ static DECLARATION: Declaration<Scene, Seen> = Declaration {
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [SHARED, FLAT, TREE, OURS]),
     verdicts: &[(FLAT, TREE), (FLAT, OURS), (TREE, OURS)],
-    published: &[Published {
-        machine: MACHINE,
-        source: "the counter-tree thread: \"about 1 GB\" and \"about 80 MB\" off on 384 CPUs, at most \
-                 192 MB",
-        values: &[
-            (
-                FLAT,
-                "worst_error_pages",
-                influence::PUBLISHED_FLAT as f64 / PAGE,
-            ),
-            (FLAT, "worst_error_bytes", influence::PUBLISHED_FLAT as f64),
-            (TREE, "worst_error_pages", 80.0 * MIB / PAGE),
-            (TREE, "worst_error_bytes", 80.0 * MIB),
-            (TREE, "bound_pages", 192.0 * MIB / PAGE),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
     shown: None,

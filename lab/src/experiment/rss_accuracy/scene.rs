@@ -7,13 +7,14 @@ use plimsoll_mm::counter::{Accuracy, Batch, Counters, Counting, Plan};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::units::{CpuId, Nanos, PAGE_SIZE};
+use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{Sim, SimOptions};
 
 use super::program::{Moment, Program, Watch};
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
+use crate::run::testbed::simulated;
 
 /// The largest error at any observation, in pages.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
@@ -63,12 +64,7 @@ pub(super) struct Seen {
 /// When a precise sum is not exact, or an approximate sum exceeds its error bound. The message
 /// names the seed.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
-    let options = SimOptions {
-        seed,
-        under_load: true,
-        ..SimOptions::default()
-    };
-    let sim = Sim::new(profile, options);
+    let sim = Sim::new(profile, simulated(seed));
     let seen = Rc::new(RefCell::new(Seen::default()));
     let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, BATCH)
         .expect("four counters on as many CPUs as a profile may have");

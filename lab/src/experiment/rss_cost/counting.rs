@@ -14,12 +14,13 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
+use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{Sim, SimOptions};
 use rand::RngExt;
 
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
+use crate::run::testbed::simulated;
 
 /// The number of cache lines moved to another socket per 1000 additions, at full pace.
 pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);
@@ -94,12 +95,7 @@ struct Mark {
 impl Counted {
     /// Runs the scene once on all CPUs. Panics, and names the seed, if an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
-        let options = SimOptions {
-            seed,
-            under_load: true,
-            ..SimOptions::default()
-        };
-        let sim = Sim::new(profile, options);
+        let sim = Sim::new(profile, simulated(seed));
         let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("one counter fits");
         let counters = plan.init_many(&sim).expect("the host has memory for it");
         if let AnyCounters::OneSided(tree) = &counters {

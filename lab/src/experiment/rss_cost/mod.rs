@@ -6,10 +6,11 @@
 //! each variant moves when no other work hides them.
 //!
 //! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
-//! ones, `counting` the second scene.
+//! ones, `counting` the second scene, and `published` the published figures.
 
 mod counting;
 mod predicted;
+mod published;
 mod scene;
 
 use plimsoll_mm::counter::Counting;
@@ -18,7 +19,7 @@ use self::counting::{Counted, FAR, PACED_REMOTE, Pace, RATE, REMOTE};
 use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, name, rate};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Results, Run, cards, effect, variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, effect, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -38,26 +39,7 @@ static DECLARATION: Declaration<Scene, Kept> = Declaration {
     clock: Clock::Virtual,
     designs,
     verdicts: &[(FLAT, OTHERS)],
-    published: &[Published {
-        machine: MACHINE,
-        source: "the counter-tree thread: averages over 100 s, SMT off; with many tasks the difference \
-                 between flat and tree is noise, it says; the price of a fault is fitted to the rate of \
-                 one process",
-        values: &[
-            (FLAT, "faults_per_s_processes_1", 614_783.0),
-            (FLAT, "faults_per_s_threads_1", 612_788.0),
-            (TREE, "faults_per_s_processes_1", 615_558.0),
-            (TREE, "faults_per_s_threads_1", 612_447.0),
-            (FLAT, "faults_per_s_processes_96", 37_994_977.0),
-            (FLAT, "faults_per_s_threads_96", 2_484_130.0),
-            (TREE, "faults_per_s_processes_96", 37_932_035.0),
-            (TREE, "faults_per_s_threads_96", 2_504_860.0),
-            (FLAT, "faults_per_s_processes_192", 71_262_917.0),
-            (FLAT, "faults_per_s_threads_192", 2_446_437.0),
-            (TREE, "faults_per_s_processes_192", 71_118_830.0),
-            (TREE, "faults_per_s_threads_192", 2_469_296.0),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: Scene::metrics,
     shown: None,

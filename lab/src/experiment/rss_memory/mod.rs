@@ -11,13 +11,14 @@
 //! The submodule `owners` creates owners and measures them.
 
 mod owners;
+mod published;
 
 use std::fmt;
 
 use plimsoll_mm::counter::Counting;
 
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Published, Results, Run, level};
+use super::declared::{Clock, Declaration, Finding, Results, Run, level};
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -37,23 +38,7 @@ static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     clock: Clock::Real,
     designs: || Ok(OWNERS.to_vec()),
     verdicts: &[(TREE, OURS), (TREE, GROWN)],
-    published: &[Published {
-        machine: "this computer",
-        source: "the counter-tree thread: a line of 64 bytes for each item of four counters, and a \
-                 word for each CPU and counter",
-        values: &[
-            (TREE, "bytes_at_2_cpus", tree_bytes(0)),
-            (TREE, "bytes_at_8_cpus", tree_bytes(1)),
-            (TREE, "bytes_at_32_cpus", tree_bytes(2)),
-            (TREE, "bytes_at_64_cpus", tree_bytes(3)),
-            (TREE, "bytes_at_128_cpus", tree_bytes(4)),
-            (TREE, "bytes_at_256_cpus", tree_bytes(5)),
-            (TREE, "bytes_at_384_cpus", tree_bytes(6)),
-            (TREE, "bytes_at_512_cpus", tree_bytes(7)),
-            (TREE, "bytes_at_1024_cpus", tree_bytes(8)),
-            (TREE, "bytes_at_4096_cpus", tree_bytes(9)),
-        ],
-    }],
+    published: published::PUBLISHED,
     setup: |_, _, effort| Ok(effort),
     metrics: |_| all_metrics(),
     shown: Some(shown),
@@ -293,9 +278,11 @@ mod tests {
         for (nth, (cpus, _)) in MACHINES.into_iter().enumerate() {
             let tree = size(Owner::New(Counting::Tree), cpus);
             assert_eq!(tree as f64, tree_bytes(nth) + 64.0, "{cpus} CPUs");
-            let (_, metric, value) = DECLARATION.published[0].values[nth];
-            assert_eq!(bytes(cpus).name, metric);
-            assert_eq!(value, tree_bytes(nth), "{cpus} CPUs");
+            let figure = &DECLARATION.published[0].figures[nth];
+            assert_eq!(bytes(cpus).name, figure.metric);
+            let value = figure.values.level(TREE);
+            assert_eq!(value, Some(tree_bytes(nth)), "{cpus} CPUs");
+            assert!(figure.what.ends_with(&format!(" {cpus} CPUs")));
         }
         // The mailing-list thread gives 9.5 KB of items on 256 CPUs, 18.7 KB on 512, and 32 bytes
         // for each CPU.

@@ -14,12 +14,13 @@
 //! The submodule `workloads` has the family, `scene` one workload and its metrics. `family` runs
 //! the family and makes its tables; `likeness` computes distances from published ratios. `causes`
 //! has the table of one cause at a time. `crowding` counts the CPUs that fire together, by tick
-//! rate. `regime` shows how long a drain must be to matter.
+//! rate. `regime` shows how long a drain must be to matter. `published` has the published figures.
 
 mod causes;
 mod crowding;
 mod family;
 mod likeness;
+mod published;
 mod regime;
 mod scene;
 mod workloads;
@@ -31,7 +32,7 @@ use self::scene::{
 use self::workloads::MAIN;
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Published, Run, cards, metrics_of, variants_of,
+    Cards, Clock, Declaration, Finding, OTHERS, Run, cards, metrics_of, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -50,7 +51,7 @@ static DECLARATION: Declaration<Scene> = Declaration {
     clock: Clock::Virtual,
     designs,
     verdicts: &[(BASELINE, OTHERS)],
-    published: PUBLISHED,
+    published: published::PUBLISHED,
     setup: Scene::new,
     metrics: |_| metrics_of(METRICS),
     shown: None,
@@ -70,39 +71,6 @@ const OURS: &str = "phased+shepherd-phased";
 /// phases (`PHASED_WHEEL`).
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
-
-/// The published figures are those of perf. The two means are the published total waits, divided by
-/// the published numbers of contentions.
-const PUBLISHED: &[Published] = &[
-    Published {
-        machine: MAPPED,
-        source: "the vmstat thread: 72 CPUs, arm64, KASAN; the maxima as the author corrected them",
-        values: &[
-            (BASELINE, "perf_contentions", 872.0),
-            (BASELINE, "perf_total_wait_ns", 199_430_000.0),
-            (BASELINE, "perf_max_wait_ns", 35_760_000.0),
-            (BASELINE, "perf_avg_wait_ns", 199_430_000.0 / 872.0),
-            (PATCH, "perf_contentions", 117.0),
-            (PATCH, "perf_total_wait_ns", 80_760_000.0),
-            (PATCH, "perf_max_wait_ns", 4_190_000.0),
-            (PATCH, "perf_avg_wait_ns", 80_760_000.0 / 117.0),
-        ],
-    },
-    Published {
-        machine: PLAIN,
-        source: "the vmstat thread: 72 CPUs, arm64; the maxima as the author corrected them",
-        values: &[
-            (BASELINE, "perf_contentions", 240.0),
-            (BASELINE, "perf_total_wait_ns", 34_010_000.0),
-            (BASELINE, "perf_max_wait_ns", 1_350_000.0),
-            (BASELINE, "perf_avg_wait_ns", 34_010_000.0 / 240.0),
-            (PATCH, "perf_contentions", 133.0),
-            (PATCH, "perf_total_wait_ns", 24_610_000.0),
-            (PATCH, "perf_max_wait_ns", 965_000.0),
-            (PATCH, "perf_avg_wait_ns", 24_610_000.0 / 133.0),
-        ],
-    },
-];
 
 /// The machines: one of the report on the whole family first.
 const MACHINES: [&str; 2] = [MAPPED, PLAIN];

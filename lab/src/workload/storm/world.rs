@@ -18,12 +18,13 @@ use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
 use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos, ProcessId};
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{Sim, SimOptions, last_resort};
+use plimsoll_sim::{Sim, last_resort};
 
 use super::Ending;
 use super::population::{Population, ProcSpec};
 use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
+use crate::run::testbed::simulated;
 
 /// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
 /// with 1000 processes, where the first look takes 180 to 190 ns.
@@ -107,11 +108,8 @@ impl StormWorld {
                 world.note(sim, StormEvent::Ask(Edge::End));
                 relief
             });
-            let options = SimOptions {
-                seed,
-                ..SimOptions::default()
-            };
-            let testbed = Testbed::with_last_resort(profile, design, options, Some(last_resort));
+            let testbed =
+                Testbed::with_last_resort(profile, design, simulated(seed), Some(last_resort));
             let (sim, cpus) = (&testbed.sim, profile.topology.cpus() as usize);
             let killer = Arc::new(OomKiller::new(sim, embedder(), Patience::LINUX));
             let (rules, notifiers) = (Rules::of(&design), Vec::new());

@@ -106,13 +106,13 @@ impl Inner {
     /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key at
     /// the new time. Outside a run, changes nothing and returns 0.
     #[cold]
-    pub(crate) fn jitter(&self) -> u64 {
+    pub(crate) fn shake(&self) -> u64 {
         let cpu = self.cpu();
         if self.outside.get() {
             return 0;
         }
         let drawn = cpu.fault_rng.borrow_mut().next_u64();
-        let span = drawn % (u64::from(self.options.jitter_ns) + 1);
+        let span = drawn % (u64::from(self.options.shake_ns) + 1);
         self.clock.set(self.clock.get() + span);
         crate::engine::tree::key(self.clock.get(), self.cur.get())
     }

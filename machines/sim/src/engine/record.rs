@@ -12,6 +12,7 @@ use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
 
+use crate::profile::Disturbance;
 use crate::stats::{HIST_BINS, LockStats, LongestWait};
 
 /// The kinds of hashed events. The low bits of a kind hold details of the event.
@@ -20,6 +21,7 @@ pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
 pub(crate) const MIGRATE: u64 = 0x400;
 pub(crate) const EMIT: u64 = 0x500;
+pub(crate) const DISTURBANCE: u64 = 0x600;
 
 /// The counters and the hash of a machine.
 pub(crate) struct Record {
@@ -34,6 +36,8 @@ pub(crate) struct Record {
     pub(crate) migrations: Cell<u64>,
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
+    pub(crate) disturbances: [Cell<u64>; Disturbance::ALL.len()],
+    pub(crate) disturbed_ns: [Cell<u64>; Disturbance::ALL.len()],
     pub(crate) lines: [Cell<u64>; 5],
     /// For each lock class and site, the number of holds that took no virtual time. Nearly all
     /// holds of a per-CPU lock are such holds. The numbers are separate from `locks`, so that
@@ -72,6 +76,8 @@ impl Record {
             migrations: Cell::default(),
             slips: Cell::default(),
             stalls: Cell::default(),
+            disturbances: Default::default(),
+            disturbed_ns: Default::default(),
             lines: Default::default(),
             instant: Default::default(),
             locks: std::array::from_fn(|_| std::array::from_fn(|_| LockCells::new())),

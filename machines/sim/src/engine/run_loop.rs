@@ -14,6 +14,7 @@ use std::rc::Rc;
 use plimsoll_mm::units::CpuId;
 
 use crate::engine::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
+use crate::engine::disturbances::Disturbances;
 use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
@@ -22,6 +23,7 @@ use crate::engine::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::memory::arena::Arena;
 use crate::options::{LockModel, SimOptions};
 use crate::profile::{Load, Profile};
+use crate::tasks::stretch::Stretches;
 use crate::tasks::tick::PERCENT_MAX;
 
 impl Inner {
@@ -44,6 +46,9 @@ impl Inner {
         let (costs, topology) = (&profile.costs, &profile.topology);
         let prices = Prices::new(costs, topology, &profile.speed_percent, load);
         let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;
+        let disturbances = options
+            .jitter
+            .then(|| Disturbances::new(profile, options.seed));
         let inner = Rc::new_cyclic(|me| Self {
             cur: Cell::new(0),
             clock: Cell::new(0),
@@ -61,15 +66,17 @@ impl Inner {
             tasks: Arena::new(),
             plain: prices.are_alike() && !ceremonial,
             prices,
+            disturbances: disturbances.flatten(),
             record: Record::new(),
             hz: profile.hz,
             topology: profile.topology.clone(),
             free: RefCell::default(),
             sequence: Cell::new(0),
             hooks: Hooks::default(),
+            stretches: Stretches::default(),
             run: RunControl::default(),
             me: me.clone(),
-            shaken: options.jitter_ns > 0,
+            shaken: options.shake_ns > 0,
             ceremonial,
             options,
         });
@@ -103,7 +110,7 @@ impl Inner {
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
-            self.jitter()
+            self.shake()
         } else {
             key(self.clock.get(), self.cur.get())
         };

@@ -2,8 +2,8 @@
 //!
 //! `spend` adds to the clock and compares it with one deadline. After the deadline, a CPU that is
 //! not pinned handles its pending events: expired timers, preemption by kernel work or at the end
-//! of a slice, and faults. A long spend is queued in the tree until its end, so that events from
-//! other CPUs arrive while it lasts.
+//! of a slice, disturbances and faults. A pinned CPU handles only disturbances. A long spend is
+//! queued in the tree until its end, so that events from other CPUs arrive while it lasts.
 
 use plimsoll_mm::site::Work;
 
@@ -78,7 +78,8 @@ impl Inner {
             "virtual time ends after 26 days"
         );
         if self.pins.get() > 0 {
-            return self.clock.set(self.clock.get() + cost);
+            self.clock.set(self.clock.get() + cost);
+            return self.disturb();
         }
         let mut rest = cost;
         // This loop ends, because each iteration either lets time pass or removes an event from a
@@ -139,12 +140,13 @@ impl Inner {
                 reason = reason.min(cpu.migrate_at.get());
             }
         }
-        reason.min(cpu.stall_at.get())
+        reason.min(cpu.stall_at.get()).min(self.disturbed_at())
     }
 
     /// Handles all events that are due on the running CPU, which is not pinned.
     fn look_up(&self) {
         let cpu = self.cpu();
+        self.disturb();
         self.fire_timers(cpu);
         self.stall(cpu);
         let id = cpu.current.get();
@@ -166,6 +168,7 @@ impl Inner {
             // work.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
+            self.rescheduled();
             cpu.ready.borrow_mut().push_back(id);
         } else {
             return;

@@ -14,6 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::engine::cpu::Cpu;
+use crate::engine::disturbances::Disturbances;
 use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
@@ -21,6 +22,7 @@ use crate::engine::tree::Tree;
 use crate::memory::arena::Arena;
 use crate::options::SimOptions;
 use crate::tasks::coroutine::Fiber;
+use crate::tasks::stretch::Stretches;
 use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
@@ -48,7 +50,9 @@ pub(crate) struct Inner {
     /// A `spend` that ends at this time or later takes the slow path. In nanoseconds; 0 outside a
     /// run, so that every `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
-    /// The number of nested sections, on the running CPU, that must not be preempted.
+    /// The number of nested sections, on the running CPU, that must not be preempted, in the low 16
+    /// bits. The bits above count those of them in which interrupts are masked
+    /// ([`pin_of`](crate::engine::disturbances::pin_of)).
     pub(crate) pins: Cell<u32>,
     /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
     /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
@@ -78,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) tasks: Arena<Task>,
     pub(crate) prices: Prices,
     pub(crate) load: LoadState,
+    /// The disturbances of CPUs; `None` if nothing disturbs them.
+    pub(crate) disturbances: Option<Disturbances>,
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,
@@ -88,6 +94,7 @@ pub(crate) struct Inner {
     /// queued later gets a higher number.
     pub(crate) sequence: Cell<u64>,
     pub(crate) hooks: Hooks,
+    pub(crate) stretches: Stretches,
     pub(crate) run: RunControl,
     pub(crate) me: Weak<Self>,
 }

@@ -34,6 +34,10 @@ impl<T> SimCpuLock<T> {
             !class.sleeps(),
             "a per-CPU lock is taken where a task may not sleep"
         );
+        assert!(
+            !class.masks_interrupts(),
+            "the fast paths of a per-CPU lock take no interrupt at the release"
+        );
         Self {
             owner_start: Cell::new(0),
             queue: Queue::new(class, owner),

@@ -26,6 +26,7 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::engine::cpu::{NO_CPU, cpu_id};
+use crate::engine::disturbances::pin_of;
 use crate::engine::record::LOCK;
 use crate::engine::state::Inner;
 use crate::engine::tree::{NEVER, key, time_of};
@@ -203,7 +204,7 @@ impl Queue {
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() + 1);
         } else {
-            sim.pins.set(sim.pins.get() + 1);
+            sim.pins.set(sim.pins.get() + pin_of(self.class));
             if self.class == LockClass::Zone {
                 sim.cpu().moved.set(Some(0));
             }
@@ -216,7 +217,7 @@ impl Queue {
     }
 
     /// Begins a section on `cpu` without an order point. `cpu` is running and held the spinlock
-    /// last.
+    /// last. The class does not mask interrupts.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);
@@ -263,11 +264,15 @@ impl Queue {
             if !parked {
                 sim.wake_at(task, start);
             }
+            sim.rescheduled();
             sim.yield_to_next(sim.tasks.get(task));
         } else if parked {
             sim.leave(NEVER);
         } else {
             sim.clock.set(start);
+        }
+        if !self.class.sleeps() {
+            sim.disturb_waiter(self.class);
         }
         let start = sim.clock.get();
         let wait = LongestWait {
@@ -336,14 +341,18 @@ impl Queue {
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {
-            sim.pins.set(sim.pins.get() - 1);
+            sim.pins.set(sim.pins.get() - pin_of(self.class));
             if self.class == LockClass::Zone {
                 sim.cpu().moved.set(None);
+            }
+            if self.class.masks_interrupts() {
+                sim.disturb();
             }
         }
     }
 
-    /// As [`Queue::release`], for a spinlock of [`SimCpuLock`](crate::SimCpuLock) only.
+    /// As [`Queue::release`], for a lock of [`SimCpuLock`](crate::SimCpuLock) only, which masks no
+    /// interrupts.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {

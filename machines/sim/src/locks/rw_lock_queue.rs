@@ -332,6 +332,7 @@ impl RwQueue {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;
             sim.wake_at(task, sim.clock.get() + tick_ns);
         }
+        sim.rescheduled();
         sim.yield_to_next(sim.tasks.get(task));
         sim.order();
     }

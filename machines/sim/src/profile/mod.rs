@@ -21,9 +21,11 @@ mod check;
 mod clock;
 mod cost;
 mod error;
+mod jitter;
 mod key;
 mod load;
 mod read;
+mod scaled;
 mod shape;
 mod size;
 mod slope;
@@ -36,13 +38,14 @@ pub use builtin::Listed;
 pub use clock::Clock;
 pub use cost::{Cost, Provenance, Range, Then};
 pub use error::{Problem, ProfileError};
+pub use jitter::{Disturbance, Disturbed, Jitter, Rate};
 pub(crate) use key::is_hold_work;
 pub use key::{CostKey, UnknownCost};
 pub use load::{Load, LoadedBandwidth, LoadedClock, Sourced};
 pub(crate) use slope::HoldPrice;
 pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
-pub use text::{ProfileText, Variant};
+pub use text::{NO_JITTER, ProfileText, Variant};
 
 /// One machine with the costs of one card, ready to simulate.
 #[derive(Clone, Debug)]
@@ -65,6 +68,8 @@ pub struct Profile {
     /// What busy CPUs take from each other. Applies only to runs with
     /// [`SimOptions::under_load`](crate::SimOptions::under_load).
     pub load: Load,
+    /// The disturbances of busy CPUs; `None` if the profile has none.
+    pub jitter: Option<Jitter>,
 }
 
 /// The choice of the low end, the middle or the high end of every cost's range, for a whole run.
@@ -117,12 +122,19 @@ impl Profile {
         builtin::describe(name)
     }
 
-    /// Loads the built-in machine `name`, or its variant `name+variant`.
+    /// Loads the built-in machine `name`, or its variant `name+variant`. Each `@price=percent` at
+    /// the end of the name scales one price, as [`Profile::with_scaled`] does.
     ///
     /// # Errors
-    /// If the machine or variant is unknown; the error holds the nearest names.
+    /// If the machine, the variant or a price is unknown, the error holds the nearest names. It is
+    /// also an error if a percentage is not a number from 1 to 10000.
     pub fn load(name: &str, card: Card) -> Result<Self, ProfileError> {
-        Ok(Self::describe(name)?.at(card))
+        let (machine, scaled) = scaled::split(name)?;
+        let plain = Self::describe(machine)?.at(card);
+        let scale = |profile: Self, (key, percent)| profile.with_scaled(key, percent);
+        let mut profile = scaled.into_iter().fold(plain, scale);
+        name.clone_into(&mut profile.name);
+        Ok(profile)
     }
 
     /// Parses a profile in TOML. Error messages call the file `file`.
@@ -161,6 +173,16 @@ impl Profile {
             slope.ns = percent(slope.ns);
         }
         scaled
+    }
+
+    /// Returns this machine with the variant [`NO_JITTER`] applied.
+    #[must_use]
+    pub fn without_jitter(self) -> Self {
+        Self {
+            name: format!("{}+{NO_JITTER}", self.name),
+            jitter: None,
+            ..self
+        }
     }
 
     /// Returns this machine with another tick rate.

@@ -8,12 +8,16 @@ use plimsoll_mm::units::Hz;
 
 use super::cost::{Cost, Range};
 use super::error::{Problem, ProfileError};
+use super::jitter::{self, Disturbed};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
 use super::{
     Bandwidth, Card, Clock, Costs, Load, Profile, Slope, Slopes, bandwidth, check, clock, shape,
 };
+
+/// The variant of every machine that nothing disturbs: it has no interrupts, softirqs or steals.
+pub const NO_JITTER: &str = "no-jitter";
 
 /// The parsed contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct ProfileText {
     pub clock: Option<Clock>,
     /// The memory bandwidth of each node; `None` if the file does not give it.
     pub bandwidth: Option<Bandwidth>,
+    /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
+    pub jitter: Vec<Disturbed>,
     /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
@@ -78,6 +84,7 @@ impl ProfileText {
             "word",
             "clock",
             "bandwidth",
+            "jitter",
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
@@ -91,6 +98,7 @@ impl ProfileText {
             costs: costs(&root, &topology)?,
             clock: clock::read(&root, &topology)?,
             bandwidth: bandwidth::read(&root)?,
+            jitter: jitter::read(&root)?,
             variants: variants(&root)?,
             topology,
             clusters,
@@ -103,9 +111,18 @@ impl ProfileText {
     /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
-        let (file, variant) = match whole.rsplit_once('+') {
-            Some((file, variant)) if !path.exists() => (file, Some(variant)),
-            _ => (whole.as_ref(), None),
+        // The name of a file may have a `+` too.
+        let splits = whole.match_indices('+').map(|(at, _)| whole.split_at(at));
+        let is_file = |(file, _): &(&str, &str)| Path::new(file).exists();
+        let (file, variant) = if path.exists() {
+            (whole.as_ref(), None)
+        } else if let Some((file, variant)) = splits.clone().find(is_file) {
+            (file, Some(&variant[1..]))
+        } else {
+            let split = whole.rsplit_once('+');
+            split.map_or((whole.as_ref(), None), |(file, variant)| {
+                (file, Some(variant))
+            })
         };
         let toml = std::fs::read_to_string(file).map_err(|error| ProfileError {
             file: file.to_owned(),
@@ -117,11 +134,22 @@ impl ProfileText {
         variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
     }
 
-    /// Returns this machine with the variant `name` applied.
+    /// Returns this machine with the variant `name` applied. Every machine has the variant
+    /// [`NO_JITTER`], which may also follow another variant after a `+`.
     ///
     /// # Errors
     /// If the machine has no such variant; the error holds the names of its variants.
     pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
+        if name == NO_JITTER {
+            return Ok(Self {
+                name: format!("{}+{name}", self.name),
+                jitter: Vec::new(),
+                ..self.clone()
+            });
+        }
+        if let Some((first, NO_JITTER)) = name.rsplit_once('+') {
+            return self.variant(first)?.variant(NO_JITTER);
+        }
         let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
             let known = self
                 .variants
@@ -153,6 +181,9 @@ impl ProfileText {
             }
             cost.source = format!("times the {name} factor: {}", cost.source);
         }
+        jitter::slow_down(&mut text.jitter, name, |length_ns, card| {
+            percent(length_ns, variant.factor_percent.at(card))
+        });
         Ok(text)
     }
 
@@ -199,6 +230,7 @@ impl ProfileText {
                 clock: self.clock.as_ref().map(|clock| clock.at(card)),
                 bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.at(card)),
             },
+            jitter: jitter::at(&self.jitter, card),
         }
     }
 
@@ -220,7 +252,7 @@ impl Range {
         }
     }
 
-    const fn at_mut(&mut self, card: Card) -> &mut u32 {
+    pub(super) const fn at_mut(&mut self, card: Card) -> &mut u32 {
         match card {
             Card::Low => &mut self.low,
             Card::Mid => &mut self.mid,

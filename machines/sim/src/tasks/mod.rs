@@ -2,7 +2,9 @@
 
 pub(crate) mod coroutine;
 pub(crate) mod job;
+pub(crate) mod reschedule;
 pub(crate) mod stacks;
+pub(crate) mod stretch;
 pub(crate) mod task;
 pub(crate) mod tick;
 pub(crate) mod wait;

@@ -117,6 +117,9 @@ impl Inner {
     fn finish(&self, id: u32) {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
+        if task.kind.get() != Kind::Kernel {
+            self.rescheduled();
+        }
         if task.kind.get() == Kind::Program {
             self.run.live.set(self.run.live.get() - 1);
             if self.run.live.get() == 0 && self.run.awaits_tasks.get() {
@@ -139,6 +142,8 @@ impl Inner {
     /// Makes an idle CPU choose what to run, because an event is due.
     pub(crate) fn wake_up(&self, cpu: &Cpu) {
         bump(&self.record.wakeups);
+        self.forget_disturbances();
+        self.begin_stretch();
         self.choose_next(cpu);
     }
 
@@ -227,6 +232,7 @@ impl Inner {
         let id = self.cpu().current.get();
         self.assert_may_sleep();
         self.wake_at(id, at.max(self.now()));
+        self.rescheduled();
         self.yield_to_next(self.tasks.get(id));
     }
 
@@ -245,6 +251,7 @@ impl Inner {
             .fold(self.now(), self.cur.get(), MIGRATE | (target as u64) << 12);
         task.cpu.set(target);
         self.wake_at(id, self.now());
+        self.rescheduled();
         self.yield_to_next(task);
     }
 

@@ -31,7 +31,7 @@ fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     };
     let options = SimOptions {
         seed,
-        jitter_ns: 200,
+        shake_ns: 200,
         ..SimOptions::default()
     };
     let fixed = config.tunables.set(Knob::HighFraction, FRACTION);

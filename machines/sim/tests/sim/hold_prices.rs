@@ -8,8 +8,10 @@ use std::rc::Rc;
 use plimsoll_mm::machine::{Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::profile::{Card, CostKey, Profile, Slope, Slopes};
+use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText, Slope, Slopes};
 use plimsoll_sim::{LockModel, Sim, SimOptions};
+
+const MINE: &str = include_str!("mine.toml");
 
 /// 42 ns for each of 63 pages, 22 ns on average for 2047: each page after the 63rd costs
 /// 42,388 / 1984 ns, about 21.36.
@@ -171,4 +173,82 @@ fn variants_cards_speeds_and_sensitivity_runs_change_both_points() {
         held_ns(sim, LockClass::Zone, Work::BuddyAlloc, &[2047])
     });
     assert_eq!(hold, 2047 * 44);
+}
+
+#[test]
+fn a_second_point_that_cannot_be_is_refused() {
+    const POINT: &str = "at = 63, then = { pages = 2047, low = 5, mid = 10, high = 50 }";
+    const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
+    let cases = [
+        (
+            "at: missing; write the pages of a hold to which low, mid and high apply, such as 63",
+            "then = { pages = 2047, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            &*format!("then: missing; {SHAPE}, or leave out at"),
+            "at = 63",
+        ),
+        (
+            &format!("then: 22 will not do; {SHAPE}"),
+            "at = 63, then = 22",
+        ),
+        (
+            "then.pages: missing; write the number of pages in the longer hold",
+            "at = 63, then = { low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.pages: 63 pages, but at is 63; the second hold must be longer",
+            "at = 63, then = { pages = 63, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.pages: 65536 pages; write at most 65535",
+            "at = 63, then = { pages = 65536, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "at: 0 pages; a hold moves at least 1",
+            "at = 0, then = { pages = 2047, low = 5, mid = 10, high = 50 }",
+        ),
+        (
+            "then.high: missing; write the high end of its range in ns",
+            "at = 63, then = { pages = 2047, low = 5, mid = 10 }",
+        ),
+        (
+            "then.low: is above mid; order them low, mid, high",
+            "at = 63, then = { pages = 2047, low = 10, mid = 9, high = 50 }",
+        ),
+        (
+            "then.mid: 21 ns, but 20 in the shorter hold; write at most that",
+            "at = 63, then = { pages = 2047, low = 5, mid = 21, high = 50 }",
+        ),
+        (
+            "then.low: 1 ns leaves less than 1 ns for a page after 63; write 2 or more",
+            "at = 63, then = { pages = 2047, low = 1, mid = 10, high = 50 }",
+        ),
+        (
+            "then.source: unknown key; docs/machines.md lists the keys",
+            "at = 63, then = { pages = 2047, low = 5, mid = 10, high = 50, source = \"s\" }",
+        ),
+    ];
+    let mut surprises = Vec::new();
+    for (expected, to) in cases {
+        let bad = MINE.replacen(POINT, to, 1);
+        let error = ProfileText::parse("mine.toml", &bad)
+            .expect_err(to)
+            .to_string();
+        let expected = format!("mine.toml:15: work.buddy_alloc.{expected}");
+        if error != expected {
+            surprises.push(format!("{to}\n  expected {expected}\n  told     {error}"));
+        }
+    }
+    assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+    let elsewhere = MINE.replacen(
+        "pcp_free = { low = 10, mid = 20, high = 60,",
+        "pcp_free = { low = 10, mid = 20, high = 60, at = 63,",
+        1,
+    );
+    let error = ProfileText::parse("mine.toml", &elsewhere).expect_err("no hold");
+    assert_eq!(
+        error.to_string(),
+        "mine.toml:14: work.pcp_free.at: unknown key; docs/machines.md lists the keys"
+    );
 }

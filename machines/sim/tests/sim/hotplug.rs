@@ -189,7 +189,7 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             strict: dice.chance(70),
             // Steps that other CPUs can observe are far apart, as if threads were preempted between
             // them.
-            jitter_ns: *dice.pick(&[300, 3000, 30_000]),
+            shake_ns: *dice.pick(&[300, 3000, 30_000]),
             ..SimOptions::default()
         };
         let cpus = dice.between(2, 12);

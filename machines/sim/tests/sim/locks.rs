@@ -57,9 +57,14 @@ fn outcome(stats: Stats) -> Stats {
 
 #[test]
 fn running_ahead_gives_what_ordered_releases_give() {
-    for (cpus, nest) in [(2, 0), (16, 0), (72, 0), (2, 3), (16, 1), (72, 5), (200, 7)] {
+    let herds = [(2, 0), (16, 0), (72, 0), (2, 3), (16, 1), (72, 5), (200, 7)];
+    let herds = herds.into_iter();
+    for (cpus, nest, jitter) in
+        herds.flat_map(|(cpus, nest)| [false, true].map(|it| (cpus, nest, it)))
+    {
         let base = SimOptions {
             seed: u64::from(cpus),
+            jitter,
             ..SimOptions::default()
         };
         let ahead = herd(cpus, 100, nest, base.clone());

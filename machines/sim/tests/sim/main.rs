@@ -19,6 +19,7 @@ mod fuzzed_profiles;
 mod hold_prices;
 mod hotplug;
 mod inputs;
+mod jitter;
 mod late_ticks;
 mod load;
 mod locks;

@@ -206,13 +206,13 @@ fn herd(options: SimOptions) -> Stats {
     stats
 }
 
-/// Returns options with stalls, migrations, late timers and jitter.
+/// Returns options with stalls, migrations, late timers and random delays.
 fn rough(seed: u64) -> SimOptions {
     SimOptions {
         seed,
         strict: seed.is_multiple_of(2),
         slice: Nanos(50_000),
-        jitter_ns: 200,
+        shake_ns: 200,
         faults: Faults {
             stall_every: Nanos(300_000),
             stall_for: Nanos(2_500_000),

@@ -65,7 +65,7 @@ struct Ran {
 fn run(mappers: u32, seed: u64, fault: fn(&Busy, Memory<'_, Sim>, Vpn)) -> Ran {
     let options = SimOptions {
         seed,
-        jitter_ns: 100,
+        shake_ns: 100,
         ..SimOptions::default()
     };
     let sim = Sim::new(&small::profile(Topology::flat(mappers + 1), 1000), options);

@@ -3,10 +3,11 @@
 use crate::experiment::declared::Results;
 use crate::experiment::vmstat::causes::Cause;
 use crate::experiment::vmstat::likeness::Beside;
+use crate::experiment::vmstat::published::PUBLISHED;
 use crate::experiment::vmstat::scene::{
     PERF_CONTENTIONS, PERF_MAX_WAIT, PERF_MEAN_WAIT, PERF_TOTAL_WAIT,
 };
-use crate::experiment::vmstat::{BASELINE, PATCH, PUBLISHED};
+use crate::experiment::vmstat::{BASELINE, PATCH};
 use crate::measure::metric::Metric;
 use crate::report::value::{NOTHING, human_ratio};
 use crate::workload::mix::Mix;
@@ -27,24 +28,21 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The ratio of the patch to Linux; `None` if both values are always zero.
+    /// The ratio of the patch to Linux; `None` if Linux's median is zero.
     pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
-        let is_seen = self.is_seen(PATCH, metric);
-        is_seen.then(|| self.results.ratio((BASELINE, PATCH), metric))
+        let has_ratio = self.has_ratio(metric);
+        has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
     }
 
-    /// Returns whether `metric` is above zero in any run with Linux or with `design`.
-    fn is_seen(&self, design: &str, metric: &Metric) -> bool {
-        let seen = |design| {
-            let values = self.results.values(design, metric);
-            values.into_iter().any(|value| value > 0.0)
-        };
-        seen(BASELINE) || seen(design)
+    /// Returns whether Linux's median is above zero. Otherwise most ratios would be those of two
+    /// zeros, or infinite, and would say nothing about a gain.
+    fn has_ratio(&self, metric: &Metric) -> bool {
+        self.results.median(BASELINE, metric) > 0.0
     }
 
     /// The ratio of `design` to Linux, for a cell.
     pub(super) fn show(&self, design: &str, metric: &Metric) -> String {
-        if self.is_seen(design, metric) {
+        if self.has_ratio(metric) {
             let compared = self.results.compare((BASELINE, design), metric);
             human_ratio(&compared.ratio)
         } else {
@@ -71,9 +69,9 @@ impl Member {
 /// The published value of a metric with a design on a machine.
 pub(super) fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     let of_machine = PUBLISHED.iter().filter(|of| of.machine == machine);
-    let mut values = of_machine.flat_map(|of| of.values);
-    let found = values.find(|(of, name, _)| *of == design && *name == metric.name);
-    found.map(|(_, _, value)| *value)
+    let figures = of_machine.flat_map(|of| of.figures);
+    let mut of_metric = figures.filter(|figure| figure.metric == metric.name);
+    of_metric.find_map(|figure| figure.values.level(design))
 }
 
 /// The published ratio of the patch to Linux.

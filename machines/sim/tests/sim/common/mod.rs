@@ -5,7 +5,7 @@ pub(crate) mod rw_scene;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
-use plimsoll_sim::profile::{Card, Costs, Load, Profile, Slopes};
+use plimsoll_sim::profile::{Card, Costs, Jitter, Load, Profile, Rate, Slopes};
 
 /// Prices that differ enough for a test to see which of them was paid.
 pub(crate) fn costs() -> Costs {
@@ -25,6 +25,20 @@ pub(crate) fn costs() -> Costs {
     }
 }
 
+/// Disturbances that are far more frequent than those of a real machine.
+pub(crate) fn jitter() -> Jitter {
+    let [interrupts, softirqs, steals] = [(20_000, 2000), (100_000, 10_000), (300_000, 100_000)];
+    let rate = |(every_ns, length_ns)| {
+        Some(Rate {
+            every_ns,
+            length_ns,
+        })
+    };
+    Jitter {
+        rates: [interrupts, softirqs, steals].map(rate),
+    }
+}
+
 /// Returns a profile of `cpus` CPUs with a flat topology, at HZ 1000.
 pub(crate) fn flat(cpus: u32) -> Profile {
     Profile {
@@ -36,6 +50,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         costs: costs(),
         speed_percent: Vec::new(),
         load: Load::default(),
+        jitter: Some(jitter()),
     }
 }
 

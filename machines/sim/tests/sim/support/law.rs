@@ -16,7 +16,7 @@ use rand::Rng;
 const START_SPREAD_NS: u32 = 2_000;
 /// The upper bound of the random delay of each ordered step, in nanoseconds. Because of the delays,
 /// the steps of different CPUs interleave in different ways with different seeds.
-const JITTER_NS: u32 = 300;
+const SHAKE_NS: u32 = 300;
 
 /// Runs `law` once per seed, with body `i` on CPU `i`. The bodies start at random times.
 ///
@@ -36,7 +36,7 @@ pub(crate) fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: R
 fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
     let options = SimOptions {
         seed,
-        jitter_ns: JITTER_NS,
+        shake_ns: SHAKE_NS,
         // Half of the runs also order accesses to per-CPU words, so that a CPU can observe the
         // state between two steps of another CPU.
         strict: seed % 2 == 1,

@@ -101,7 +101,7 @@ impl Setting {
         Self {
             options: SimOptions {
                 seed,
-                jitter_ns: dice.below(300),
+                shake_ns: dice.below(300),
                 faults,
                 ..SimOptions::default()
             },

@@ -202,8 +202,9 @@ pub(crate) fn options(dice: &mut Dice, seed: u64) -> SimOptions {
         lock_model: *dice.pick(&[LockModel::RunAhead, LockModel::ReleaseEvent]),
         strict: dice.chance(50),
         slice: Nanos(u64::from(dice.between(10_000, 3_000_000))),
-        jitter_ns: *dice.pick(&[0, 0, 100, 1000]),
+        shake_ns: *dice.pick(&[0, 0, 100, 1000]),
         faults,
+        jitter: dice.chance(30),
         ..SimOptions::default()
     }
 }

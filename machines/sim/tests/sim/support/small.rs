@@ -17,6 +17,8 @@ use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::profile::{Card, Costs, Load, Profile, Slopes};
 use plimsoll_sim::{Sim, SimOptions};
 
+use crate::common::jitter;
+
 /// A machine, its manager, and the events and job starts that were observed.
 pub(crate) struct Small {
     pub(crate) sim: Sim,
@@ -56,6 +58,7 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
         },
         speed_percent: Vec::new(),
         load: Load::default(),
+        jitter: Some(jitter()),
     }
 }
 

@@ -1,0 +1,55 @@
+//! `plimsoll sensitivity`: which prices of the simulated machines decide the headlines?
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use plimsoll_lab::report::{json, markdown, table};
+use plimsoll_lab::run::options::{Effort, Options};
+use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::sensitivity::kept::Kept;
+use plimsoll_lab::sensitivity::{measure, tables};
+
+use crate::args::{Sensitivity, jobs_or_cpus};
+use crate::output::{self, Format};
+
+/// The fewest seeds that give a verdict.
+const SEEDS: u64 = 6;
+
+pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
+    measure::chosen(&args.experiment)?;
+    let prices = measure::prices(&args.price)?;
+    let before = args.save.as_deref().map(before).transpose()?;
+    let options = Options {
+        jobs: jobs_or_cpus(args.jobs),
+        effort: Effort::Quick,
+        ..Options::of_seeds(args.seeds.unwrap_or(SEEDS))
+    };
+    let progress = Progress::new();
+    let found = measure::run(&args.experiment, &prices, &options, &progress);
+    progress.finish();
+    let found = found?;
+    let tables = tables::tables(&found)?;
+    let text = match args.format {
+        Format::Table => table::render_tables(&tables, output::width()),
+        Format::Markdown => markdown::render_tables(&tables),
+        Format::Json => json::render_tables("sensitivity", &tables) + "\n",
+    };
+    output::print(&text)?;
+    match args.save.as_deref().zip(before) {
+        Some((file, before)) => output::replace(file, &before.replaced_by(found).text()),
+        None => Ok(()),
+    }
+}
+
+/// What the file has before the run. A file that cannot be written or read is found out before
+/// anything runs.
+fn before(file: &Path) -> anyhow::Result<Kept> {
+    output::writable(file, "--save")?;
+    if !file.exists() {
+        return Ok(Kept::default());
+    }
+    let name = || file.display().to_string();
+    let text = fs::read_to_string(file).with_context(name)?;
+    Kept::read(&text).with_context(name)
+}

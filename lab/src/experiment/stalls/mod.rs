@@ -1,0 +1,174 @@
+//! `reproduce stalls`: what makes a CPU stall for 20 seconds?
+//!
+//! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
+//! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without a
+//! reschedule point, and runs Linux's detectors. Then it changes one thing at a time: more pages
+//! between two reschedule points, steals, more CPUs, slower memory.
+//!
+//! The submodule `scene` has the workload, the causes and the metrics.
+
+mod scene;
+
+use self::scene::{
+    CAUSES, FREE, HUNG, LOCKUPS, METRICS, PCP_PART, RCU, STRETCH, Scene, WAIT_MAX, ZONE_PART,
+    ZONE_WAITS,
+};
+use super::Experiment;
+use super::declared::{Clock, Declaration, Finding, Results, Run, metrics_of, variants_of};
+use crate::error::Error;
+use crate::measure::comparison::Comparison;
+use crate::measure::detectors::watch::CpuStalls;
+use crate::measure::metric::{Metric, Unit};
+use crate::report::value::human;
+use crate::report::{Table, tabulate};
+use crate::run::options::{Effort, Options};
+
+/// The experiment's entry in the catalog.
+pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
+
+static DECLARATION: Declaration<Scene, CpuStalls> = Declaration {
+    name: "stalls",
+    question: "what makes a CPU stall for 20 seconds, as in the thread on batching?",
+    machines: &["turin-316"],
+    clock: Clock::Virtual,
+    designs: || variants_of("unpatched", [UNBATCHED, MERGED, BOUNDED]),
+    verdicts: &[(UNBATCHED, MERGED), (UNBATCHED, BOUNDED)],
+    published: &[],
+    setup: Scene::new,
+    metrics: |_| metrics_of(METRICS),
+    shown: None,
+    compared: Some(|_| vec![STRETCH, WAIT_MAX]),
+    measure: |scene, case| scene.measure(&case.design.design, case.seed),
+    cards: None,
+    conclude,
+};
+
+const UNBATCHED: &str = "unbatched";
+/// The patch as merged into Linux.
+const MERGED: &str = "batched";
+const BOUNDED: &str = "bounded";
+
+/// The number of seeds of the long runs, with and without a cause.
+const SEEDS: usize = 1;
+
+/// The results with one cause.
+struct Tried {
+    cause: &'static str,
+    scene: Scene,
+    results: Results,
+}
+
+impl Tried {
+    /// Returns whether a detector reports something in a run of `design`.
+    fn stalls(&self, design: &str) -> bool {
+        [LOCKUPS, RCU, HUNG]
+            .iter()
+            .any(|reports| self.results.max(design, reports) > 0.0)
+    }
+}
+
+fn conclude(run: &Run<'_, Scene, CpuStalls>) -> Result<(Vec<Table>, Finding), Error> {
+    let mut few = run.options.clone();
+    few.seeds.truncate(SEEDS);
+    let causes = match run.options.effort {
+        Effort::Full => CAUSES,
+        Effort::Quick => &CAUSES[..2],
+    };
+    let mut tried = Vec::new();
+    for cause in causes {
+        let scene = run.scene.with(cause);
+        let results = try_cause(run, &few, cause.name, &scene)?;
+        tried.push(Tried {
+            cause: cause.name,
+            scene,
+            results,
+        });
+    }
+    let finding = finding(&tried);
+    Ok((vec![run.scene.table(), causes_table(run, &tried)], finding))
+}
+
+fn try_cause(
+    run: &Run<'_, Scene, CpuStalls>,
+    options: &Options,
+    name: &str,
+    scene: &Scene,
+) -> Result<Results, Error> {
+    run.progress
+        .start(format!("stalls on {}, {name}", run.machine));
+    let compared = Comparison::run(&run.designs, options, run.progress, |case| {
+        scene.measure(&case.design.design, case.seed).0
+    })?;
+    Ok(Results::new(compared))
+}
+
+/// The table of the longest stretches with each cause and each design.
+fn causes_table(run: &Run<'_, Scene, CpuStalls>, tried: &[Tried]) -> Table {
+    let designs = || run.designs.iter().map(|design| &*design.name);
+    let rows = tried
+        .iter()
+        .flat_map(|tried| designs().map(move |design| (tried, design)));
+    let rows: Vec<(&Tried, &str)> = rows.collect();
+    let longest = |(tried, design): &(&Tried, &str), metric: &Metric| {
+        human(tried.results.max(design, metric), metric.unit)
+    };
+    tabulate!(
+        "The longest stretch without a reschedule point, with each cause",
+        "The largest value of any seed. Waits are those of the longest stretch, if they have ended. \
+         A stretch that lasts until the end of the run counts up to there, so it cannot be longer \
+         than the run.",
+        &rows,
+        |row| {
+            "cause" => row.0.cause,
+            "design" => row.1,
+            "run" => human(row.0.scene.length.0 as f64, Unit::Nanos),
+            "longest stretch" => longest(row, &STRETCH),
+            "longest free" => longest(row, &FREE),
+            "zone waits" => longest(row, &ZONE_WAITS),
+            "their sum" => longest(row, &ZONE_PART),
+            "pcp waits" => longest(row, &PCP_PART),
+            "longest zone wait" => longest(row, &WAIT_MAX),
+            "soft lockups" => longest(row, &LOCKUPS),
+            "RCU stalls" => longest(row, &RCU),
+            "hung tasks" => longest(row, &HUNG),
+        }
+    )
+}
+
+/// Makes the finding. Every statement in it follows from the runs.
+fn finding(tried: &[Tried]) -> Finding {
+    let (plain, causes) = tried
+        .split_first()
+        .expect("the machine as it is comes first");
+    let reached = |design: &str| -> Vec<&str> {
+        let with = causes.iter().filter(|tried| tried.stalls(design));
+        with.map(|tried| tried.cause).collect()
+    };
+    let said = |design: &str| match (plain.stalls(design), &reached(design)[..]) {
+        (true, _) => "stalls as it is".to_owned(),
+        (false, []) => "never stalls, with no cause that was tried".to_owned(),
+        (false, with) => format!("stalls only with: {}", with.join("; ")),
+    };
+    let show = |design: &str| human(plain.results.max(design, &STRETCH), Unit::Nanos);
+    Finding::new(
+        format!(
+            "A detector reports a stall if a CPU passes no reschedule point for 20 s. Unbatched, the \
+             machine {}; as merged, it {}; bounded, it {}.",
+            said(UNBATCHED),
+            said(MERGED),
+            said(BOUNDED),
+        ),
+        [
+            (
+                "longest stretch on the machine as it is, unbatched",
+                show(UNBATCHED),
+            ),
+            ("as merged", show(MERGED)),
+            ("bounded", show(BOUNDED)),
+            (
+                "length of these runs",
+                human(plain.scene.length.0 as f64, Unit::Nanos),
+            ),
+        ],
+    )
+}

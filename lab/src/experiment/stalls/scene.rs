@@ -1,0 +1,290 @@
+//! The workload of the stalls experiment: workers on all CPUs that fill a machine's memory, and the
+//! causes that may make a CPU's stretch without a reschedule point long.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::{LockClass, Work};
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Pages, Pfn};
+use plimsoll_sim::profile::{Card, CostKey, Disturbance, Profile, Rate};
+use plimsoll_sim::{Sim, Stats};
+use rand::RngExt;
+
+use crate::error::Error;
+use crate::experiment::declared::{Reading, read, readings};
+use crate::measure::comparison::Sample;
+use crate::measure::detectors::watch::{CpuStalls, Watch};
+use crate::measure::metric::{Metric, Unit};
+use crate::report::Table;
+use crate::run::aging::{self, Memory};
+use crate::run::options::Effort;
+use crate::run::testbed::Testbed;
+use crate::workload::{Mapping, spend_unmapping};
+
+/// The longest stretch of a CPU without a reschedule point.
+pub(super) const STRETCH: Metric = Metric::lower("stretch_max_ns", Unit::Nanos);
+/// The part of the longest stretch in which the CPU waited for the zone lock.
+pub(super) const ZONE_PART: Metric = Metric::neither("stretch_zone_wait_ns", Unit::Nanos);
+/// The longest wait for the zone lock.
+pub(super) const WAIT_MAX: Metric = Metric::lower("zone_wait_max_ns", Unit::Nanos);
+/// The reports of soft lockups.
+pub(super) const LOCKUPS: Metric = Metric::lower("soft_lockups", Unit::Count);
+/// The reports of RCU stalls.
+pub(super) const RCU: Metric = Metric::lower("rcu_stalls", Unit::Count);
+
+/// The reports of hung tasks.
+pub(super) const HUNG: Metric = Metric::lower("hung_tasks", Unit::Count);
+/// The part of the longest stretch in which the CPU waited for locks of page lists.
+pub(super) const PCP_PART: Metric = Metric::neither("stretch_pcp_wait_ns", Unit::Nanos);
+/// The number of waits for the zone lock in the longest stretch.
+pub(super) const ZONE_WAITS: Metric = Metric::neither("stretch_zone_waits", Unit::Count);
+
+/// The longest time in which a worker freed pages without a reschedule point.
+pub(super) const FREE: Metric = Metric::lower("free_max_ns", Unit::Nanos);
+
+/// The metrics of each run.
+pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
+    STRETCH => seen.longest_ns(),
+    FREE => seen.done.free_max_ns as f64,
+    ZONE_PART => seen.stalls.longest.map_or(0, |it| it.zone_wait.0) as f64,
+    PCP_PART =>
+        seen.stalls.longest.map_or(0, |it| it.pcp_wait.0) as f64,
+    ZONE_WAITS =>
+        seen.stalls.longest.map_or(0, |it| it.zone_waits) as f64,
+    WAIT_MAX => seen.stats.class(LockClass::Zone).wait_max.map_or(0, |it| it.wait.0) as f64,
+    LOCKUPS => seen.stalls.soft_lockups as f64,
+    RCU => seen.stalls.rcu_stalls as f64,
+    HUNG => seen.stalls.hung_tasks as f64,
+    Metric::higher("pages_per_s", Unit::PagesPerSecond) =>
+        seen.done.pages as f64 * 1e9 / seen.length.0 as f64,
+});
+
+/// The machine, its workers, and the length of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) profile: Profile,
+    /// The bytes that each worker maps in a round.
+    bytes: u64,
+    /// The number of pages that a worker frees between two reschedule points.
+    chunk: usize,
+    pub(super) length: Nanos,
+}
+
+/// The length of a full run of the machine as it is.
+const FULL: Nanos = Nanos::from_ms(400);
+
+/// A cause that may lengthen stretches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause {
+    pub(super) name: &'static str,
+    length: Nanos,
+    change: fn(&mut Scene),
+}
+
+/// Linux frees at most this many pages of a gather between two reschedule points.
+const CHUNK: usize = 512;
+
+/// The causes. Each is applied alone to the machine.
+pub(super) const CAUSES: &[Cause] = &[
+    cause("none", 4000, |_| {}),
+    cause(
+        "frees of 16,384 pages without a reschedule point",
+        1000,
+        |scene| {
+            scene.chunk = 1 << 14;
+            scene.bytes = 64 << 20;
+        },
+    ),
+    cause("steals of 1.3 ms every 400 ms", 4000, |scene| {
+        steal(scene, 400_000_000, 1_300_000);
+    }),
+    cause("steals of 5 ms every 50 ms", 30_000, |scene| {
+        steal(scene, 50_000_000, 5_000_000);
+    }),
+    cause(
+        "pages under the zone lock 10 times as slow",
+        30_000,
+        |scene| slow(scene, 10),
+    ),
+    cause(
+        "pages under the zone lock 100 times as slow",
+        60_000,
+        |scene| slow(scene, 100),
+    ),
+    cause("1024 CPUs, and pages 10 times as slow", 30_000, |scene| {
+        crowd(scene, 1024);
+        slow(scene, 10);
+    }),
+];
+
+const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
+    Cause {
+        name,
+        length: Nanos::from_ms(ms),
+        change,
+    }
+}
+
+/// Makes the machine a guest, from whose CPUs a hypervisor steals `length_ns` every `every_ns`.
+fn steal(scene: &mut Scene, every_ns: u64, length_ns: u64) {
+    let mut jitter = scene.profile.jitter.clone().unwrap_or_default();
+    jitter.rates[Disturbance::Steal as usize] = Some(Rate {
+        every_ns,
+        length_ns,
+    });
+    scene.profile.jitter = Some(jitter);
+}
+
+/// Gives the machine `cpus` CPUs in one node, 16 cores to a cache and two CPUs to a core.
+fn crowd(scene: &mut Scene, cpus: u32) {
+    let place = |cpu: u32| CpuPlace {
+        core: cpu % (cpus / 2),
+        llc: cpu % (cpus / 2) / 16,
+        node: NodeId(0),
+        socket: 0,
+    };
+    scene.profile.topology = Topology::new((0..cpus).map(place).collect());
+}
+
+/// Makes moving a page under the zone lock `factor` times as slow.
+fn slow(scene: &mut Scene, factor: u32) {
+    for work in [Work::BuddyAlloc, Work::BuddyFree] {
+        let key = CostKey::Work(work);
+        scene.profile = scene.profile.with_scaled(key, factor * 100);
+    }
+}
+
+/// The observations of one run.
+pub(super) struct Seen {
+    stats: Stats,
+    pub(super) stalls: CpuStalls,
+    done: Done,
+    length: Nanos,
+}
+
+/// What all workers have done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    pages: u64,
+    free_max_ns: u64,
+}
+
+impl Seen {
+    fn longest_ns(&self) -> f64 {
+        self.stalls.longest.map_or(0, |it| it.length().0) as f64
+    }
+}
+
+impl Scene {
+    pub(super) fn new(machine: &str, card: Card, effort: Effort) -> Result<Self, Error> {
+        Ok(Self {
+            profile: Profile::load(machine, card)?,
+            bytes: 32 << 20,
+            chunk: CHUNK,
+            length: match effort {
+                Effort::Full => FULL,
+                Effort::Quick => Nanos::from_ms(100),
+            },
+        })
+    }
+
+    pub(super) fn table(&self) -> Table {
+        Table::facts(
+            "Workload: one worker per CPU",
+            "Each worker maps, uses and unmaps memory, without a pause. The rest of the memory is in \
+             use beforehand, so that allocations come near the watermarks.",
+            &[
+                ("workers", self.profile.topology.cpus().to_string()),
+                ("memory per worker", format!("{} MiB", self.bytes >> 20)),
+                (
+                    "pages freed between two reschedule points",
+                    self.chunk.to_string(),
+                ),
+                ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
+            ],
+        )
+    }
+
+    /// This scene with `cause`.
+    pub(super) fn with(&self, cause: &Cause) -> Self {
+        let mut scene = self.clone();
+        if scene.length >= FULL {
+            scene.length = cause.length;
+        }
+        (cause.change)(&mut scene);
+        scene
+    }
+
+    /// Runs the workload once.
+    pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
+        let testbed = Testbed::new(&self.profile, *design, seed);
+        let workers = u64::from(self.profile.topology.cpus());
+        // As in the drain experiment, the workers fill what other memory leaves free.
+        let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
+        aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
+        let watch = Watch::attach(&testbed.sim);
+        let done = Rc::new(Cell::new(Done::default()));
+        for cpu in self.profile.topology.ids() {
+            self.start(&testbed, cpu, &done);
+        }
+        testbed.sim.run_until(self.length);
+        let stalls = watch.finish(&testbed.sim);
+        let seen = Seen {
+            stats: testbed.finish().0,
+            stalls,
+            done: done.get(),
+            length: self.length,
+        };
+        let sample = Sample {
+            hash: seen.stats.hash,
+            metrics: read(METRICS, &seen),
+        };
+        (sample, seen.stalls)
+    }
+
+    /// Starts a worker on `cpu`, which maps, uses and unmaps memory until the run ends.
+    fn start(&self, testbed: &Testbed, cpu: CpuId, done: &Rc<Cell<Done>>) {
+        let (mm, done) = (Rc::clone(&testbed.mm), Rc::clone(done));
+        let (most, chunk, until) = (
+            Pages::from_bytes(self.bytes).index(),
+            self.chunk,
+            self.length,
+        );
+        testbed.sim.spawn(cpu, move |sim| {
+            let mut wanted = sim.rng().random_range(1..=most);
+            while sim.now() < until {
+                let mut mapping = Mapping::new(&mm);
+                // Each fault returns to the program.
+                mapping.fault_each(sim, wanted, || sim.resched_point());
+                sim.resched_point();
+                let pages = mapping.into_pages(sim);
+                let mut so_far = done.get();
+                so_far.pages += pages.len() as u64;
+                done.set(so_far);
+                for _ in &pages {
+                    sim.spend(Work::Think, 400);
+                }
+                sim.resched_point();
+                for pages in pages.chunks(chunk) {
+                    let from = sim.now();
+                    unmap(sim, &mm, pages);
+                    sim.resched_point();
+                    let mut so_far = done.get();
+                    so_far.free_max_ns = so_far.free_max_ns.max(sim.now().0 - from.0);
+                    done.set(so_far);
+                }
+                wanted = most;
+            }
+        });
+    }
+}
+
+fn unmap(sim: &Sim, mm: &Manager<Sim>, pages: &[Pfn]) {
+    spend_unmapping(sim, u32::try_from(pages.len()).unwrap_or(u32::MAX));
+    let freed = mm.pages().free_pages(sim, pages);
+    freed.expect("pages are given back as they were handed out");
+}

@@ -1,0 +1,73 @@
+//! The detector of hung tasks: tasks that sleep uninterruptibly for 120 seconds or more.
+//!
+//! A kernel thread looks at all tasks every 120 seconds. If a task that sleeps has not run since the
+//! look before, the look reports it. So a task is reported after 120 to 240 seconds of sleep.
+
+use plimsoll_mm::units::Nanos;
+
+/// The time between two looks, and the shortest time that a look reports.
+pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
+
+/// The number of reports after which Linux reports no more.
+pub const REPORTS_MAX: usize = 10;
+
+/// What the detector knows of one task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HungTask {
+    /// The number of times the task had run at the look before.
+    runs: u64,
+    /// The time of the look that saw this number first.
+    since: Nanos,
+}
+
+impl HungTask {
+    /// Looks at a task that sleeps uninterruptibly and has run `runs` times. Returns whether it is
+    /// reported.
+    pub fn look(&mut self, now: Nanos, runs: u64) -> bool {
+        if runs != self.runs {
+            *self = Self { runs, since: now };
+            return false;
+        }
+        self.since.0 + TIMEOUT.0 <= now.0
+    }
+}
+
+/// The time of the first look that reports a task which sleeps from `from` to `until`, if looks are
+/// at the multiples of [`TIMEOUT`].
+#[must_use]
+pub fn report(from: Nanos, until: Nanos) -> Option<Nanos> {
+    let mut task = HungTask::default();
+    let first = from.0.div_ceil(TIMEOUT.0).max(1) * TIMEOUT.0;
+    let mut looks = (first..until.0).step_by(120_000_000_000).map(Nanos);
+    looks.find(|now| task.look(*now, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Nanos {
+        Nanos(seconds * Nanos::SECOND.0)
+    }
+
+    #[test]
+    fn a_task_is_reported_at_the_second_look_after_120_to_240_seconds() {
+        assert_eq!(report(s(1), s(240)), None);
+        assert_eq!(report(s(1), s(241)), Some(s(240)));
+        assert_eq!(report(s(119), s(1000)), Some(s(240)));
+        assert_eq!(report(s(121), s(1000)), Some(s(360)));
+        for from in 1..500 {
+            let asleep = report(s(from), s(2000)).expect("long enough").0 - s(from).0;
+            assert!((TIMEOUT.0..=2 * TIMEOUT.0).contains(&asleep), "{asleep}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_has_run_between_two_looks_is_not_reported() {
+        let mut task = HungTask::default();
+        assert!(!task.look(s(120), 7));
+        assert!(!task.look(s(240), 8));
+        assert!(task.look(s(360), 8));
+        assert!(task.look(s(480), 8), "each look reports it again");
+    }
+}

@@ -1,0 +1,148 @@
+//! The detector of soft lockups: CPUs that do not reschedule for more than 20 seconds.
+//!
+//! On each CPU a timer fires every 4 seconds, also while the CPU cannot reschedule. Each firing asks
+//! the CPU's stopper thread, which has the highest priority, to note the time. If the noted time is
+//! too old, the firing reports a soft lockup.
+
+use plimsoll_mm::units::Nanos;
+
+/// The time between two firings of the timer: two fifths of the threshold of 10 seconds.
+pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
+
+/// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.
+const UNIT_BITS: u32 = 30;
+
+/// A firing reports a CPU whose noted time is more than this many units old. This is twice the
+/// threshold, taken as units instead of seconds.
+const LIMIT: u64 = 20;
+
+/// The detector of one CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftLockup {
+    /// The unit in which the stopper thread ran last.
+    touched: u64,
+    /// The unit from which the next report is counted. `None` if the detector was told to start
+    /// anew.
+    since: Option<u64>,
+}
+
+/// A report of a soft lockup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The time of the report.
+    pub at: Nanos,
+    /// The number in the message, "stuck for … s". It counts time units, not seconds.
+    pub stuck: u64,
+}
+
+impl SoftLockup {
+    /// A detector that was fed at `now`.
+    #[must_use]
+    pub const fn new(now: Nanos) -> Self {
+        let unit = now.0 >> UNIT_BITS;
+        Self {
+            touched: unit,
+            since: Some(unit),
+        }
+    }
+
+    /// The stopper thread runs.
+    pub const fn feed(&mut self, now: Nanos) {
+        *self = Self::new(now);
+    }
+
+    /// The next firing starts anew and reports nothing (Linux: `touch_softlockup_watchdog`).
+    pub const fn touch(&mut self) {
+        self.since = None;
+    }
+
+    /// The timer fires.
+    pub fn fire(&mut self, now: Nanos) -> Option<Report> {
+        let unit = now.0 >> UNIT_BITS;
+        let since = self.since.unwrap_or(unit);
+        self.since = Some(since);
+        if unit <= since + LIMIT {
+            return None;
+        }
+        self.since = Some(unit);
+        Some(Report {
+            at: now,
+            stuck: unit - self.touched,
+        })
+    }
+}
+
+/// The reports of a CPU that does not reschedule from `from` to `until`, and whose timer fires at
+/// `phase` and every [`PERIOD`] after it.
+#[must_use]
+pub fn reports(from: Nanos, until: Nanos, phase: Nanos) -> Vec<Report> {
+    let behind = from.0.saturating_sub(phase.0).div_ceil(PERIOD.0);
+    let first = phase.0 + behind * PERIOD.0;
+    // The firing before the stretch has fed the detector.
+    let fed = first.saturating_sub(PERIOD.0).min(from.0);
+    let mut detector = SoftLockup::new(Nanos(fed));
+    let firings = (first..until.0).step_by(4_000_000_000);
+    firings
+        .filter_map(|now| detector.fire(Nanos(now)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Nanos {
+        Nanos(seconds * Nanos::SECOND.0)
+    }
+
+    #[test]
+    fn five_firings_report_nothing_and_the_sixth_reports_22_or_23() {
+        for fed_ms in 0..2000 {
+            let fed = Nanos::from_ms(fed_ms);
+            let mut detector = SoftLockup::new(fed);
+            let firing = |nth: u64| Nanos(fed.0 + nth * PERIOD.0);
+            assert!((1..=5).all(|nth| detector.fire(firing(nth)).is_none()));
+            let report = detector.fire(firing(6)).expect("24 seconds");
+            assert!([22, 23].contains(&report.stuck), "{report:?}");
+            assert!((7..12).all(|nth| detector.fire(firing(nth)).is_none()));
+            let second = detector.fire(firing(12)).expect("48 seconds");
+            assert!([44, 45].contains(&second.stuck), "{second:?}");
+        }
+    }
+
+    #[test]
+    fn a_detector_that_is_fed_or_touched_starts_anew() {
+        let mut detector = SoftLockup::new(s(0));
+        detector.feed(s(20));
+        assert_eq!(detector.fire(s(24)), None);
+        assert_eq!(detector.fire(s(41)), None);
+        detector.touch();
+        assert_eq!(detector.fire(s(100)), None);
+        let report = detector
+            .fire(s(123))
+            .expect("23 seconds after it began anew");
+        assert_eq!(
+            report.stuck,
+            (123_000_000_000 >> 30) - (20_000_000_000 >> 30)
+        );
+    }
+
+    #[test]
+    fn a_stretch_is_reported_after_20_to_24_seconds() {
+        // The timer fires at 2, 6, 10, … seconds; the firing at 10 feeds the detector.
+        let first = |until: u64| {
+            reports(s(11), s(until), s(2))
+                .first()
+                .map(|report| report.at)
+        };
+        assert_eq!(first(34), None);
+        assert_eq!(first(35), Some(s(34)));
+        for from_ms in (10_001..14_000).step_by(100) {
+            let from = Nanos::from_ms(from_ms);
+            let report = reports(from, s(60), s(2))[0];
+            let stuck = report.at.0 - from.0;
+            assert!((s(20).0..s(24).0).contains(&stuck), "{stuck}");
+        }
+        assert_eq!(reports(s(11), s(11 + 60), s(2)).len(), 2);
+    }
+}

@@ -1,0 +1,222 @@
+//! Watches a simulated machine for stalls: feeds the detectors, and keeps the longest stretch that a
+//! CPU spent without a reschedule point.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::{Access, Sim, Stretch, Wait};
+
+use super::{hung_task, rcu, soft_lockup};
+
+/// Shorter stretches are ignored.
+const SHORTEST: Nanos = Nanos(10_000);
+
+/// An observer of a simulated machine.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    log: Rc<RefCell<Log>>,
+}
+
+/// What the detectors reported, and the longest stretch.
+#[derive(Clone, Debug, Default)]
+pub struct CpuStalls {
+    /// The longest stretch of any CPU.
+    pub longest: Option<LongStretch>,
+    /// The number of reported soft lockups.
+    pub soft_lockups: usize,
+    /// The number of reported RCU stalls.
+    pub rcu_stalls: usize,
+    /// The number of tasks that were reported as hung.
+    pub hung_tasks: usize,
+}
+
+/// A stretch, and how much of it the CPU spent waiting for spinlocks.
+#[derive(Clone, Copy, Debug)]
+pub struct LongStretch {
+    /// The stretch.
+    pub stretch: Stretch,
+    /// The total of the finished waits for zone locks.
+    pub zone_wait: Nanos,
+    /// The total of the finished waits for the locks of page lists.
+    pub pcp_wait: Nanos,
+    /// The number of finished waits for zone locks.
+    pub zone_waits: usize,
+}
+
+impl LongStretch {
+    /// The length of the stretch.
+    #[must_use]
+    pub const fn length(&self) -> Nanos {
+        length(&self.stretch)
+    }
+}
+
+const fn length(stretch: &Stretch) -> Nanos {
+    Nanos(stretch.until.0 - stretch.from.0)
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    stalls: CpuStalls,
+    /// For each CPU, its waits for spinlocks since its last reschedule point.
+    waits: Vec<Vec<Wait>>,
+}
+
+impl Watch {
+    /// Watches `sim` from now on. A workload has to report its reschedule points
+    /// ([`Sim::resched_point`]).
+    #[must_use]
+    pub fn attach(sim: &Sim) -> Self {
+        let cpus = sim.topology().cpus();
+        let log = Rc::new(RefCell::new(Log {
+            waits: vec![Vec::new(); cpus as usize],
+            ..Log::default()
+        }));
+        let waits = Rc::clone(&log);
+        sim.observe_waits(move |wait| waits.borrow_mut().waited(wait));
+        let (stretches, hz) = (Rc::clone(&log), sim.hz());
+        sim.observe_stretches(SHORTEST, move |stretch| {
+            let mut log = stretches.borrow_mut();
+            log.stretched(stretch);
+            if length(stretch) < soft_lockup::PERIOD {
+                return;
+            }
+            let phase = u64::from(stretch.cpu.0) * soft_lockup::PERIOD.0 / u64::from(cpus);
+            let lockups = soft_lockup::reports(stretch.from, stretch.until, Nanos(phase));
+            log.stalls.soft_lockups += lockups.len();
+            if length(stretch).0 >= rcu::TIMEOUT_S * Nanos::SECOND.0 {
+                // The holds and waits in which interrupts are masked are far shorter than the
+                // timeout, so the CPU takes ticks.
+                let stalls = rcu::reports(stretch.from, stretch.until, hz, true);
+                log.stalls.rcu_stalls += stalls.len();
+            }
+        });
+        Self { log }
+    }
+
+    /// Ends the watch, after the run. Stretches that have not ended count up to now.
+    #[must_use]
+    pub fn finish(self, sim: &Sim) -> CpuStalls {
+        sim.end_stretches();
+        self.log.borrow().stalls.clone()
+    }
+}
+
+impl Log {
+    fn waited(&mut self, wait: &Wait) {
+        if wait.access == Access::Spin {
+            self.waits[wait.cpu.index()].push(*wait);
+        } else {
+            let report = hung_task::report(wait.from, wait.until);
+            self.stalls.hung_tasks += usize::from(report.is_some());
+        }
+    }
+
+    fn stretched(&mut self, stretch: &Stretch) {
+        let waits = &mut self.waits[stretch.cpu.index()];
+        let longest = self.stalls.longest.map_or(Nanos(0), |it| it.length());
+        if length(stretch) > longest {
+            let of = |class: LockClass| {
+                let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;
+                waits.iter().filter(inside)
+            };
+            // A CPU that runs ahead may know of waits after the end of the run.
+            let span = |wait: &Wait| wait.until.min(stretch.until).0.saturating_sub(wait.from.0);
+            let total = |class| Nanos(of(class).map(span).sum());
+            self.stalls.longest = Some(LongStretch {
+                stretch: *stretch,
+                zone_wait: total(LockClass::Zone),
+                pcp_wait: total(LockClass::Pcp),
+                zone_waits: of(LockClass::Zone).count(),
+            });
+        }
+        waits.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::machine::Lock;
+    use plimsoll_mm::site::{Site, Work};
+    use plimsoll_mm::units::CpuId;
+    use plimsoll_sim::SimOptions;
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+
+    fn machine() -> Sim {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        Sim::new(&profile, SimOptions::default())
+    }
+
+    /// CPU 0 holds a zone lock for `seconds`, and CPU 1 waits for it.
+    fn held_for(seconds: u32) -> CpuStalls {
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lock = Rc::clone(&lock);
+            sim.spawn(CpuId(cpu), move |sim| {
+                sim.spend(Work::Think, 1000 * cpu);
+                sim.resched_point();
+                lock.with(sim, Site::Control, |()| {
+                    (0..if cpu == 0 { seconds } else { 0 })
+                        .for_each(|_| sim.spend(Work::Think, 1_000_000_000));
+                });
+                sim.resched_point();
+            });
+        }
+        sim.run();
+        watch.finish(&sim)
+    }
+
+    #[test]
+    fn a_long_hold_makes_a_long_stretch_of_the_holder_and_of_the_waiter() {
+        let stalls = held_for(3);
+        let longest = stalls.longest.expect("two stretches");
+        assert!((3_000_000_000..3_000_010_000).contains(&longest.length().0));
+        assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (0, 0));
+        let stalls = held_for(26);
+        assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (2, 2));
+    }
+
+    #[test]
+    fn a_stretch_ends_when_a_task_sleeps_and_an_idle_cpu_has_none() {
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        sim.spawn(CpuId(0), |sim| {
+            for _ in 0..3 {
+                sim.spend(Work::Think, 1_000_000);
+                sim.sleep(Nanos::SECOND);
+            }
+        });
+        sim.run();
+        let longest = watch.finish(&sim).longest.expect("it works three times");
+        assert!((1_000_000..1_010_000).contains(&longest.length().0));
+    }
+
+    #[test]
+    fn the_waits_of_the_longest_stretch_are_told() {
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lock = Rc::clone(&lock);
+            sim.spawn(CpuId(cpu), move |sim| {
+                let hold = |ns| lock.with(sim, Site::Control, |()| sim.spend(Work::Think, ns));
+                match cpu {
+                    0 => hold(1_000_000),
+                    _ => (0..5).for_each(|_| hold(300_000)),
+                }
+            });
+        }
+        sim.run();
+        let longest = watch.finish(&sim).longest.expect("both work");
+        assert_eq!(longest.stretch.cpu, CpuId(1));
+        assert_eq!(longest.zone_waits, 1);
+        assert!(longest.zone_wait.0 > 990_000 && longest.pcp_wait == Nanos(0));
+    }
+}

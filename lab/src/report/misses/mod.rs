@@ -1,0 +1,419 @@
+//! Published figures beside ours: the types, and the rule that says which figures match.
+//!
+//! An experiment declares published figures, and its runs measure ours. [`page`] makes the page
+//! `docs/misses.md` of them, [`stored`] keeps at the end of that page what the runs measured, and
+//! [`table`](self::table()) is the short table at the end of `plimsoll reproduce`.
+
+pub mod page;
+pub mod stored;
+mod thread;
+
+use std::borrow::Borrow;
+
+pub use self::thread::Thread;
+use super::value::{NOTHING, human, ratio_of};
+use super::{Table, tabulate};
+use crate::measure::metric::Unit;
+use crate::measure::stats::Estimate;
+
+/// Two ratios match if neither is more than this many times the other.
+pub const FACTOR: f64 = 2.0;
+/// If a published ratio is nearer to 1 than this, the publication says that the patch changes
+/// nothing. Nearly every simulation agrees with that, so then ours matches only if it is as near to
+/// 1, and if the levels match as well.
+pub const NO_CHANGE: f64 = 0.05;
+
+/// Why a figure and ours may agree for another reason than that the simulation is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Nothing of ours was derived from the figure.
+    Independent,
+    /// A price was derived from the figure, so that agreement proves nothing.
+    Fitted,
+    /// The figure follows from how the patch is built, without a measurement.
+    Construction,
+}
+
+impl Basis {
+    /// The word for JSON, and for the page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Independent => "independent",
+            Self::Fitted => "fitted",
+            Self::Construction => "construction",
+        }
+    }
+}
+
+/// What was published.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// A value with one design, or the value before the patch and the value with it.
+    Levels(Vec<f64>),
+    /// Only the change that the patch makes, in percent.
+    ChangePercent(f64),
+}
+
+/// Where ours is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The experiment.
+    pub experiment: &'static str,
+    /// The simulated machine.
+    pub machine: &'static str,
+    /// The metric.
+    pub metric: String,
+    /// The designs: that of each published level, or Linux's and the patch's of a change.
+    pub designs: Vec<&'static str>,
+}
+
+/// What the runs measured for a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ours {
+    /// The median with each design.
+    pub values: Vec<f64>,
+    /// If there are two designs, the second over the first: the median of the ratios of single
+    /// seeds, with its interval.
+    pub ratio: Option<Estimate>,
+}
+
+/// A published figure beside ours.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// The thread that published the figure.
+    pub thread: Thread,
+    /// Where in the thread, and on which machine it was measured.
+    pub source: &'static str,
+    /// What was measured.
+    pub what: &'static str,
+    /// The unit of the values.
+    pub unit: Unit,
+    /// The published values.
+    pub published: Values,
+    /// Whether agreement would prove anything.
+    pub basis: Basis,
+    /// Where ours is measured; `None` if no experiment measures it.
+    pub place: Option<Place>,
+    /// The cause of the difference, or the reason why nothing is measured.
+    pub why: &'static str,
+    /// Ours; `None` if it was not measured.
+    pub ours: Option<Ours>,
+}
+
+/// Whether a figure and ours agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// The ratios are within [`FACTOR`] of each other.
+    Match,
+    /// They are not.
+    Miss,
+    /// Ours was not measured.
+    NotMeasured,
+}
+
+impl Agreement {
+    /// The word for reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Match => "match",
+            Self::Miss => "miss",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+impl Beside {
+    /// The published ratio of the patch to Linux; `None` if only one value was published.
+    #[must_use]
+    pub fn published_ratio(&self) -> Option<f64> {
+        match &self.published {
+            Values::Levels(levels) => match levels[..] {
+                [linux, patch] => Some(ratio(linux, patch)),
+                _ => None,
+            },
+            Values::ChangePercent(percent) => Some(1.0 + percent / 100.0),
+        }
+    }
+
+    /// Our ratio of the patch to Linux.
+    #[must_use]
+    pub fn our_ratio(&self) -> Option<f64> {
+        let ours = self.ours.as_ref()?;
+        ours.ratio.map(|ratio| ratio.median)
+    }
+
+    /// Our values divided by the published ones, for each level.
+    #[must_use]
+    pub fn levels_off(&self) -> Vec<f64> {
+        match (&self.published, &self.ours) {
+            (Values::Levels(published), Some(ours)) => {
+                let pairs = published.iter().zip(&ours.values);
+                pairs.map(|(theirs, ours)| ratio(*theirs, *ours)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the two agree: by the ratio of the patch to Linux, or, if only one value was
+    /// published, by that value.
+    #[must_use]
+    pub fn agreement(&self) -> Agreement {
+        let within = match (self.published_ratio(), self.our_ratio()) {
+            (Some(theirs), Some(ours)) if (theirs - 1.0).abs() < NO_CHANGE => {
+                (ours - 1.0).abs() < NO_CHANGE && !self.is_level_off()
+            }
+            (Some(theirs), Some(ours)) => near(theirs, ours),
+            _ => match (&self.published, &self.ours) {
+                (Values::Levels(levels), Some(ours)) => near(levels[0], ours.values[0]),
+                _ => return Agreement::NotMeasured,
+            },
+        };
+        if within {
+            Agreement::Match
+        } else {
+            Agreement::Miss
+        }
+    }
+
+    /// Returns whether a level is off by more than [`FACTOR`].
+    #[must_use]
+    pub fn is_level_off(&self) -> bool {
+        self.levels_off().into_iter().any(|off| !near(1.0, off))
+    }
+}
+
+/// `b` over `a`; 1 if both are 0.
+fn ratio(a: f64, b: f64) -> f64 {
+    if a == b { 1.0 } else { b / a }
+}
+
+/// Returns whether neither number is more than [`FACTOR`] times the other.
+fn near(one: f64, other: f64) -> bool {
+    let off = ratio(one, other);
+    (1.0 / FACTOR..=FACTOR).contains(&off)
+}
+
+/// The published values as text: `872 → 117`, or `-0.0011 %` for a change.
+pub(super) fn published_text(figure: &Beside) -> String {
+    match &figure.published {
+        Values::Levels(levels) => levels_text(levels, figure.unit),
+        Values::ChangePercent(percent) => format!("{percent:+} %"),
+    }
+}
+
+/// Our values as text, in the form of the published ones.
+pub(super) fn our_text(figure: &Beside) -> String {
+    match (&figure.ours, &figure.published) {
+        (None, _) => NOTHING.to_owned(),
+        (Some(ours), Values::Levels(_)) => levels_text(&ours.values, figure.unit),
+        (Some(ours), Values::ChangePercent(_)) => ours.ratio.map_or_else(
+            || NOTHING.to_owned(),
+            |ratio| format!("{:+.2} %", 100.0 * (ratio.median - 1.0)),
+        ),
+    }
+}
+
+fn levels_text(levels: &[f64], unit: Unit) -> String {
+    let texts: Vec<String> = levels.iter().map(|level| human(*level, unit)).collect();
+    texts.join(" → ")
+}
+
+/// A ratio as text, or a dash.
+pub(super) fn ratio_text(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
+}
+
+/// The figures of one thread in the order in which they were declared, thread by thread.
+pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec<&Beside>)> {
+    let of = |thread| figures.iter().filter(move |figure| figure.thread == thread);
+    Thread::ALL
+        .into_iter()
+        .map(move |thread| (thread, of(thread).collect()))
+}
+
+/// The numbers of figures by agreement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All figures.
+    pub all: usize,
+    /// Those that match.
+    pub matches: usize,
+    /// Those of the matches that would match whatever the simulation did: see [`Basis`].
+    pub given: usize,
+    /// Those of the matches whose values are off by more than [`FACTOR`]: only the ratio matches.
+    pub off: usize,
+    /// Those that do not match.
+    pub misses: usize,
+    /// Those for which nothing is measured.
+    pub not_measured: usize,
+}
+
+impl Counts {
+    /// Counts `figures`.
+    pub fn of<B: Borrow<Beside>>(figures: &[B]) -> Self {
+        let mut counts = Self::default();
+        for figure in figures.iter().map(Borrow::borrow) {
+            counts.all += 1;
+            match figure.agreement() {
+                Agreement::Match => {
+                    counts.matches += 1;
+                    counts.given += usize::from(figure.basis != Basis::Independent);
+                    counts.off += usize::from(figure.is_level_off());
+                }
+                Agreement::Miss => counts.misses += 1,
+                Agreement::NotMeasured => counts.not_measured += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// The table at the end of a run of all experiments: each figure in one line.
+#[must_use]
+pub fn table(figures: &[Beside]) -> Table {
+    let rows: Vec<&Beside> = by_thread(figures).flat_map(|(_, of)| of).collect();
+    let counts = Counts::of(&rows);
+    tabulate!(
+        "Published figures, and ours",
+        format!(
+            "{} figures: {} match, {} miss, {} not measured. A match is within a factor of {FACTOR} \
+             in the ratio of the patch to Linux, or in the value if only one was published. If the \
+             published change is below {} %, both the change and the values must match. docs/misses.md has the causes.",
+            counts.all,
+            counts.matches,
+            counts.misses,
+            counts.not_measured,
+            100.0 * NO_CHANGE,
+        ),
+        &rows,
+        |figure| {
+            "thread" => figure.thread.name(),
+            "what" => figure.what,
+            "published" => published_text(figure),
+            "ours" => our_text(figure),
+            "ratio" => ratio_text(figure.published_ratio()),
+            "ours " => ratio_text(figure.our_ratio()),
+            "verdict" => figure.agreement().word(),
+        }
+    )
+}
+
+/// Figures for the tests of this folder: a match, a miss in a pair, a single level, a change, and a
+/// figure that nothing measures.
+#[cfg(test)]
+pub(in crate::report) fn sample() -> Vec<Beside> {
+    let place = |designs: &[&'static str]| {
+        Some(Place {
+            experiment: "drain",
+            machine: "bergamo-176",
+            metric: "waits".to_owned(),
+            designs: designs.to_vec(),
+        })
+    };
+    let ours = |values: &[f64], ratio: Option<f64>| {
+        Some(Ours {
+            values: values.to_vec(),
+            ratio: ratio.map(|median| Estimate {
+                median,
+                low: median * 0.9,
+                high: median * 1.1,
+            }),
+        })
+    };
+    let levels = |levels: &[f64]| Values::Levels(levels.to_vec());
+    let figure = |what, thread, published, place, ours| Beside {
+        thread,
+        source: "the cover letter, 176 CPUs",
+        what,
+        unit: Unit::Count,
+        published,
+        basis: Basis::Independent,
+        place,
+        why: "The cause.",
+        ours,
+    };
+    let two = ["linux", "patch"];
+    vec![
+        figure(
+            "one",
+            Thread::Counters,
+            levels(&[80.0]),
+            place(&["tree"]),
+            ours(&[170.0], None),
+        ),
+        figure(
+            "two",
+            Thread::Stagger,
+            levels(&[872.0, 117.0]),
+            place(&two),
+            ours(&[2546.0, 338.0], Some(0.133)),
+        ),
+        figure(
+            "three",
+            Thread::Stagger,
+            levels(&[200.0, 100.0]),
+            place(&two),
+            ours(&[50.0, 50.0], Some(1.01)),
+        ),
+        figure(
+            "four",
+            Thread::Batching,
+            Values::ChangePercent(-0.0011),
+            place(&two),
+            ours(&[1e6, 9e5], Some(0.9)),
+        ),
+        figure("five", Thread::Batching, levels(&[12.0, 0.0]), None, None),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_judged_by_their_ratio_and_single_values_by_their_level() {
+        let figures = sample();
+        let words: Vec<&str> = figures.iter().map(|it| it.agreement().word()).collect();
+        assert_eq!(words, ["miss", "match", "miss", "miss", "not measured"]);
+        assert!(figures[1].is_level_off(), "the match is of the ratio alone");
+        let counts = Counts::of(&figures);
+        let expected = Counts {
+            all: 5,
+            matches: 1,
+            given: 0,
+            off: 1,
+            misses: 3,
+            not_measured: 1,
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn nothing_against_nothing_matches_and_something_against_nothing_does_not() {
+        let mut figure = sample().remove(2);
+        figure.published = Values::Levels(vec![57.6, 0.0]);
+        for (ratio, expected) in [(0.0, Agreement::Match), (0.01, Agreement::Miss)] {
+            let ours = figure.ours.as_mut().expect("measured");
+            ours.ratio = ours.ratio.map(|it| Estimate {
+                median: ratio,
+                ..it
+            });
+            assert_eq!(figure.agreement(), expected);
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_figures_thread_by_thread() {
+        let table = table(&sample());
+        let whats: Vec<&str> = table.rows.iter().map(|row| &*row[1]).collect();
+        assert_eq!(whats, ["two", "three", "four", "five", "one"]);
+        insta::assert_snapshot!(table.rows[2].join(" | "), @"batching | four | -0.0011 % | -10.00 % | 1.000 | 0.900 | miss");
+        assert!(
+            table
+                .note
+                .starts_with("5 figures: 1 match, 3 miss, 1 not measured.")
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! The page `docs/misses.md`: every published figure, ours, and the cause of the difference.
+
+use std::fmt::Write as _;
+
+use super::stored::{self, Stored};
+use super::{
+    Agreement, Basis, Beside, Counts, FACTOR, NO_CHANGE, Values, by_thread, our_text,
+    published_text, ratio_text,
+};
+use crate::error::Error;
+use crate::report::value::human_ratio;
+use crate::report::{Report, markdown};
+use crate::report::{Table, tabulate};
+
+/// Makes the page of `figures`, beside what `stored` says was measured.
+#[must_use]
+fn page(figures: &[Beside], stored: &[Stored]) -> String {
+    let mut page = intro();
+    page.push_str(&markdown::render_tables(&[summary(figures)]));
+    for (thread, of) in by_thread(figures) {
+        let _ = write!(page, "\n## {}\n\n{}.\n\n", thread.title(), thread.posted());
+        page.push_str(&markdown::render_tables(&[table(&of)]));
+        page.push_str(&notes(&of));
+    }
+    page.push_str("\n## The runs\n\n");
+    page.push_str(&wrap(
+        "",
+        "Our figures are medians over the seeds of these reports. If a machine has other prices now \
+         than when its report ran, the last column says so, and `plimsoll reproduce` may give other \
+         figures.",
+    ));
+    page.push('\n');
+    page.push_str(&markdown::render_tables(&[runs(stored)]));
+    page.push('\n');
+    page.push_str(&stored::text(stored));
+    page
+}
+
+/// The page of a full run.
+///
+/// # Errors
+/// If the reports are not those of a full run of all experiments: a figure is missing.
+pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, Error> {
+    let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
+    let stored: Vec<Stored> = with_figures.map(Stored::of).collect();
+    let mut filled = declared.clone();
+    stored::fill(&mut filled, &stored)?;
+    if let Some(lacking) = filled.iter().find(|figure| is_not_run(figure)) {
+        return Err(Error::Invalid(format!(
+            "{:?} was not measured: {}",
+            lacking.what,
+            stored::AGAIN
+        )));
+    }
+    of_stored(declared, &stored)
+}
+
+/// The page of what is kept at the end of a page. A figure that was declared after that run counts
+/// as not measured.
+///
+/// # Errors
+/// If something that is kept is not declared.
+pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
+    stored::fill(&mut declared, stored)?;
+    Ok(page(&declared, stored))
+}
+
+/// Returns whether an experiment measures the figure, but has not run since it does.
+const fn is_not_run(figure: &Beside) -> bool {
+    figure.place.is_some() && figure.ours.is_none()
+}
+
+fn intro() -> String {
+    let about = "This page lists every figure that the four mailing-list threads published, beside \
+                 ours. `plimsoll reproduce --misses docs/misses.md` writes the page, and a test \
+                 compares it with the figures that the experiments declare. So do not edit it: the \
+                 texts are beside the declarations, in `lab/src/experiment/`.";
+    let rule = format!(
+        "**A match** is a figure whose ratio of the patch to Linux is within a factor of {FACTOR} of \
+         the published ratio. If only one value was published, the value itself must be within that \
+         factor. Every other measured figure is a **miss**. The column *ours / published* has our \
+         value divided by the published value, for Linux and for the patch. If a figure matches by \
+         its ratio, but such a quotient is beyond the factor, the verdict says *ratio alone*."
+    );
+    let same = format!(
+        "There is one exception. If the published change is below {} %, the patch changes nothing, \
+         and nearly every simulation agrees with that. So our change must be as small, and our values \
+         must be within the factor too.",
+        100.0 * NO_CHANGE,
+    );
+    let given = "Some matches prove nothing. In the tables, *fitted* is a figure from which one of \
+                 our prices was derived, and *construction* is a figure that follows from how the \
+                 patch is built.";
+    let parts = [about, &rule, &same, given].map(|text| wrap("", text));
+    format!("# Published figures, and ours\n\n{}\n", parts.join("\n"))
+}
+
+fn summary(figures: &[Beside]) -> Table {
+    let mut rows: Vec<(String, Counts)> = by_thread(figures)
+        .map(|(thread, of)| (thread.title().to_owned(), Counts::of(&of)))
+        .collect();
+    rows.push(("all".to_owned(), Counts::of(figures)));
+    tabulate!(
+        "",
+        "",
+        &rows,
+        |(thread, counts)| {
+            "thread" => thread,
+            "figures" => counts.all,
+            "match" => counts.matches,
+            "of these fitted or by construction" => counts.given,
+            "of these by the ratio alone" => counts.off,
+            "miss" => counts.misses,
+            "not measured" => counts.not_measured,
+        }
+    )
+}
+
+fn table(figures: &[&Beside]) -> Table {
+    let rows: Vec<(usize, &Beside)> = (1..).zip(figures.iter().copied()).collect();
+    tabulate!(
+        "",
+        "",
+        &rows,
+        |(number, figure)| {
+            "no." => number,
+            "figure" => figure.what,
+            "published" => published_text(figure),
+            "ratio" => ratio_text(figure.published_ratio()),
+            "ours" => our_text(figure),
+            "our ratio" => our_ratio(figure),
+            "ours / published" => levels(figure),
+            "verdict" => verdict(figure),
+        }
+    )
+}
+
+fn our_ratio(figure: &Beside) -> String {
+    let ratio = figure.ours.as_ref().and_then(|ours| ours.ratio);
+    ratio.map_or_else(|| ratio_text(None), |ratio| human_ratio(&ratio))
+}
+
+fn levels(figure: &Beside) -> String {
+    let off = figure.levels_off();
+    if off.is_empty() {
+        return ratio_text(None);
+    }
+    let texts: Vec<String> = off.into_iter().map(|off| ratio_text(Some(off))).collect();
+    texts.join(", ")
+}
+
+fn verdict(figure: &Beside) -> String {
+    if is_not_run(figure) {
+        return "not run yet".to_owned();
+    }
+    let agreement = figure.agreement();
+    let mut remarks = Vec::new();
+    if figure.basis != Basis::Independent {
+        remarks.push(figure.basis.name());
+    }
+    if agreement == Agreement::Match && figure.is_level_off() {
+        remarks.push("ratio alone");
+    }
+    if remarks.is_empty() {
+        agreement.word().to_owned()
+    } else {
+        format!("{} ({})", agreement.word(), remarks.join(", "))
+    }
+}
+
+/// For each figure, where it was published, what measures ours, and why they differ. Figures in a
+/// row that share all this share a paragraph.
+fn notes(figures: &[&Beside]) -> String {
+    let same = |one: &&Beside, next: &&Beside| {
+        let run = |it: &Beside| {
+            it.place
+                .as_ref()
+                .map(|it| (it.experiment, it.machine, it.designs.clone()))
+        };
+        one.why == next.why && one.source == next.source && run(one) == run(next)
+    };
+    let mut number = 1;
+    let mut text = String::new();
+    for group in figures.chunk_by(|one, next| same(one, next)) {
+        let last = number + group.len() - 1;
+        let range = match group.len() {
+            1 => format!("{number}"),
+            2 => format!("{number} and {last}"),
+            _ => format!("{number} to {last}"),
+        };
+        number = last + 1;
+        let note = format!(
+            "**{range}.** Published: {}. {} {}",
+            group[0].source,
+            row_of(group),
+            group[0].why
+        );
+        let _ = write!(text, "\n{}", wrap("", &note));
+    }
+    text
+}
+
+fn row_of(group: &[&Beside]) -> String {
+    let Some(place) = &group[0].place else {
+        return "Ours: nothing is measured.".to_owned();
+    };
+    let mut metrics: Vec<String> = group
+        .iter()
+        .filter_map(|figure| figure.place.as_ref())
+        .map(|place| format!("`{}`", place.metric))
+        .collect();
+    metrics.dedup();
+    let designs: Vec<String> = place.designs.iter().map(|it| format!("`{it}`")).collect();
+    let arrow = match group[0].published {
+        Values::Levels(_) => " → ",
+        Values::ChangePercent(_) => " against ",
+    };
+    let designs = match group[0].published {
+        Values::Levels(_) => designs,
+        Values::ChangePercent(_) => designs.into_iter().rev().collect(),
+    };
+    format!(
+        "Ours: experiment `{}`, machine `{}`, designs {}, {}.",
+        place.experiment,
+        place.machine,
+        designs.join(arrow),
+        metrics.join(", "),
+    )
+}
+
+fn runs(stored: &[Stored]) -> Table {
+    tabulate!(
+        "",
+        "",
+        stored,
+        |run| {
+            "experiment" => run.experiment,
+            "machine" => run.machine,
+            "seeds" => run.seeds,
+            "hash" => format!("`{}`", run.hash),
+            "prices" => if run.has_prices_of_now() { "those of now" } else { "older ones" },
+        }
+    )
+}
+
+/// The width of a line of the documentation, in characters.
+const WIDTH: usize = 120;
+
+/// Breaks `text` into lines of the documentation's width, each of which begins with `indent`.
+fn wrap(indent: &str, text: &str) -> String {
+    let mut wrapped = String::new();
+    let mut line = indent.to_owned();
+    for word in text.split_whitespace() {
+        let fits = line.chars().count() + 1 + word.chars().count() <= WIDTH;
+        if line.trim().is_empty() {
+            line.push_str(word);
+        } else if fits {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            wrapped.push_str(&line);
+            wrapped.push('\n');
+            line = format!("{indent}{word}");
+        }
+    }
+    wrapped + &line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::Card;
+
+    #[test]
+    fn a_page_has_a_summary_a_table_and_a_cause_for_each_figure() {
+        let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
+        report.figures = sample();
+        let page = page(&report.figures, &[Stored::of(&report)]);
+        insta::assert_snapshot!(page);
+    }
+
+    #[test]
+    fn lines_fit_the_documentation() {
+        let text = "word ".repeat(60);
+        let wrapped = wrap("", &text);
+        assert!(wrapped.lines().all(|line| line.chars().count() <= WIDTH));
+        assert_eq!(wrapped.split_whitespace().count(), 60);
+    }
+}

@@ -1,0 +1,221 @@
+//! What the runs measured, as it is kept at the end of `docs/misses.md`.
+//!
+//! The page is made of the declared figures and of these values. So a test can make the page again
+//! without a run, and the committed page cannot differ from what is declared.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Beside, Ours};
+use crate::error::Error;
+use crate::measure::stats::Estimate;
+use crate::report::Report;
+use crate::sensitivity::kept::hash_of_prices;
+
+/// What one report measured for the figures that it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The experiment.
+    pub experiment: String,
+    /// The simulated machine.
+    pub machine: String,
+    /// The number of seeds.
+    pub seeds: usize,
+    /// The report's hash, as 16 hexadecimal digits.
+    pub hash: String,
+    /// The hash of the machine's prices, [`hash_of_prices`]; empty if the machine has no prices.
+    #[serde(default)]
+    pub prices: String,
+    /// The values of each figure, in the order of the declaration.
+    pub figures: Vec<StoredFigure>,
+}
+
+/// What was measured for one figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredFigure {
+    what: String,
+    metric: String,
+    designs: Vec<String>,
+    values: Vec<f64>,
+    /// Median, low end and high end of the ratio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ratio: Option<[f64; 3]>,
+}
+
+const BEGIN: &str = "<!-- measured";
+const END: &str = "-->";
+
+impl Stored {
+    /// Everything that `report` measured for its figures.
+    #[must_use]
+    pub fn of(report: &Report) -> Self {
+        let figure = |figure: &Beside| {
+            let (place, ours) = figure.place.as_ref().zip(figure.ours.as_ref())?;
+            Some(StoredFigure {
+                what: figure.what.to_owned(),
+                metric: place.metric.clone(),
+                designs: place.designs.iter().map(|it| (*it).to_owned()).collect(),
+                values: ours.values.clone(),
+                ratio: ours.ratio.map(|it| [it.median, it.low, it.high]),
+            })
+        };
+        Self {
+            experiment: report.experiment.clone(),
+            machine: report.machine.clone(),
+            seeds: report.seeds.len(),
+            hash: format!("{:016x}", report.hash),
+            prices: hash_of_prices(&report.machine).unwrap_or_default(),
+            figures: report.figures.iter().filter_map(figure).collect(),
+        }
+    }
+
+    /// Returns whether the machine had the prices that it has now when the report ran.
+    #[must_use]
+    pub fn has_prices_of_now(&self) -> bool {
+        hash_of_prices(&self.machine).unwrap_or_default() == self.prices
+    }
+
+    /// The same with 12 significant digits, so that a value that is read and written again stays the
+    /// same text.
+    fn rounded(&self) -> Self {
+        let mut rounded = self.clone();
+        for figure in &mut rounded.figures {
+            let ratio = figure.ratio.iter_mut().flatten();
+            for value in figure.values.iter_mut().chain(ratio) {
+                let text = format!("{value:.11e}");
+                *value = text.parse().expect("a number that was just written");
+            }
+        }
+        rounded
+    }
+
+    /// Reads what is kept at the end of a page.
+    ///
+    /// # Errors
+    /// If the page keeps nothing that can be read.
+    pub fn read(page: &str) -> Result<Vec<Self>, Error> {
+        let kept = page.rsplit_once(BEGIN).map(|(_, kept)| kept);
+        let kept = kept
+            .and_then(|kept| kept.split_once(END))
+            .map(|(kept, _)| kept);
+        let kept = kept.ok_or_else(|| {
+            Error::Invalid(format!(
+                "the page does not end with `{BEGIN} … {END}`: {AGAIN}"
+            ))
+        })?;
+        let lines = kept.lines().map(str::trim).filter(|line| !line.is_empty());
+        let line = |line| serde_json::from_str(line);
+        lines.map(line).collect::<Result<_, _>>().map_err(|error| {
+            Error::Invalid(format!(
+                "what the page keeps cannot be read ({error}): {AGAIN}"
+            ))
+        })
+    }
+}
+
+/// The text that keeps `stored` at the end of a page.
+///
+/// # Panics
+/// Never: numbers and text always serialise.
+#[must_use]
+pub fn text(stored: &[Stored]) -> String {
+    let line = |it: &Stored| {
+        let it = it.rounded();
+        serde_json::to_string(&it).expect("text and numbers always serialise")
+    };
+    let lines: Vec<String> = stored.iter().map(line).collect();
+    format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"))
+}
+
+/// How to make the page.
+pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/misses.md`";
+
+/// Removes what is stored of figures that are not declared any more.
+#[must_use]
+pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Stored> {
+    for of in &mut stored {
+        let whole = of.clone();
+        let is_declared =
+            |figure: &StoredFigure| declared.iter().any(|it| is_of(it, &whole, figure));
+        of.figures.retain(is_declared);
+    }
+    stored
+}
+
+/// Puts what was stored beside the declared figures.
+///
+/// # Errors
+/// If something is stored that is not declared, or is declared for other designs.
+pub fn fill(declared: &mut [Beside], stored: &[Stored]) -> Result<(), Error> {
+    for of in stored {
+        for figure in &of.figures {
+            let found = declared.iter_mut().find(|it| is_of(it, of, figure));
+            let found = found.ok_or_else(|| {
+                Error::Invalid(format!(
+                    "the page has a figure that is not declared, {:?} of {} on {}: {AGAIN}",
+                    figure.what, of.experiment, of.machine
+                ))
+            })?;
+            found.ours = Some(Ours {
+                values: figure.values.clone(),
+                ratio: figure
+                    .ratio
+                    .map(|[median, low, high]| Estimate { median, low, high }),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_of(declared: &Beside, of: &Stored, figure: &StoredFigure) -> bool {
+    declared.what == figure.what
+        && declared.place.as_ref().is_some_and(|place| {
+            place.experiment == of.experiment
+                && place.machine == of.machine
+                && place.metric == figure.metric
+                && place.designs == figure.designs
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::Card;
+
+    fn report() -> Report {
+        let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
+        report.figures = sample();
+        report
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_stays_the_same_text() {
+        let kept = text(&[Stored::of(&report())]);
+        let stored = Stored::read(&format!("# Misses\n\n{kept}")).unwrap();
+        assert_eq!(text(&stored), kept);
+        let mut declared = sample();
+        declared.iter_mut().for_each(|figure| figure.ours = None);
+        fill(&mut declared, &stored).unwrap();
+        for (filled, whole) in declared.iter().zip(sample()) {
+            let ratio = |of: &Beside| of.our_ratio().map(|ratio| format!("{ratio:.9}"));
+            assert_eq!(ratio(filled), ratio(&whole), "{}", whole.what);
+            assert_eq!(filled.agreement(), whole.agreement(), "{}", whole.what);
+        }
+    }
+
+    #[test]
+    fn what_is_not_declared_is_refused() {
+        let stored = vec![Stored::of(&report())];
+        let mut declared = sample();
+        declared.remove(1);
+        let left = still_declared(stored.clone(), &declared);
+        assert_eq!(left[0].figures.len() + 1, stored[0].figures.len());
+        fill(&mut declared, &left).unwrap();
+        let error = fill(&mut declared, &stored).unwrap_err().to_string();
+        assert!(error.contains("not declared, \"two\" of drain"), "{error}");
+        for page in ["# Misses\n", "<!-- measured\n{\n-->"] {
+            let error = Stored::read(page).unwrap_err();
+            assert!(error.to_string().contains("--misses"), "{error}");
+        }
+    }
+}

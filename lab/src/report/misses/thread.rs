@@ -1,0 +1,57 @@
+//! The mailing-list threads whose figures are compared.
+
+/// A mailing-list thread that published figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Thread {
+    /// The thread that spreads the vmstat work of CPUs in time.
+    Stagger,
+    /// The thread that splits long holds of the zone lock into batches.
+    Batching,
+    /// The thread that turns the direction of the OOM reaper.
+    Reaper,
+    /// The threads about trees of counters, and about two passes that choose a victim by them.
+    Counters,
+    /// The self-test of the lab. Its figures are made up.
+    Selftest,
+}
+
+impl Thread {
+    /// The threads in the order of the page.
+    pub const ALL: [Self; 4] = [Self::Stagger, Self::Batching, Self::Reaper, Self::Counters];
+
+    /// The thread's subject.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Stagger => "Spreading the vmstat work (`vmstat_spread_delay`)",
+            Self::Batching => "Batches in `free_pcppages_bulk`",
+            Self::Reaper => "A reaper that starts at the highest mapping",
+            Self::Counters => "Trees of counters, and two passes that choose a victim by them",
+            Self::Selftest => "the self-test",
+        }
+    }
+
+    /// The name of the thread in one word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stagger => "stagger",
+            Self::Batching => "batching",
+            Self::Reaper => "reaper",
+            Self::Counters => "counters",
+            Self::Selftest => "selftest",
+        }
+    }
+
+    /// The author of the patch, and when the author posted it.
+    #[must_use]
+    pub const fn posted(self) -> &'static str {
+        match self {
+            Self::Stagger => "Breno Leitao, 2026-04-01",
+            Self::Batching => "Joshua Hahn, 2025-09-19 (v1) to 2025-10-14 (v5)",
+            Self::Reaper => "zhongjinji, 2025-09-03 (v7) to 2025-09-15 (v10)",
+            Self::Counters => "Mathieu Desnoyers, 2026-01-13 (v15) and 2026-01-14 (v16)",
+            Self::Selftest => "no author",
+        }
+    }
+}

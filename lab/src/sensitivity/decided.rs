@@ -1,0 +1,164 @@
+//! Looks up which prices decide the headlines of a report.
+
+use super::headlines;
+use super::kept::{Compared, Headline, Kept, Price, Varied, hash_of_prices, is_fitted};
+use crate::error::Error;
+use crate::report::value::ratio_of;
+use crate::report::{Decided, DecidedHeadline, DecidingPrice};
+
+/// The prices that decide the headlines of `experiment`, for its report on `machine`. `None` if the
+/// experiment has no headlines. If the committed table lacks the experiment, the note says so.
+///
+/// # Errors
+/// If the committed table cannot be read or names an unknown price, which tests rule out.
+pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
+    let kept = Kept::committed()?.experiments;
+    let varied = kept.into_iter().find(|it| it.experiment == experiment);
+    match varied {
+        Some(varied) => decided(&varied, machine).map(Some),
+        None => Ok(unknown(experiment)),
+    }
+}
+
+/// What is said of an experiment whose prices have not been varied yet.
+fn unknown(experiment: &str) -> Option<Decided> {
+    let mut headlines = headlines::ALL.iter();
+    headlines.find(|it| it.experiment == experiment)?;
+    Some(Decided {
+        note: format!("not known; `plimsoll sensitivity {experiment}` measures them"),
+        seeds: 0,
+        headlines: Vec::new(),
+    })
+}
+
+fn decided(varied: &Varied, machine: &str) -> Result<Decided, Error> {
+    let headline = |headline: &Headline| {
+        let price = |price: &Price| {
+            Ok(DecidingPrice {
+                key: price.key.clone(),
+                fitted: is_fitted(&varied.machine, &price.key)?,
+                effect: effect(headline, price),
+            })
+        };
+        let prices = headline.deciding().map(price);
+        Ok(DecidedHeadline {
+            a: headline.a.clone(),
+            b: headline.b.clone(),
+            metric: headline.metric.clone(),
+            prices: prices.collect::<Result<_, Error>>()?,
+            within_noise: headline.within_noise(),
+        })
+    };
+    let headlines = varied.headlines.iter().map(headline);
+    Ok(Decided {
+        note: note(varied, machine)?,
+        seeds: varied.seeds,
+        headlines: headlines.collect::<Result<_, Error>>()?,
+    })
+}
+
+fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
+    let mut notes = Vec::new();
+    if varied.machine != machine {
+        notes.push(format!("varied on {}, not on this machine", varied.machine));
+    }
+    if hash_of_prices(&varied.machine)? != varied.prices {
+        notes.push(format!(
+            "{} had other prices then: `plimsoll sensitivity {}` measures again",
+            varied.machine, varied.experiment
+        ));
+    }
+    Ok(notes.join("; "))
+}
+
+/// What happens at half and at twice the price: other verdicts, and ratios that move.
+fn effect(headline: &Headline, price: &Price) -> String {
+    let both = [("halved", &price.half), ("doubled", &price.twice)];
+    let of = |(when, at): (&str, &Compared)| {
+        if !headline.is_beyond_noise(at) {
+            return None;
+        }
+        if headline.flips(at) {
+            return Some(format!("{when}: {}", short(&at.verdict)));
+        }
+        let moves = headline.changes(at);
+        let ratio = at
+            .ratio
+            .map_or_else(|| "∞".to_owned(), |ratio| ratio_of(1.0, ratio));
+        moves.then(|| format!("{when}: ratio {ratio}"))
+    };
+    let effects: Vec<String> = both.into_iter().filter_map(of).collect();
+    effects.join(", ")
+}
+
+/// A verdict without the advice that follows it.
+pub(super) fn short(verdict: &str) -> &str {
+    verdict.split(';').next().unwrap_or(verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn varied(prices: &str) -> Varied {
+        let at = |ratio: f64, verdict: &str| Compared {
+            ratio: Some(ratio),
+            low: Some(ratio * 0.8),
+            high: Some(ratio * 1.25),
+            verdict: verdict.to_owned(),
+        };
+        Varied {
+            experiment: "vmstat".to_owned(),
+            machine: "grace-72".to_owned(),
+            version: "0".to_owned(),
+            prices: prices.to_owned(),
+            hash: String::new(),
+            seeds: 6,
+            uncharged: Vec::new(),
+            headlines: vec![Headline {
+                a: "linux".to_owned(),
+                b: "patch".to_owned(),
+                metric: "waits".to_owned(),
+                plain: at(0.4, "B is lower"),
+                prices: vec![Price {
+                    key: "work.buddy_free".to_owned(),
+                    half: at(0.1, "B is lower"),
+                    twice: at(0.9, "no difference seen; add seeds to look closer"),
+                }],
+            }],
+        }
+    }
+
+    #[test]
+    fn a_report_names_the_deciding_prices_and_their_effect() {
+        let now = hash_of_prices("grace-72").unwrap();
+        let found = decided(&varied(&now), "grace-72").unwrap();
+        assert_eq!(found.note, "");
+        let price = &found.headlines[0].prices[0];
+        assert_eq!((&*price.key, price.fitted), ("work.buddy_free", false));
+        assert_eq!(
+            price.effect,
+            "halved: ratio 0.100, doubled: no difference seen"
+        );
+    }
+
+    #[test]
+    fn an_experiment_that_was_not_varied_says_so_and_one_without_prices_says_nothing() {
+        let note = unknown("drain")
+            .map(|it| it.note)
+            .expect("it has headlines");
+        assert!(note.contains("`plimsoll sensitivity drain`"), "{note}");
+        assert_eq!(unknown("selftest"), None);
+    }
+
+    #[test]
+    fn a_table_of_other_prices_or_of_another_machine_says_so() {
+        let now = hash_of_prices("grace-72").unwrap();
+        let note = |prices, machine| decided(&varied(prices), machine).unwrap().note;
+        assert_eq!(
+            note(&now, "grace-72+kasan"),
+            "varied on grace-72, not on this machine"
+        );
+        assert!(note("0", "grace-72").starts_with("grace-72 had other prices then"));
+    }
+}

@@ -1,0 +1,320 @@
+//! The committed sensitivity table, `lab/data/sensitivity.json`.
+
+use plimsoll_sim::profile::{Card, CostKey, Profile, Provenance};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::measure::comparison::fold_hashes;
+
+/// The file as it was when Plimsoll was built.
+const FILE: &str = include_str!("../../data/sensitivity.json");
+
+/// A price moves a ratio if the ratio changes by more than this factor.
+pub const MOVES: f64 = 2.0;
+
+/// What was measured of each experiment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The experiments, in the order in which they ran.
+    pub experiments: Vec<Varied>,
+}
+
+/// An experiment on one machine, with each price varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Varied {
+    /// The experiment.
+    pub experiment: String,
+    /// The machine whose prices were varied.
+    pub machine: String,
+    /// The version of Plimsoll that ran.
+    pub version: String,
+    /// The hash of the machine's prices, [`hash_of_prices`].
+    pub prices: String,
+    /// The hash of the runs with unchanged prices.
+    pub hash: String,
+    /// The number of seeds.
+    pub seeds: usize,
+    /// The prices that no run of the headlines charges.
+    pub uncharged: Vec<String>,
+    /// The headlines.
+    pub headlines: Vec<Headline>,
+}
+
+/// One headline comparison, and the prices that were varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Headline {
+    /// The name of design A.
+    pub a: String,
+    /// The name of design B.
+    pub b: String,
+    /// The name of the metric.
+    pub metric: String,
+    /// B / A with unchanged prices.
+    pub plain: Compared,
+    /// The effect of each price that was varied on all seeds, the largest first.
+    pub prices: Vec<Price>,
+}
+
+/// The effect of one price on a headline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// The key of the price.
+    pub key: String,
+    /// B / A at half of the price.
+    pub half: Compared,
+    /// B / A at twice the price.
+    pub twice: Compared,
+}
+
+/// A ratio with its interval, and the verdict. A ratio that is not finite is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// The median of the ratios.
+    pub ratio: Option<f64>,
+    /// The low end of its interval.
+    pub low: Option<f64>,
+    /// The high end of its interval.
+    pub high: Option<f64>,
+    /// The words of the verdict.
+    pub verdict: String,
+}
+
+impl Kept {
+    /// Reads the committed file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, which a test rules out.
+    pub fn committed() -> Result<Self, Error> {
+        let broken = |error| {
+            Error::Invalid(format!(
+                "lab/data/sensitivity.json cannot be read ({error}); write it again with \
+                 `plimsoll sensitivity --save lab/data/sensitivity.json`"
+            ))
+        };
+        serde_json::from_str(FILE).map_err(broken)
+    }
+
+    /// Reads a file that `plimsoll sensitivity --save` wrote.
+    ///
+    /// # Errors
+    /// If the text is no such file.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        let broken = |error| {
+            Error::Invalid(format!(
+                "no result of `plimsoll sensitivity` ({error}); name a new file"
+            ))
+        };
+        serde_json::from_str(text).map_err(broken)
+    }
+
+    /// Replaces what was kept of the experiments of `other`, and keeps the rest.
+    #[must_use]
+    pub fn replaced_by(mut self, other: Self) -> Self {
+        for varied in other.experiments {
+            let mut known = self.experiments.iter_mut();
+            match known.find(|known| known.experiment == varied.experiment) {
+                Some(known) => *known = varied,
+                None => self.experiments.push(varied),
+            }
+        }
+        self
+    }
+
+    /// The text of the file.
+    ///
+    /// # Panics
+    /// Never: text and finite numbers always serialise.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("text and finite numbers always serialise") + "\n"
+    }
+}
+
+impl Price {
+    /// Returns whether `is` holds at half or at twice the price.
+    pub fn any(&self, is: impl Fn(&Compared) -> bool) -> bool {
+        is(&self.half) || is(&self.twice)
+    }
+}
+
+impl Headline {
+    /// The prices that decide the headline: at half or at twice the price, the headline [changes]
+    /// beyond the noise of the seeds.
+    ///
+    /// [changes]: Headline::changes
+    pub fn deciding(&self) -> impl Iterator<Item = &Price> {
+        let decides = |at: &Compared| self.changes(at) && self.is_beyond_noise(at);
+        self.prices.iter().filter(move |price| price.any(decides))
+    }
+
+    /// The number of prices with which the headline [changes](Headline::changes), but only within
+    /// the noise of the seeds.
+    #[must_use]
+    pub fn within_noise(&self) -> usize {
+        let changes = |price: &&Price| price.any(|at| self.changes(at));
+        self.prices.iter().filter(changes).count() - self.deciding().count()
+    }
+
+    /// Returns whether the verdict of `at` is another one than with unchanged prices, or its ratio
+    /// differs by more than the factor [`MOVES`].
+    #[must_use]
+    pub fn changes(&self, at: &Compared) -> bool {
+        self.flips(at) || self.moves(at) > MOVES
+    }
+
+    /// Returns whether the interval of `at` is apart from the interval with unchanged prices. An end
+    /// that is not finite counts as the largest number.
+    #[must_use]
+    pub fn is_beyond_noise(&self, at: &Compared) -> bool {
+        let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);
+        end(at.low) > end(self.plain.high) || end(at.high) < end(self.plain.low)
+    }
+
+    /// Returns whether the verdict of `at` is another than with unchanged prices.
+    #[must_use]
+    pub fn flips(&self, at: &Compared) -> bool {
+        at.verdict != self.plain.verdict
+    }
+
+    /// The factor by which the ratio of `at` differs from that with unchanged prices, at least 1.
+    #[must_use]
+    pub fn moves(&self, at: &Compared) -> f64 {
+        factor(self.plain.ratio, at.ratio)
+    }
+
+    /// The larger of the factors at half and at twice `price`.
+    #[must_use]
+    pub fn effect(&self, price: &Price) -> f64 {
+        self.moves(&price.half).max(self.moves(&price.twice))
+    }
+}
+
+/// The factor between two ratios, at least 1; infinite if only one of them is 0 or not finite.
+#[must_use]
+pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
+    match (one, other) {
+        (Some(one), Some(other)) if one == other => 1.0,
+        (Some(one), Some(other)) if one > 0.0 && other > 0.0 => (one / other).max(other / one),
+        (None, None) => 1.0,
+        _ => f64::INFINITY,
+    }
+}
+
+/// A hash of everything that a run takes from the profile of `machine` at the middle card, as 16
+/// hexadecimal digits. It tells a table that was made with other prices.
+///
+/// # Errors
+/// If the machine is unknown.
+pub fn hash_of_prices(machine: &str) -> Result<String, Error> {
+    let profile = Profile::load(machine, Card::Mid)?;
+    let bytes = format!("{profile:?}").into_bytes();
+    Ok(format!(
+        "{:016x}",
+        fold_hashes(bytes.into_iter().map(u64::from))
+    ))
+}
+
+/// Returns whether the price was fitted to a published figure: its source begins with `fitted:`.
+///
+/// # Errors
+/// If the machine or the key is unknown.
+pub fn is_fitted(machine: &str, key: &str) -> Result<bool, Error> {
+    let unknown = |error| Error::Invalid(format!("lab/data/sensitivity.json: {error}"));
+    let key: CostKey = key.parse().map_err(unknown)?;
+    let text = Profile::describe(machine)?;
+    let cost = text.cost(key);
+    Ok(cost.is_some_and(|cost| cost.provenance() == Some(Provenance::Fitted)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::headlines;
+    use super::*;
+    use crate::experiment;
+
+    /// The committed file names only what exists, so that no report quotes a price that is gone.
+    #[test]
+    fn the_committed_file_names_only_known_experiments_machines_and_prices() {
+        for varied in Kept::committed().unwrap().experiments {
+            let experiment = experiment::find(&varied.experiment).expect("an experiment");
+            let machines = experiment.machines();
+            assert!(machines.contains(&&*varied.machine), "{}", varied.machine);
+            let prices = varied.headlines.iter().flat_map(|it| &it.prices);
+            for key in prices.map(|price| &price.key).chain(&varied.uncharged) {
+                is_fitted(&varied.machine, key).unwrap_or_else(|error| panic!("{error}"));
+            }
+            let declared = headlines::ALL.iter();
+            let mut declared = declared.filter(|it| it.experiment == varied.experiment);
+            let declared = declared.next().expect("an experiment with headlines");
+            let of = |it: &Headline| (it.a.clone(), it.b.clone(), it.metric.clone());
+            let kept: Vec<_> = varied.headlines.iter().map(of).collect();
+            let text = |(a, b, metric): &headlines::Headline| {
+                (a.to_string(), b.to_string(), metric.to_string())
+            };
+            let wanted: Vec<_> = declared.of.iter().map(text).collect();
+            assert_eq!(kept, wanted, "measure {} again", varied.experiment);
+        }
+    }
+
+    #[test]
+    fn the_committed_file_has_each_experiment_once() {
+        let kept = Kept::committed().unwrap().experiments;
+        let kept: Vec<&str> = kept.iter().map(|it| &*it.experiment).collect();
+        let known = headlines::ALL.iter().map(|it| it.experiment);
+        let wanted: Vec<&str> = known.filter(|name| kept.contains(name)).collect();
+        assert_eq!(kept, wanted);
+        assert!(!kept.is_empty());
+    }
+
+    #[test]
+    fn a_price_decides_if_the_headline_changes_beyond_the_noise() {
+        let lower = "B is lower";
+        let at = |ratio: f64, verdict: &str| Compared {
+            ratio: Some(ratio),
+            low: Some(ratio * 0.8),
+            high: Some(ratio * 1.25),
+            verdict: verdict.to_owned(),
+        };
+        let price = |key: &str, half, twice| Price {
+            key: key.to_owned(),
+            half,
+            twice,
+        };
+        let mut headline = Headline {
+            a: "linux".to_owned(),
+            b: "ours".to_owned(),
+            metric: "waits".to_owned(),
+            plain: at(0.4, lower),
+            prices: vec![
+                price("work.fault", at(0.15, lower), at(0.5, lower)),
+                price("word.own", at(0.4, lower), at(0.9, "no difference seen")),
+                price("lock.own", at(0.3, lower), at(0.6, lower)),
+            ],
+        };
+        let deciding = |headline: &Headline| -> Vec<String> {
+            headline.deciding().map(|it| it.key.clone()).collect()
+        };
+        assert_eq!(deciding(&headline), ["work.fault", "word.own"]);
+        assert_eq!(headline.within_noise(), 0);
+        headline.plain.high = Some(0.8);
+        assert_eq!(
+            deciding(&headline),
+            ["work.fault"],
+            "0.72 to 1.125 touches 0.8"
+        );
+        assert_eq!(headline.within_noise(), 1);
+        assert_eq!(factor(Some(0.0), Some(0.2)), f64::INFINITY);
+        assert_eq!(factor(Some(0.0), Some(0.0)), 1.0);
+    }
+
+    #[test]
+    fn another_price_gives_another_hash() {
+        let hash = |machine| hash_of_prices(machine).unwrap();
+        assert_eq!(hash("grace-72"), hash("grace-72"));
+        assert_ne!(hash("grace-72"), hash("grace-72@word.own=200"));
+        is_fitted("grace-72", "work.nothing").unwrap_err();
+        assert!(is_fitted("epyc-9654-2s", "work.fault").unwrap());
+        assert!(!is_fitted("grace-72+kasan", "work.fault").unwrap());
+    }
+}

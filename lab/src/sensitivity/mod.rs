@@ -1,0 +1,12 @@
+//! Sensitivity: which prices of a simulated machine decide the headlines of the experiments?
+//!
+//! [`measure`] halves and doubles each price, runs the headline comparisons of an experiment again,
+//! and keeps what changes. The result is a committed file, which [`kept`] reads. [`decided`] looks
+//! up the prices that decide the headlines of a report, and [`tables`] shows a result.
+//! [`headlines`] lists the headline comparisons.
+
+pub mod decided;
+pub mod headlines;
+pub mod kept;
+pub mod measure;
+pub mod tables;

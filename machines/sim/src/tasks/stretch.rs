@@ -1,0 +1,33 @@
+//! Stretches: the time that a CPU works without a reschedule point. The module `reschedule` says what
+//! such a point is.
+
+use std::cell::{Cell, RefCell};
+
+use plimsoll_mm::units::{CpuId, Nanos};
+
+/// A time in which a CPU was busy and passed no reschedule point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// The time of the last reschedule point before it.
+    pub from: Nanos,
+    /// The time of the next reschedule point; in an unfinished stretch, the time at which the run
+    /// ended.
+    pub until: Nanos,
+}
+
+/// A function that is called for each stretch.
+type StretchObserver = Box<dyn FnMut(&Stretch)>;
+
+/// The stretches of all CPUs, if they are observed.
+#[derive(Default)]
+pub(crate) struct Stretches {
+    /// True if there is an observer.
+    pub(crate) on: Cell<bool>,
+    /// The observer is not told of shorter stretches, in nanoseconds.
+    pub(crate) at_least: Cell<u64>,
+    /// The beginning of each CPU's stretch, in nanoseconds.
+    pub(crate) from: RefCell<Box<[u64]>>,
+    pub(crate) observer: RefCell<Option<StretchObserver>>,
+}
