@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn fitted_prices_and_second_points_are_shown() {
-        let costs = |name| describe(name).unwrap().pop().unwrap();
+        let costs = |name| describe(name).unwrap().swap_remove(1);
         let epyc = costs("epyc-9654-2s");
         assert!(epyc.note.ends_with(": work.fault."), "{}", epyc.note);
         assert_eq!(costs("grace-72").note, "");

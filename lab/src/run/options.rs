@@ -4,7 +4,6 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use plimsoll_sim::SimOptions;
 use plimsoll_sim::profile::{Card, NO_JITTER};
 
 use super::aging::Memory;
@@ -52,16 +51,6 @@ impl Options {
             Jitter::On => machine.to_owned(),
             Jitter::Off => format!("{machine}+{NO_JITTER}"),
         }
-    }
-}
-
-/// The options of the simulator for a run of an experiment with `seed`: the disturbances of the
-/// profile happen.
-pub(crate) fn simulated(seed: u64) -> SimOptions {
-    SimOptions {
-        seed,
-        jitter: true,
-        ..SimOptions::default()
     }
 }
 

@@ -23,7 +23,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::measure::comparison::fold_hashes;
-use crate::run::options::simulated;
+use crate::run::testbed::simulated;
 
 /// The nanoseconds that a selector takes to look at a process again, when all cache lines of the
 /// process are in its CPU's caches. Measured with 1000 processes; the first look at each of them

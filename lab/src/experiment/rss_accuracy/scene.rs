@@ -14,7 +14,7 @@ use super::program::{Moment, Program, Watch};
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
-use crate::run::options::simulated;
+use crate::run::testbed::simulated;
 
 /// The largest error at any observation, in pages.
 pub(super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);

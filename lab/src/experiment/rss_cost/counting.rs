@@ -20,7 +20,7 @@ use rand::RngExt;
 
 use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::metric::{Metric, Unit};
-use crate::run::options::simulated;
+use crate::run::testbed::simulated;
 
 /// The number of cache lines moved to another socket per 1000 additions, at full pace.
 pub(super) const REMOTE: Metric = Metric::lower("remote_lines_per_1000_adds", Unit::Count);

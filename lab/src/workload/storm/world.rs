@@ -23,8 +23,8 @@ use plimsoll_sim::{Sim, last_resort};
 use super::Ending;
 use super::population::{Population, ProcSpec};
 use super::stalls::{Edge, StormEvent, TimedEvent};
-use crate::run::options::simulated;
 use crate::run::testbed::Testbed;
+use crate::run::testbed::simulated;
 
 /// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
 /// with 1000 processes, where the first look takes 180 to 190 ns.

@@ -1,6 +1,7 @@
 //! The engine: CPUs with separate clocks. The CPU with the earliest clock runs next.
 
 pub(crate) mod cpu;
+pub(crate) mod disturbances;
 pub(crate) mod fault;
 pub(crate) mod handle;
 pub(crate) mod jitter;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use plimsoll_mm::units::CpuId;
 
 use crate::engine::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
-use crate::engine::jitter::Disturbances;
+use crate::engine::disturbances::Disturbances;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
 use crate::engine::state::{Hooks, Inner, RunControl};

@@ -14,7 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::engine::cpu::Cpu;
-use crate::engine::jitter::Disturbances;
+use crate::engine::disturbances::Disturbances;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
 use crate::engine::tree::Tree;
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) deadline: Cell<u64>,
     /// The number of nested sections, on the running CPU, that must not be preempted, in the low 16
     /// bits. The bits above count those of them in which interrupts are masked
-    /// ([`pin_of`](crate::engine::jitter::pin_of)).
+    /// ([`pin_of`](crate::engine::disturbances::pin_of)).
     pub(crate) pins: Cell<u32>,
     /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
     /// [`NO_CPU`](crate::engine::cpu::NO_CPU).

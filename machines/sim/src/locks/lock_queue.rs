@@ -26,7 +26,7 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::engine::cpu::{NO_CPU, cpu_id};
-use crate::engine::jitter::pin_of;
+use crate::engine::disturbances::pin_of;
 use crate::engine::record::LOCK;
 use crate::engine::state::Inner;
 use crate::engine::tree::{NEVER, key, time_of};

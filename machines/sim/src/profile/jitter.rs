@@ -8,7 +8,7 @@
 use super::cost::Range;
 use super::error::ProfileError;
 use super::read::Section;
-use super::{Card, check, text};
+use super::{Card, check};
 
 /// Something that takes a CPU away from what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,12 +182,13 @@ pub(super) fn at(kinds: &[Disturbed], card: Card) -> Option<Jitter> {
     (!kinds.is_empty()).then_some(jitter)
 }
 
-/// Makes the disturbances that are kernel work longer by the factor of the variant `name`.
-pub(super) fn slow_down(kinds: &mut [Disturbed], name: &str, factor_percent: Range) {
+/// Makes the disturbances that are kernel work longer, as the variant `name` does. `slower` returns
+/// the length that a length has with the variant at a card.
+pub(super) fn slow_down(kinds: &mut [Disturbed], name: &str, slower: impl Fn(u32, Card) -> u32) {
     for of in kinds.iter_mut().filter(|of| of.kind.is_kernel_work()) {
         for card in Card::ALL {
             let length_ns = of.length_ns.at_mut(card);
-            *length_ns = text::percent(*length_ns, factor_percent.at(card));
+            *length_ns = slower(*length_ns, card);
         }
         of.length_source = format!("times the {name} factor: {}", of.length_source);
     }

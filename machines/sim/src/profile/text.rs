@@ -171,7 +171,9 @@ impl ProfileText {
             }
             cost.source = format!("times the {name} factor: {}", cost.source);
         }
-        jitter::slow_down(&mut text.jitter, name, variant.factor_percent);
+        jitter::slow_down(&mut text.jitter, name, |length_ns, card| {
+            percent(length_ns, variant.factor_percent.at(card))
+        });
         Ok(text)
     }
 

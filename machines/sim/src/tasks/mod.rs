@@ -2,6 +2,7 @@
 
 pub(crate) mod coroutine;
 pub(crate) mod job;
+pub(crate) mod reschedule;
 pub(crate) mod stacks;
 pub(crate) mod stretch;
 pub(crate) mod task;

@@ -1,0 +1,116 @@
+//! The rates of a machine's disturbances, and the time at which each comes due on each CPU.
+//!
+//! The module `jitter` says when a disturbance takes effect.
+
+use std::cell::{Cell, RefCell};
+
+use plimsoll_mm::site::LockClass;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::engine::random::{Purpose, exponential, stream};
+use crate::profile::{Disturbance, Profile, Rate};
+
+/// The longest length of a disturbance, in multiples of the mean.
+const LONGEST: u64 = 8;
+
+/// The part of `Inner::pins` that one hold of a spinlock of `class` adds. The low 16 bits count
+/// nested sections, and the bits above count those of them in which interrupts are masked.
+#[inline(always)]
+pub(crate) const fn pin_of(class: LockClass) -> u32 {
+    if class.masks_interrupts() {
+        1 | MASKED
+    } else {
+        1
+    }
+}
+
+/// The unit of the count of sections in which interrupts are masked.
+pub(crate) const MASKED: u32 = 1 << 16;
+
+/// The disturbances of a machine.
+pub(crate) struct Disturbances {
+    rates: [Option<Rate>; Disturbance::ALL.len()],
+    cpus: Box<[OneCpu]>,
+}
+
+/// The disturbances of one CPU.
+struct OneCpu {
+    rng: RefCell<Xoshiro256PlusPlus>,
+    /// The time at which the next disturbance of each kind comes due, in nanoseconds; `u64::MAX` if
+    /// there is none.
+    due: [Cell<u64>; Disturbance::ALL.len()],
+    speed_percent: u64,
+}
+
+impl Disturbances {
+    /// The disturbances that `profile` describes, with `seed`; `None` if it describes none.
+    pub(crate) fn new(profile: &Profile, seed: u64) -> Option<Self> {
+        let rates = profile.jitter.as_ref()?.rates;
+        let one_cpu = |cpu: usize| {
+            let of = OneCpu {
+                rng: RefCell::new(stream(seed, cpu, Purpose::Disturbances)),
+                due: Default::default(),
+                speed_percent: profile
+                    .speed_percent
+                    .get(cpu)
+                    .map_or(100, |it| (*it).into()),
+            };
+            for kind in Disturbance::ALL {
+                of.rearm(rates[kind as usize], kind, 0);
+            }
+            of
+        };
+        let cpus = (0..profile.topology.cpus() as usize).map(one_cpu).collect();
+        Some(Self { rates, cpus })
+    }
+
+    /// The time at which the next disturbance of `cpu` comes due, in nanoseconds.
+    pub(crate) fn next(&self, cpu: usize) -> u64 {
+        let due = self.cpus[cpu].due.iter().map(Cell::get);
+        due.min().unwrap_or(u64::MAX)
+    }
+
+    /// Draws the length of a disturbance of `kind` on `cpu`, in nanoseconds.
+    pub(crate) fn length(&self, cpu: usize, kind: Disturbance) -> u64 {
+        let of = &self.cpus[cpu];
+        let mean = self.rates[kind as usize].map_or(0, |rate| rate.length_ns);
+        let drawn = exponential(&mut of.rng.borrow_mut(), mean).min(LONGEST * mean);
+        if kind.is_kernel_work() {
+            drawn * 100 / of.speed_percent
+        } else {
+            drawn
+        }
+    }
+
+    /// Draws the time of the next disturbance of `kind` on `cpu`, which comes after `now`.
+    pub(crate) fn rearm(&self, cpu: usize, kind: Disturbance, now: u64) {
+        self.cpus[cpu].rearm(self.rates[kind as usize], kind, now);
+    }
+}
+
+impl Disturbances {
+    /// The disturbance of `cpu` that came due first, and its time in nanoseconds, if one is due at
+    /// `now`. If `masked`, only a steal.
+    pub(crate) fn first_due(
+        &self,
+        cpu: usize,
+        now: u64,
+        masked: bool,
+    ) -> Option<(Disturbance, u64)> {
+        let due = |kind: Disturbance| (kind, self.cpus[cpu].due[kind as usize].get());
+        let kinds = Disturbance::ALL.into_iter();
+        let kinds = kinds.filter(|kind| !(masked && kind.is_kernel_work()));
+        let first = kinds.map(due).min_by_key(|(_, at)| *at);
+        first.filter(|(_, at)| *at <= now)
+    }
+}
+
+impl OneCpu {
+    /// Draws the time of the next disturbance of `kind`, which comes after `now`.
+    fn rearm(&self, rate: Option<Rate>, kind: Disturbance, now: u64) {
+        let due = rate.map_or(u64::MAX, |rate| {
+            now + 1 + exponential(&mut self.rng.borrow_mut(), rate.every_ns)
+        });
+        self.due[kind as usize].set(due);
+    }
+}
