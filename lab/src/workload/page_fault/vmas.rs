@@ -199,21 +199,16 @@ impl Entered {
     /// Counts one more fault of `vma`. `None` if a writer waits for the faults under way.
     ///
     /// The count must not change while a writer waits, so Linux reads it and then changes it by
-    /// compare-and-exchange. Under contention that is two transfers of the line, and more if
-    /// another CPU changes the count in between.
+    /// compare-and-exchange: two accesses of the line. If another CPU has changed the count in
+    /// between, the exchange fails, but it has brought the line, so that it succeeds at once when
+    /// it is repeated. Here it is an addition, because the simulator would queue a repeated
+    /// exchange behind all CPUs that wait for the line.
     fn of(sim: &Sim, vma: Rc<Vma>) -> Option<Self> {
-        let mut readers = vma.readers.load(sim, Ordering::Acquire);
-        while readers < WRITER {
-            let order = Ordering::Acquire;
-            match vma
-                .readers
-                .compare_exchange(sim, readers, readers + 1, order)
-            {
-                Ok(_) => return Some(Self(vma)),
-                Err(changed) => readers = changed,
-            }
+        if vma.readers.load(sim, Ordering::Acquire) >= WRITER {
+            return None;
         }
-        None
+        vma.readers.add(sim, 1, Ordering::Acquire);
+        Some(Self(vma))
     }
 
     /// Ends the fault.

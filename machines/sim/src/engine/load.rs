@@ -26,7 +26,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 
-use crate::engine::state::Inner;
 use crate::profile::{Load, LoadedClock};
 
 /// The binary logarithm of the length of a window in nanoseconds: 131 µs.
@@ -172,7 +171,7 @@ impl LoadState {
 
     /// Lets `cpu`, which has the smallest key of all CPUs, enter the window of `now`. Returns the
     /// pace of the CPU in this window; `percent` is its speed on an idle machine.
-    fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
+    pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
         member.until.set((number + 1) << WINDOW_BITS);
@@ -281,28 +280,6 @@ impl Node {
 #[expect(clippy::cast_possible_truncation, reason = "below WINDOWS")]
 const fn slot(number: u64) -> usize {
     (number % WINDOWS as u64) as usize
-}
-
-impl Inner {
-    /// Lets the running CPU enter the window of its clock. This is an order point. The CPU is not
-    /// in a pinned section.
-    #[inline(never)]
-    pub(crate) fn enter_window(&self) {
-        self.order();
-        self.settle();
-        let (cpu, now) = (self.cur.get(), self.clock.get());
-        let pace = self.load.enter(cpu, now, self.prices.own_percent(cpu));
-        self.prices.set_pace(cpu, pace);
-    }
-
-    /// Adds the bytes that the running CPU has moved to those of its node.
-    #[inline]
-    pub(crate) fn settle(&self) {
-        let bytes = self.moved.take();
-        if bytes > 0 {
-            self.load.moved(self.cur.get(), bytes);
-        }
-    }
 }
 
 #[cfg(test)]

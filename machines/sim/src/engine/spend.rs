@@ -177,3 +177,25 @@ impl Inner {
         self.yield_to_next(task);
     }
 }
+
+impl Inner {
+    /// Lets the running CPU enter the window of its clock. This is an order point. The CPU is not
+    /// in a pinned section.
+    #[inline(never)]
+    pub(crate) fn enter_window(&self) {
+        self.order();
+        self.settle();
+        let (cpu, now) = (self.cur.get(), self.clock.get());
+        let pace = self.load.enter(cpu, now, self.prices.own_percent(cpu));
+        self.prices.set_pace(cpu, pace);
+    }
+
+    /// Adds the bytes that the running CPU has moved to those of its node.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        let bytes = self.moved.take();
+        if bytes > 0 {
+            self.load.moved(self.cur.get(), bytes);
+        }
+    }
+}
