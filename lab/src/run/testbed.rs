@@ -158,10 +158,6 @@ impl Testbed {
         options: SimOptions,
         mut config: Config<Sim>,
     ) -> Self {
-        let options = SimOptions {
-            under_load: true,
-            ..options
-        };
         config.design = design;
         Self::with_sim(Sim::new(profile, options), design, config)
     }

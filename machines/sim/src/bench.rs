@@ -225,8 +225,8 @@ fn machine(cpus: u32) -> Profile {
             word_own_ns: 5,
         },
         speed_percent: Vec::new(),
-        load: Load::default(),
         jitter: None,
+        load: Load::default(),
     }
 }
 

@@ -81,9 +81,9 @@ pub(crate) struct Inner {
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,
     pub(crate) prices: Prices,
-    pub(crate) load: LoadState,
     /// The disturbances of CPUs; `None` if nothing disturbs them.
     pub(crate) disturbances: Option<Disturbances>,
+    pub(crate) load: LoadState,
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,

@@ -65,11 +65,11 @@ pub struct Profile {
     /// The speed of each CPU, in percent of the speed of the core that the costs describe; never 0.
     /// Empty if every CPU is as fast as that core.
     pub speed_percent: Vec<u32>,
+    /// The disturbances of busy CPUs; `None` if the profile has none.
+    pub jitter: Option<Jitter>,
     /// What busy CPUs take from each other. Applies only to runs with
     /// [`SimOptions::under_load`](crate::SimOptions::under_load).
     pub load: Load,
-    /// The disturbances of busy CPUs; `None` if the profile has none.
-    pub jitter: Option<Jitter>,
 }
 
 /// The choice of the low end, the middle or the high end of every cost's range, for a whole run.

@@ -39,12 +39,12 @@ pub struct ProfileText {
     /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that does not occur
     /// in the machine may be absent.
     pub costs: Vec<Cost>,
+    /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
+    pub jitter: Vec<Disturbed>,
     /// The speeds of busy cores; `None` if the file does not give them.
     pub clock: Option<Clock>,
     /// The memory bandwidth of each node; `None` if the file does not give it.
     pub bandwidth: Option<Bandwidth>,
-    /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
-    pub jitter: Vec<Disturbed>,
     /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
@@ -82,9 +82,9 @@ impl ProfileText {
             "transfer",
             "lock",
             "word",
+            "jitter",
             "clock",
             "bandwidth",
-            "jitter",
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
@@ -96,9 +96,9 @@ impl ProfileText {
             hz: hz(&root)?,
             node_bytes: check::node_bytes(&root, topology.nodes())?,
             costs: costs(&root, &topology)?,
+            jitter: jitter::read(&root)?,
             clock: clock::read(&root, &topology)?,
             bandwidth: bandwidth::read(&root)?,
-            jitter: jitter::read(&root)?,
             variants: variants(&root)?,
             topology,
             clusters,
@@ -226,11 +226,11 @@ impl ProfileText {
             node_bytes: self.node_bytes.clone(),
             costs,
             speed_percent: speed::of_cpus(&self.clusters, self.topology.cpus(), card),
+            jitter: jitter::at(&self.jitter, card),
             load: Load {
                 clock: self.clock.as_ref().map(|clock| clock.at(card)),
                 bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.at(card)),
             },
-            jitter: jitter::at(&self.jitter, card),
         }
     }
 

@@ -49,8 +49,8 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         node_bytes: vec![1 << 30],
         costs: costs(),
         speed_percent: Vec::new(),
-        load: Load::default(),
         jitter: Some(jitter()),
+        load: Load::default(),
     }
 }
 

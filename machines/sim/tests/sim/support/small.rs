@@ -57,8 +57,8 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
             word_own_ns: 5,
         },
         speed_percent: Vec::new(),
-        load: Load::default(),
         jitter: Some(jitter()),
+        load: Load::default(),
     }
 }
 
