@@ -50,11 +50,6 @@ impl<'a> Mapping<'a> {
 
     /// Faults in `pages` new pages. Stops early and returns `false` if memory runs out.
     pub(crate) fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
-        self.fault_each(sim, pages, || {})
-    }
-
-    /// As [`Mapping::fault`], and also calls `mapped` for each page once it is mapped.
-    pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
         while rest > 0 {
@@ -66,7 +61,6 @@ impl<'a> Mapping<'a> {
                     return false;
                 };
                 self.pages.push(pfn);
-                mapped();
             }
             self.uncounted += run;
             self.count(sim);
