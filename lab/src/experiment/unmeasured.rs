@@ -136,10 +136,11 @@ const EARLIER: &str = "an earlier profile of the reaper alone, a phone (arm64), 
 const CITED: &str = "the patch's message, which cites measurements of others: per-CPU counters against \
                      counters of each thread";
 
-const STALL: &str = "No experiment reaches a stall: the longest simulated wait is three orders of \
-                     magnitude shorter.";
+const STALL: &str = "`stalls` looks for what makes a CPU stall, with Linux's detectors, but it has no row for this \
+                     figure.";
 const CPU_TIME: &str = "No metric divides the work by the CPU time.";
-const NO_SWAP: &str = "The workload has no swap, and its memory is never short.";
+const NO_SWAP: &str = "No metric has it, because the workload is one of a family. The table *Throughput of the \
+                       merged patch against unbatched Linux* of `drain` has ours, without swap.";
 const VARIATION: &str =
     "A simulated run has no noise, so its variation over the seeds is another quantity.";
 const PHASES: &str = "No metric has the time of this function. The tables of the report on the \

@@ -1,7 +1,7 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
 //! Every run that uses the page allocator has a testbed, so that all these runs are observed in one
-//! way. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
+//! way, and the machine's load slows its CPUs down in all of them. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
 //! and how many holds move more than one batch.
 
 use std::cell::RefCell;
@@ -14,9 +14,9 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
+use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request};
 use plimsoll_mm::site::Site;
-use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, NodeId, Order, Pages};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
@@ -44,6 +44,7 @@ pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,
         jitter: true,
+        under_load: true,
         ..SimOptions::default()
     }
 }
@@ -194,22 +195,28 @@ impl Testbed {
         testbed
     }
 
-    /// Allocates memory of the normal zones until each zone has `above` free pages above its low
-    /// watermark. Call this before the run. It takes blocks of all sizes, so the number is exact.
+    /// Allocates memory until the highest zone of each node has `above` free pages above its low
+    /// watermark, and every other zone none. Call this before the run. Unlike [`Testbed::fill`], it
+    /// also takes small blocks, and memory of all zones.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
     pub fn fill_to_low(&self, above: Pages) {
-        let zones = self.mm.pages().view(&self.sim).into_iter();
-        for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
+        let zones = self.mm.pages().view(&self.sim);
+        let highest = |of: NodeId| {
+            let kinds = zones.iter().filter(|zone| zone.node == of);
+            kinds.map(|zone| zone.kind).max()
+        };
+        for (index, zone) in (0..).zip(&zones) {
+            let is_highest = highest(zone.node) == Some(zone.kind);
+            let above = if is_highest { above } else { Pages::ZERO };
             let mut left = zone.free.saturating_sub(zone.watermarks.low + above).0;
             for order in Order::all().rev() {
-                let request = Request::new(order).urgent(Urgency::Reserve);
+                let request = Request::new(order)
+                    .urgent(Urgency::Reserve)
+                    .from_zone(index);
                 while left >= order.pages().0 {
-                    let block = self
-                        .mm
-                        .pages()
-                        .alloc(&self.sim, request.from_node(zone.node));
+                    let block = self.mm.pages().alloc(&self.sim, request);
                     block.expect("the zone was seen to have this many");
                     left -= order.pages().0;
                 }

@@ -36,6 +36,14 @@ pub const ALL: &[Headlines] = &[
         ],
     },
     Headlines {
+        experiment: "stalls",
+        machine: "turin-316",
+        of: &[
+            ("unbatched", "batched", "stretch_max_ns"),
+            ("unbatched", "bounded", "stretch_max_ns"),
+        ],
+    },
+    Headlines {
         experiment: "rss-accuracy",
         machine: "epyc-9654-2s",
         of: &[

@@ -28,24 +28,21 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The ratio of the patch to Linux; `None` if both values are always zero.
+    /// The ratio of the patch to Linux; `None` if Linux's median is zero.
     pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
-        let is_seen = self.is_seen(PATCH, metric);
-        is_seen.then(|| self.results.ratio((BASELINE, PATCH), metric))
+        let has_ratio = self.has_ratio(metric);
+        has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
     }
 
-    /// Returns whether `metric` is above zero in any run with Linux or with `design`.
-    fn is_seen(&self, design: &str, metric: &Metric) -> bool {
-        let seen = |design| {
-            let values = self.results.values(design, metric);
-            values.into_iter().any(|value| value > 0.0)
-        };
-        seen(BASELINE) || seen(design)
+    /// Returns whether Linux's median is above zero. Otherwise most ratios would be those of two
+    /// zeros, or infinite, and would say nothing about a gain.
+    fn has_ratio(&self, metric: &Metric) -> bool {
+        self.results.median(BASELINE, metric) > 0.0
     }
 
     /// The ratio of `design` to Linux, for a cell.
     pub(super) fn show(&self, design: &str, metric: &Metric) -> String {
-        if self.is_seen(design, metric) {
+        if self.has_ratio(metric) {
             let compared = self.results.compare((BASELINE, design), metric);
             human_ratio(&compared.ratio)
         } else {

@@ -105,7 +105,7 @@ impl Family {
     }
 
     /// The lowest and the highest of the medians of a ratio of the patch to Linux, without members
-    /// in which neither has a contention.
+    /// in which Linux's median is zero.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();
@@ -137,7 +137,7 @@ impl Family {
     }
 
     /// For each workload, its ratios on all machines beside the published ones, without the
-    /// workloads that lack one because there was no contention.
+    /// workloads that lack one because Linux's median is zero.
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);

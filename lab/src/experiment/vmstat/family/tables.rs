@@ -72,7 +72,7 @@ impl Family {
             "What the patch is worth, by workload",
             "The patch's figures divided by Linux's, beside the published ones. `apart`: the typical \
              factor between the four ratios and the published four. `within 2 ×`: whether each of \
-             the four is between half and twice the published one.",
+             the four is between half and twice the published one. No ratio if Linux's median is 0.",
             PATCH,
         )
         .with_each(&lines, [("apart", ())], |line, ()| line.apart())
