@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use plimsoll_sim::profile::{Card, Cluster, Cost, Profile, ProfileText, Provenance, Range};
+use plimsoll_mm::site::Work;
+use plimsoll_sim::profile::{
+    Card, Cluster, Cost, Profile, ProfileText, Provenance, Range, Sourced,
+};
 
 use crate::error::Error;
 use crate::measure::metric::Unit;
@@ -40,6 +43,9 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     let mut tables = vec![shape(&text)];
     if text.clusters.iter().any(|cluster| cluster.speed.is_some()) {
         tables.push(speeds(&text));
+    }
+    if text.clock.is_some() || text.bandwidth.is_some() {
+        tables.push(effects_of_load(&text));
     }
     tables.push(costs(&text));
     if !text.jitter.is_empty() {
@@ -110,6 +116,45 @@ fn speeds(text: &ProfileText) -> Table {
             .map(str::to_owned)
             .to_vec(),
         rows: text.clusters.iter().map(row).collect(),
+    }
+}
+
+/// The table of what busy CPUs take from each other.
+fn effects_of_load(text: &ProfileText) -> Table {
+    type Row<'a> = (&'a str, &'a Sourced, fn(u32) -> String);
+    let row = |(what, entry, show): Row<'_>| {
+        let values = Card::ALL.map(|card| show(entry.range.at(card)));
+        let mut row = vec![what.to_owned()];
+        row.extend(values);
+        row.push(entry.source.clone());
+        row
+    };
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    if let Some(clock) = &text.clock {
+        rows.push(("clock.all_core", &clock.all_core, hundredths));
+        if let Some(sibling) = &clock.sibling {
+            rows.push(("clock.sibling", sibling, hundredths));
+        }
+    }
+    if let Some(bandwidth) = &text.bandwidth {
+        let whole: fn(u32) -> String = |value| value.to_string();
+        rows.push(("bandwidth.node, GB/s", &bandwidth.node, whole));
+        let named = |work: Work| match work {
+            Work::Fault => "bandwidth.fault, bytes",
+            _ => "bandwidth.swap_in, bytes",
+        };
+        for (work, bytes) in &bandwidth.bytes {
+            rows.push((named(*work), bytes, whole));
+        }
+    }
+    Table {
+        title: "Effects of load, at each card".to_owned(),
+        note: "Speeds of busy CPUs against that of one alone, memory bandwidth, and bytes moved."
+            .to_owned(),
+        columns: ["what", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.into_iter().map(row).collect(),
     }
 }
 
@@ -208,6 +253,20 @@ mod tests {
             ]
         );
         assert!(speeds.iter().all(|row| !row[5].is_empty()));
+    }
+
+    #[test]
+    fn a_machine_tells_what_its_busy_cpus_take_from_each_other() {
+        let tables = describe("epyc-9654-2s").unwrap();
+        let of_load = tables
+            .iter()
+            .find(|it| it.title.starts_with("Effects of load"));
+        let rows = &of_load.expect("the machine has effects of load").rows;
+        let told: Vec<String> = rows.iter().map(|row| row[..4].join(" ")).collect();
+        assert_eq!(told.len(), 5, "{told:?}");
+        assert_eq!(told[0], "clock.all_core 1.00 0.96 0.65");
+        assert_eq!(told[2], "bandwidth.node, GB/s 390 358 325");
+        assert!(rows.iter().all(|row| !row[4].is_empty()));
     }
 
     #[test]

@@ -94,7 +94,6 @@ pub trait Experiment: Sync {
 pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
-    stalls::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
@@ -106,7 +105,7 @@ pub const CATALOG: &[&dyn Experiment] = &[
 ];
 
 /// Experiments that run only when the user names them.
-const HIDDEN: &[&dyn Experiment] = &[selftest::EXPERIMENT];
+const HIDDEN: &[&dyn Experiment] = &[selftest::EXPERIMENT, stalls::EXPERIMENT];
 
 /// The experiment called `name`.
 ///

@@ -1,7 +1,7 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
 //! Every run that uses the page allocator has a testbed, so that all these runs are observed in one
-//! way. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
+//! way, and the machine's load slows its CPUs down in all of them. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
 //! and how many holds move more than one batch.
 
 use std::cell::RefCell;
@@ -44,6 +44,7 @@ pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,
         jitter: true,
+        under_load: true,
         ..SimOptions::default()
     }
 }

@@ -50,11 +50,6 @@ impl<'a> Mapping<'a> {
 
     /// Faults in `pages` new pages. Stops early and returns `false` if memory runs out.
     pub(crate) fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
-        self.fault_each(sim, pages, || {})
-    }
-
-    /// As [`Mapping::fault`], and also calls `mapped` for each page once it is mapped.
-    pub(crate) fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
         while rest > 0 {
@@ -66,13 +61,27 @@ impl<'a> Mapping<'a> {
                     return false;
                 };
                 self.pages.push(pfn);
-                mapped();
             }
             self.uncounted += run;
             self.count(sim);
             rest -= run;
         }
         true
+    }
+
+    /// Faults in one new page. Returns `None` if memory ran out. Otherwise returns whether the CPU
+    /// has now added a full batch of new pages to the machine's counters, which is also a full
+    /// batch for the lists by which pages are aged.
+    pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
+        sim.spend(Work::Fault, 1);
+        let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;
+        self.pages.push(pfn);
+        self.uncounted += 1;
+        let full = self.uncounted == COUNTED_TOGETHER;
+        if full {
+            self.count(sim);
+        }
+        Some(full)
     }
 
     /// Unmaps and frees all pages.
@@ -89,9 +98,28 @@ impl<'a> Mapping<'a> {
     /// # Panics
     /// As [`Mapping::unmap`].
     pub(crate) fn unmap_each(&mut self, sim: &Sim, unmapped: impl Fn(usize)) {
+        let remove = |pages| sim.spend(Work::LruRemove, u32::try_from(pages).unwrap_or(u32::MAX));
+        self.unmap_with(sim, unmapped, remove);
+    }
+
+    /// As [`Mapping::unmap_each`], but calls `lru_remove` with the number of pages to take off the
+    /// lists by which they are aged.
+    ///
+    /// # Panics
+    /// As [`Mapping::unmap`].
+    pub(crate) fn unmap_with(
+        &mut self,
+        sim: &Sim,
+        unmapped: impl Fn(usize),
+        lru_remove: impl Fn(usize),
+    ) {
         self.count(sim);
         for chunk in self.pages.chunks(UNMAPPED_TOGETHER) {
-            spend_unmapping(sim, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            let pages = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+            sim.spend(Work::Zap, pages);
+            sim.spend(Work::Rmap, pages);
+            lru_remove(chunk.len());
+            sim.spend(Work::Release, pages);
             unmapped(chunk.len());
             self.note(sim, chunk[0], -i64::try_from(chunk.len()).unwrap_or(0));
             let freed = self.mm.pages().free_pages(sim, chunk);

@@ -19,7 +19,7 @@ use rand::Rng;
 
 use crate::engine::state::Sim;
 use crate::options::SimOptions;
-use crate::profile::{Card, Costs, Profile, Slopes};
+use crate::profile::{Card, Costs, Load, Profile, Slopes};
 
 /// The measured cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +226,7 @@ fn machine(cpus: u32) -> Profile {
         },
         speed_percent: Vec::new(),
         jitter: None,
+        load: Load::default(),
     }
 }
 

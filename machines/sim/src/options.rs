@@ -32,6 +32,9 @@ pub struct SimOptions {
     /// emulator, shows 18 to 25 percent. No measurement on real hardware is known, so the default
     /// is 0.
     pub late_ticks_percent: u32,
+    /// If true, the effects of load in the profile apply: clocks that fall and memory bandwidth
+    /// that is shared while many CPUs are busy. Laws and tests leave it out; experiments set it.
+    pub under_load: bool,
     /// The faults to inject.
     pub faults: Faults,
 }
@@ -48,6 +51,7 @@ impl Default for SimOptions {
             jitter: false,
             stack_bytes: 64 << 10,
             late_ticks_percent: 0,
+            under_load: false,
             faults: Faults::default(),
         }
     }

@@ -50,6 +50,7 @@ pub(super) fn race(
     };
     let options = SimOptions {
         seed,
+        under_load: true,
         ..SimOptions::default()
     };
     let cannot = |why: &dyn std::fmt::Display| Error::Invalid(why.to_string());

@@ -97,10 +97,11 @@ pub(super) fn table(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<Table, Erro
         let of_key = factors.iter().zip(results);
         rows.extend(of_key.map(|(factor, results)| (format!("{key} × {factor}"), results)));
     }
+    let seeds = few.seeds.len();
     let table = tabulate!(
         "Which prices decide: the three that change the ratios most, first scene",
         format!(
-            "A fifth of the mappings, {SEEDS} seeds. Ratios to {ASCENDING} of the running time and of \
+            "A fifth of the mappings, {seeds} seeds. Ratios to {ASCENDING} of the running time and of \
              the time until all memory is free. Each of {} prices was halved and doubled; no other \
              changes a ratio by a factor of more than {next:.3}.",
             PRICES.len()

@@ -5,10 +5,11 @@
 //! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
 //! each variant moves when no other work hides them.
 //!
-//! The submodule `scene` has the benchmark, `counting` the second scene, and `published` the
-//! published figures.
+//! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
+//! ones, `counting` the second scene, and `published` the published figures.
 
 mod counting;
+mod predicted;
 mod published;
 mod scene;
 
@@ -65,8 +66,12 @@ fn designs() -> Result<Vec<Named>, Error> {
     variants_of("unpatched", [FLAT].into_iter().chain(others))
 }
 
-fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> {
+/// All runs of this experiment on one machine.
+type RssRun<'a> = Run<'a, Scene, Kept>;
+
+fn conclude(run: &RssRun<'_>) -> Result<(Vec<Table>, Finding), Error> {
     let mut tables = vec![
+        predicted::table(run),
         times(run, Mode::Processes, furthest(run)),
         times(run, Mode::Threads, mmap_lock(run)),
         lines(run),

@@ -20,7 +20,7 @@ use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
 /// Both ways to run the benchmark.
-const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
+pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
 /// The name of the mode in metrics.
 pub(super) const fn name(mode: Mode) -> &'static str {
@@ -36,15 +36,25 @@ pub(super) struct Scene {
     profile: Profile,
     tasks: &'static [u32],
     /// The number of bytes that each task touches in a round.
-    bytes: fn(tasks: u32) -> u64,
+    bytes: fn(mode: Mode, tasks: u32) -> u64,
 }
 
 /// Returns the number of bytes that a task touches in a round. With few tasks, the number is that
 /// of the benchmark, 128 MiB. With many tasks, it is 32 MiB, so that a run takes less time. The
 /// smaller a round, the larger the part of its pages that fits on the page lists. So with 32 MiB,
 /// CPUs take zone locks even less often than with 128 MiB.
-const fn bytes(tasks: u32) -> u64 {
-    if tasks <= 24 { 128 << 20 } else { 32 << 20 }
+///
+/// Many threads get less again, because each of their faults takes many steps of the simulator. The
+/// smaller a round, the more often a thread waits for the mmap_lock for each page. With 96 threads,
+/// 8 MiB make a tenth fewer faults a second than 32 MiB.
+const fn bytes(mode: Mode, tasks: u32) -> u64 {
+    match (mode, tasks) {
+        (_, ..=2) | (Mode::Processes, ..=24) => 128 << 20,
+        (Mode::Processes, _) | (Mode::Threads, ..=24) => 32 << 20,
+        (Mode::Threads, ..=96) => 8 << 20,
+        (Mode::Threads, ..=192) => 4 << 20,
+        (Mode::Threads, _) => 2 << 20,
+    }
 }
 
 /// The data of one run that the tables need besides its sample.
@@ -61,7 +71,7 @@ pub(super) struct Kept {
 pub(super) type Percents = [f64; PARTS.len()];
 
 /// The parts of a task's time: first kinds of work, then waits for locks, then the rest.
-pub(super) const PARTS: [&str; 10] = [
+pub(super) const PARTS: [&str; 11] = [
     "fault",
     "unmap",
     "pcp",
@@ -70,6 +80,7 @@ pub(super) const PARTS: [&str; 10] = [
     "zone lock",
     "pcp lock",
     "mmap_lock",
+    "lru lock",
     "counter lock",
     "rest",
 ];
@@ -111,6 +122,11 @@ impl Scene {
         MODES.into_iter().flat_map(of_mode).collect()
     }
 
+    /// The numbers of tasks.
+    pub(super) const fn tasks(&self) -> &'static [u32] {
+        self.tasks
+    }
+
     pub(super) fn most_tasks(&self) -> u32 {
         self.tasks.iter().copied().max().unwrap_or(1)
     }
@@ -126,7 +142,7 @@ impl Scene {
                 let work = PageFault {
                     tasks,
                     mode,
-                    bytes: (self.bytes)(tasks),
+                    bytes: (self.bytes)(mode, tasks),
                 };
                 let (done, hash) = run(work, &self.profile, design, seed);
                 metrics.push((rate(mode, tasks), done.faults_per_s));
@@ -176,6 +192,7 @@ fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
         wait(LockClass::Zone),
         wait(LockClass::Pcp),
         wait(LockClass::Mmap) + between(&|mark| mark.waited.0),
+        wait(LockClass::Lru),
         wait(LockClass::Counter),
         0.0,
     ];
@@ -192,7 +209,7 @@ mod tests {
         let scene = Scene {
             profile: Profile::load("epyc-9654-2s", Card::Mid).expect("built in"),
             tasks: &[1, 4],
-            bytes: |_| 8 << 20,
+            bytes: |_, _| 8 << 20,
         };
         let design = Design {
             counting,

@@ -259,7 +259,12 @@ impl Scene {
             while sim.now() < until {
                 let mut mapping = Mapping::new(&mm);
                 // Each fault returns to the program.
-                mapping.fault_each(sim, wanted, || sim.resched_point());
+                for _ in 0..wanted {
+                    if mapping.fault_one(sim).is_none() {
+                        break;
+                    }
+                    sim.resched_point();
+                }
                 sim.resched_point();
                 let pages = mapping.into_pages(sim);
                 let mut so_far = done.get();

@@ -5,6 +5,7 @@ pub(crate) mod disturbances;
 pub(crate) mod fault;
 pub(crate) mod handle;
 pub(crate) mod jitter;
+pub(crate) mod load;
 pub(crate) mod price;
 pub(crate) mod random;
 pub(crate) mod record;

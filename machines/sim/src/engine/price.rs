@@ -1,16 +1,17 @@
 //! The price of each step: the profile's prices, laid out for fast lookup.
 //!
-//! The price of a step that involves no other CPU depends on the CPU's speed. The engine looks up
+//! The price of a step that involves no other CPU depends on the CPU's pace. The engine looks up
 //! only the prices of the running CPU, so it loads the prices of a CPU before that CPU runs. If all
-//! CPUs have the same speed, the loaded prices never change.
+//! CPUs have the same pace, and no load can change it, the loaded prices never change.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
 
-use crate::profile::{Costs, HoldPrice};
+use crate::engine::load::{Pace, UNSTRETCHED};
+use crate::profile::{Costs, HoldPrice, Load, is_mover};
 
 /// The place of a CPU is packed into one number. The lowest `CORE_BITS` bits hold the number of its
 /// core, and the bits from there up to [`LLC_BITS`] hold the number of its LLC (last-level cache).
@@ -35,20 +36,35 @@ pub(crate) struct Prices {
     /// The socket, LLC and core of each CPU, packed into one number. The highest bit in which two
     /// numbers differ determines the distance between the CPUs.
     places: Box<[u64]>,
-    /// One table of prices for each speed that a CPU of the machine has.
-    at_speeds: Box<[Costs]>,
-    /// The index into `at_speeds` for each CPU; empty if all CPUs have the same speed.
-    speeds: Box<[usize]>,
-    /// The running CPU's index into `at_speeds`.
-    speed: Cell<usize>,
+    /// The bytes that one unit of each kind of work moves between a CPU and memory.
+    moved_bytes: [u32; Work::ALL.len()],
+    /// The prices of the core that the profile's prices are for.
+    costs: Costs,
+    /// The prices at each speed in percent, computed when a CPU first has this speed.
+    at_speeds: Box<[OnceCell<Costs>]>,
+    /// The speed of each CPU on an idle machine, in percent; empty if all speeds are 100.
+    own_percent: Box<[u32]>,
+    /// The pace of each CPU; empty if all paces are equal and never change.
+    paces: Box<[Cell<Pace>]>,
+    /// The pace of the running CPU.
+    loaded: Cell<Pace>,
 }
 
+/// The highest speed of a core, in percent.
+const PERCENT_MAX: u32 = 400;
+
 impl Prices {
-    /// The prices of a machine, with those of CPU 0 loaded.
+    /// The prices of a machine, with those of CPU 0 loaded. The paces of the CPUs may change if
+    /// `load` has effects.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
-    pub(crate) fn new(costs: &Costs, topology: &Topology, speed_percent: &[u32]) -> Self {
+    pub(crate) fn new(
+        costs: &Costs,
+        topology: &Topology,
+        speed_percent: &[u32],
+        load: &Load,
+    ) -> Self {
         let pack = |cpu: CpuId| {
             let place = topology.place(cpu);
             assert!(place.core >> CORE_BITS == 0, "core numbers fit 16 bits");
@@ -57,9 +73,15 @@ impl Prices {
                 | u64::from(place.llc) << CORE_BITS
                 | u64::from(place.core)
         };
+        let cpus = topology.cpus() as usize;
+        assert!(
+            [0, cpus].contains(&speed_percent.len()),
+            "every CPU has a speed, or none"
+        );
         let mut costs = costs.clone();
         costs.work_ns[Work::Think as usize] = 1;
-        let (at_speeds, speeds) = by_speed(&costs, topology, speed_percent);
+        let bandwidth = load.bandwidth.as_ref();
+        let paced = *load != Load::default() || !speed_percent.is_empty();
         let prices = Self {
             work_ns: [const { Cell::new(0) }; Work::ALL.len()],
             in_hold: Default::default(),
@@ -69,12 +91,28 @@ impl Prices {
             lock_handover_extra_ns: costs.lock_handover_extra_ns,
             transfer_ns: costs.transfer_ns,
             places: topology.ids().map(pack).collect(),
-            speed: Cell::new(0),
-            at_speeds,
-            speeds,
+            moved_bytes: bandwidth.map_or([0; Work::ALL.len()], |it| it.moved_bytes),
+            costs,
+            at_speeds: (0..=PERCENT_MAX).map(|_| OnceCell::new()).collect(),
+            own_percent: speed_percent.into(),
+            paces: Box::default(),
+            loaded: Cell::new(Pace {
+                percent: 0,
+                stretch: UNSTRETCHED,
+            }),
         };
-        prices.put_in_front(prices.speeds.first().map_or(0, |first| *first));
-        prices
+        let pace = |cpu| {
+            Cell::new(Pace {
+                percent: prices.own_percent(cpu),
+                stretch: UNSTRETCHED,
+            })
+        };
+        let paces: Box<[Cell<Pace>]> = (0..cpus).map(pace).collect();
+        prices.put_in_front(paces[0].get());
+        Self {
+            paces: if paced { paces } else { Box::default() },
+            ..prices
+        }
     }
 
     /// The price of doing `work` once on the running CPU, in nanoseconds.
@@ -107,32 +145,57 @@ impl Prices {
         u64::from(self.word_own_ns.get())
     }
 
-    /// Returns whether all CPUs have the same speed, and so the same prices.
+    /// The bytes that `n` units of `work` move between a CPU and memory.
+    #[inline(always)]
+    pub(crate) fn moved_bytes(&self, work: Work, n: u32) -> u64 {
+        u64::from(self.moved_bytes[work as usize]) * u64::from(n)
+    }
+
+    /// Returns whether all CPUs have the same prices at all times.
     pub(crate) fn are_alike(&self) -> bool {
-        self.speeds.is_empty()
+        self.paces.is_empty()
+    }
+
+    /// The speed of `cpu` on an idle machine, in percent.
+    pub(crate) fn own_percent(&self, cpu: usize) -> u32 {
+        self.own_percent.get(cpu).copied().unwrap_or(100)
     }
 
     /// Loads the prices of `cpu`, which runs from now on.
     #[inline]
     pub(crate) fn run_on(&self, cpu: usize) {
-        if let Some(speed) = self.speeds.get(cpu)
-            && *speed != self.speed.get()
+        if let Some(pace) = self.paces.get(cpu)
+            && pace.get() != self.loaded.get()
         {
-            self.put_in_front(*speed);
+            self.put_in_front(pace.get());
         }
     }
 
-    fn put_in_front(&self, speed: usize) {
-        let costs = &self.at_speeds[speed];
+    /// Changes the pace of `cpu`, which is running.
+    pub(crate) fn set_pace(&self, cpu: usize, pace: Pace) {
+        self.paces[cpu].set(pace);
+        self.run_on(cpu);
+    }
+
+    fn put_in_front(&self, pace: Pace) {
+        let table = &self.at_speeds[pace.percent as usize];
+        let costs = table.get_or_init(|| self.costs.at_speed(pace.percent));
         for (price_ns, own_ns) in self.work_ns.iter().zip(costs.work_ns) {
             price_ns.set(own_ns);
+        }
+        if pace.stretch != UNSTRETCHED {
+            for work in Work::ALL.into_iter().filter(|work| is_mover(*work)) {
+                let price_ns = &self.work_ns[work as usize];
+                let stretched = u64::from(price_ns.get()) * pace.stretch / UNSTRETCHED;
+                price_ns.set(u32::try_from(stretched).unwrap_or(u32::MAX));
+            }
         }
         for (price, work) in self.in_hold.iter().zip([Work::BuddyAlloc, Work::BuddyFree]) {
             price.set(HoldPrice::new(costs, work));
         }
         self.lock_own_ns.set(costs.lock_own_ns);
         self.word_own_ns.set(costs.word_own_ns);
-        self.speed.set(speed);
+        self.loaded.set(pace);
     }
 
     /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The line
@@ -169,33 +232,6 @@ impl Prices {
     }
 }
 
-/// Returns the prices at each speed that occurs in `speed_percent`, and for each CPU the index of
-/// its prices.
-fn by_speed(
-    costs: &Costs,
-    topology: &Topology,
-    speed_percent: &[u32],
-) -> (Box<[Costs]>, Box<[usize]>) {
-    if speed_percent.is_empty() {
-        return (Box::new([costs.clone()]), Box::default());
-    }
-    assert_eq!(
-        speed_percent.len(),
-        topology.cpus() as usize,
-        "every CPU has a speed, or none"
-    );
-    let mut percents = speed_percent.to_vec();
-    percents.sort_unstable();
-    percents.dedup();
-    let speed = |percent| {
-        let found = percents.binary_search(percent);
-        found.expect("it is one of those that were sorted")
-    };
-    let speeds = speed_percent.iter().map(speed).collect();
-    let costs = percents.iter().map(|percent| costs.at_speed(*percent));
-    (costs.collect(), speeds)
-}
-
 #[cfg(test)]
 mod tests {
     use plimsoll_mm::topology::CpuPlace;
@@ -222,7 +258,7 @@ mod tests {
             lock_handover_extra_ns: 0,
             word_own_ns: 0,
         };
-        let prices = Prices::new(&costs, &topology, &[]);
+        let prices = Prices::new(&costs, &topology, &[], &Load::default());
         for (from, to) in topology
             .ids()
             .flat_map(|a| topology.ids().map(move |b| (a, b)))

@@ -15,13 +15,14 @@ use plimsoll_mm::units::CpuId;
 
 use crate::engine::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
 use crate::engine::disturbances::Disturbances;
+use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
 use crate::engine::state::{Hooks, Inner, RunControl};
 use crate::engine::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::memory::arena::Arena;
 use crate::options::{LockModel, SimOptions};
-use crate::profile::Profile;
+use crate::profile::{Load, Profile};
 use crate::tasks::stretch::Stretches;
 use crate::tasks::tick::PERCENT_MAX;
 
@@ -36,7 +37,14 @@ impl Inner {
             options.late_ticks_percent <= PERCENT_MAX,
             "at most {PERCENT_MAX} % of ticks come before they are counted"
         );
-        let prices = Prices::new(&profile.costs, &profile.topology, &profile.speed_percent);
+        let none = Load::default();
+        let load = if options.under_load {
+            &profile.load
+        } else {
+            &none
+        };
+        let (costs, topology) = (&profile.costs, &profile.topology);
+        let prices = Prices::new(costs, topology, &profile.speed_percent, load);
         let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;
         let disturbances = options
             .jitter
@@ -50,6 +58,9 @@ impl Inner {
             limit: Cell::new(0),
             epoch: Cell::new(0),
             outside: Cell::new(true),
+            moved: Cell::new(0),
+            under_load: *load != none,
+            load: LoadState::new(load, topology),
             cpus: (0..cpus).map(|cpu| Cpu::new(options.seed, cpu)).collect(),
             tree: Tree::new(cpus),
             tasks: Arena::new(),
@@ -169,6 +180,9 @@ impl Inner {
             self.wake_up(state);
         } else {
             self.tasks.get(task).resume();
+        }
+        if self.under_load {
+            self.settle();
         }
         state.clock.set(self.clock.get());
         state.deadline.set(self.deadline.get());

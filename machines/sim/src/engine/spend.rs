@@ -11,7 +11,7 @@ use crate::engine::cpu::Cpu;
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Kind};
 use crate::engine::tree::{TIME_MAX_NS, key};
-use crate::profile::is_hold_work;
+use crate::profile::{is_hold_work, is_mover};
 
 impl Inner {
     /// Lets time pass for `n` units of `work`.
@@ -20,11 +20,21 @@ impl Inner {
         let cost = self.price_of(work, n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
-            return self.spend_slow(work, cost);
+            return self.spend_slow(work, n, cost);
         }
         self.clock.set(then);
+        self.count(work, n, cost);
+    }
+
+    /// Counts `n` units of `work` that take `cost` nanoseconds.
+    #[inline(always)]
+    fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
+        if is_mover(work) {
+            self.moved
+                .set(self.moved.get() + self.prices.moved_bytes(work, n));
+        }
     }
 
     /// The price of `n` units of `work` on the running CPU, in nanoseconds.
@@ -53,12 +63,16 @@ impl Inner {
     }
 
     #[cold]
-    fn spend_slow(&self, work: Work, cost: u64) {
+    fn spend_slow(&self, work: Work, n: u32, mut cost: u64) {
         if self.outside.get() {
             return;
         }
-        let total = &self.record.work_ns[work as usize];
-        total.set(total.get() + cost);
+        if self.under_load && self.pins.get() == 0 && self.clock.get() >= self.window_end() {
+            self.enter_window();
+            // A CPU that is not pinned holds no zone lock, so no pages are counted twice.
+            cost = self.price_of(work, n);
+        }
+        self.count(work, n, cost);
         assert!(
             self.clock.get() + cost < TIME_MAX_NS,
             "virtual time ends after 26 days"
@@ -76,10 +90,19 @@ impl Inner {
             if reason <= now {
                 self.look_up();
             } else if rest == 0 {
-                return self
-                    .deadline
-                    .set(reason.min(now + self.options.run_ahead.0));
+                let ahead = now + self.options.run_ahead.0;
+                return self.deadline.set(reason.min(ahead).min(self.window_end()));
             }
+        }
+    }
+
+    /// The time, in nanoseconds, at which the running CPU has to enter another window of load;
+    /// `u64::MAX` if load has no effects.
+    fn window_end(&self) -> u64 {
+        if self.under_load {
+            self.load.until(self.cur.get())
+        } else {
+            u64::MAX
         }
     }
 
@@ -152,5 +175,27 @@ impl Inner {
         }
         bump(&self.record.preemptions);
         self.yield_to_next(task);
+    }
+}
+
+impl Inner {
+    /// Lets the running CPU enter the window of its clock. This is an order point. The CPU is not
+    /// in a pinned section.
+    #[inline(never)]
+    pub(crate) fn enter_window(&self) {
+        self.order();
+        self.settle();
+        let (cpu, now) = (self.cur.get(), self.clock.get());
+        let pace = self.load.enter(cpu, now, self.prices.own_percent(cpu));
+        self.prices.set_pace(cpu, pace);
+    }
+
+    /// Adds the bytes that the running CPU has moved to those of its node.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        let bytes = self.moved.take();
+        if bytes > 0 {
+            self.load.moved(self.cur.get(), bytes);
+        }
     }
 }

@@ -15,6 +15,7 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::engine::cpu::Cpu;
 use crate::engine::disturbances::Disturbances;
+use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
 use crate::engine::tree::Tree;
@@ -62,6 +63,10 @@ pub(crate) struct Inner {
     /// same, no other CPU has run.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
+    /// The bytes that the running CPU has moved to or from memory and that are not counted yet.
+    pub(crate) moved: Cell<u64>,
+    /// True if the load of the machine changes the paces of CPUs.
+    pub(crate) under_load: bool,
     /// True if there is a random delay before each ordered step.
     pub(crate) shaken: bool,
     /// True if the owner of a per-CPU lock must not take the fast path. In strict mode the owner
@@ -69,7 +74,7 @@ pub(crate) struct Inner {
     /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) each release must be an ordered
     /// step.
     pub(crate) ceremonial: bool,
-    /// True if all CPUs have the same speed and `ceremonial` is false.
+    /// True if all CPUs always have the same pace and `ceremonial` is false.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
@@ -78,6 +83,7 @@ pub(crate) struct Inner {
     pub(crate) prices: Prices,
     /// The disturbances of CPUs; `None` if nothing disturbs them.
     pub(crate) disturbances: Option<Disturbances>,
+    pub(crate) load: LoadState,
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,

@@ -15,12 +15,15 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::Hz;
 
+mod bandwidth;
 mod builtin;
 mod check;
+mod clock;
 mod cost;
 mod error;
 mod jitter;
 mod key;
+mod load;
 mod read;
 mod scaled;
 mod shape;
@@ -29,12 +32,16 @@ mod slope;
 mod speed;
 mod text;
 
+pub use bandwidth::Bandwidth;
+pub(crate) use bandwidth::is_mover;
 pub use builtin::Listed;
+pub use clock::Clock;
 pub use cost::{Cost, Provenance, Range, Then};
 pub use error::{Problem, ProfileError};
 pub use jitter::{Disturbance, Disturbed, Jitter, Rate};
 pub(crate) use key::is_hold_work;
 pub use key::{CostKey, UnknownCost};
+pub use load::{Load, LoadedBandwidth, LoadedClock, Sourced};
 pub(crate) use slope::HoldPrice;
 pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
@@ -60,6 +67,9 @@ pub struct Profile {
     pub speed_percent: Vec<u32>,
     /// The disturbances of busy CPUs; `None` if the profile has none.
     pub jitter: Option<Jitter>,
+    /// What busy CPUs take from each other. Applies only to runs with
+    /// [`SimOptions::under_load`](crate::SimOptions::under_load).
+    pub load: Load,
 }
 
 /// The choice of the low end, the middle or the high end of every cost's range, for a whole run.

@@ -12,7 +12,9 @@ use super::jitter::{self, Disturbed};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
-use super::{Card, Costs, Profile, Slope, Slopes, check, shape};
+use super::{
+    Bandwidth, Card, Clock, Costs, Load, Profile, Slope, Slopes, bandwidth, check, clock, shape,
+};
 
 /// The variant of every machine that nothing disturbs: it has no interrupts, softirqs or steals.
 pub const NO_JITTER: &str = "no-jitter";
@@ -39,6 +41,10 @@ pub struct ProfileText {
     pub costs: Vec<Cost>,
     /// The disturbances of busy CPUs, such as interrupts; empty if the file has no `[jitter]`.
     pub jitter: Vec<Disturbed>,
+    /// The speeds of busy cores; `None` if the file does not give them.
+    pub clock: Option<Clock>,
+    /// The memory bandwidth of each node; `None` if the file does not give it.
+    pub bandwidth: Option<Bandwidth>,
     /// The variants. A variant's name can be appended to the machine's name after `+`.
     pub variants: Vec<Variant>,
 }
@@ -77,6 +83,8 @@ impl ProfileText {
             "lock",
             "word",
             "jitter",
+            "clock",
+            "bandwidth",
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
@@ -89,6 +97,8 @@ impl ProfileText {
             node_bytes: check::node_bytes(&root, topology.nodes())?,
             costs: costs(&root, &topology)?,
             jitter: jitter::read(&root)?,
+            clock: clock::read(&root, &topology)?,
+            bandwidth: bandwidth::read(&root)?,
             variants: variants(&root)?,
             topology,
             clusters,
@@ -217,6 +227,10 @@ impl ProfileText {
             costs,
             speed_percent: speed::of_cpus(&self.clusters, self.topology.cpus(), card),
             jitter: jitter::at(&self.jitter, card),
+            load: Load {
+                clock: self.clock.as_ref().map(|clock| clock.at(card)),
+                bandwidth: self.bandwidth.as_ref().map(|bandwidth| bandwidth.at(card)),
+            },
         }
     }
 

@@ -154,6 +154,9 @@ impl Inner {
         let next = self
             .kernel_work(cpu, index)
             .or_else(|| cpu.ready.borrow_mut().pop_front());
+        if self.under_load {
+            self.load.note(index, next.is_some(), self.clock.get());
+        }
         let Some(next) = next else {
             let wakes_at = cpu.wakes_at();
             let when = if wakes_at == u64::MAX {

@@ -10,7 +10,7 @@ const MINE: &str = include_str!("mine.toml");
 /// For each case, replaces the first text with the second in `MINE`. Checks that the result is
 /// refused with the third text as the message.
 #[track_caller]
-fn told(cases: &[(&str, &str, &str)]) {
+pub(crate) fn told(cases: &[(&str, &str, &str)]) {
     let mut surprises = Vec::new();
     for (from, to, expected) in cases {
         assert!(MINE.contains(from), "nothing to replace: {from}");

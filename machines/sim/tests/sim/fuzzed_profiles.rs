@@ -203,7 +203,11 @@ fn assert_runs(text: &ProfileText) {
         assert!(speeds.is_empty() || speeds.len() == profile.topology.cpus() as usize);
         assert!(speeds.iter().all(|percent| (5..=400).contains(percent)));
         if profile.topology.cpus() <= SIMULATED_CPUS_MAX {
-            drop(Sim::new(&profile, SimOptions::default()));
+            let under_load = SimOptions {
+                under_load: true,
+                ..SimOptions::default()
+            };
+            drop(Sim::new(&profile, under_load));
         }
     }
     for variant in &text.variants {

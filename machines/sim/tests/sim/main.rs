@@ -4,6 +4,7 @@
 //! once.
 
 mod bad_frees;
+mod bad_loads;
 mod bad_profiles;
 mod chaos;
 mod charges;
@@ -20,6 +21,7 @@ mod hotplug;
 mod inputs;
 mod jitter;
 mod late_ticks;
+mod load;
 mod locks;
 mod marks;
 mod oom_kill;

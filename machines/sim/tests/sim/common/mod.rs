@@ -5,7 +5,7 @@ pub(crate) mod rw_scene;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
-use plimsoll_sim::profile::{Card, Costs, Jitter, Profile, Rate, Slopes};
+use plimsoll_sim::profile::{Card, Costs, Jitter, Load, Profile, Rate, Slopes};
 
 /// Prices that differ enough for a test to see which of them was paid.
 pub(crate) fn costs() -> Costs {
@@ -50,6 +50,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         costs: costs(),
         speed_percent: Vec::new(),
         jitter: Some(jitter()),
+        load: Load::default(),
     }
 }
 

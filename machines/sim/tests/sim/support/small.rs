@@ -14,7 +14,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::counters::ZoneItem;
-use plimsoll_sim::profile::{Card, Costs, Profile, Slopes};
+use plimsoll_sim::profile::{Card, Costs, Load, Profile, Slopes};
 use plimsoll_sim::{Sim, SimOptions};
 
 use crate::common::jitter;
@@ -58,6 +58,7 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
         },
         speed_percent: Vec::new(),
         jitter: Some(jitter()),
+        load: Load::default(),
     }
 }
 

@@ -2,30 +2,39 @@
 //! and unmaps it. The tasks are processes, or threads of one process.
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
-//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. Linux
-//! downgrades this lock to a reader's lock before it removes the pages. Other readers can then
-//! enter, but no other task can map or unmap until the pages are removed. No task of this workload
-//! is such a reader, so here unmapping holds the lock exclusively until the pages are removed. A
-//! fault takes no lock here: in Linux it takes only the lock of the faulting task's own mapping,
-//! and no other task uses that lock.
+//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. As in
+//! Linux, a task that unmaps makes its lock a reader's lock before it removes the pages. Readers can
+//! then enter, but no other task can map or unmap until the pages are removed.
+//!
+//! The modules add what tasks share besides the lock:
+//!
+//! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
+//! - `vmas`: the mappings of threads, which Linux merges, and their locks;
+//! - `space`: the address space, and the interrupts by which threads flush each other's
+//!   translations.
 //!
 //! A task's rate is measured over whole rounds, so the rate does not depend on where in a round the
 //! run ends. Each task's first round does not count, because that round fills the page lists. All
 //! tasks continue until each has completed one more round, so that no task is measured while others
 //! have stopped.
 
+mod lruvec;
+mod space;
+mod vmas;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use plimsoll_mm::counter::Plan;
-use plimsoll_mm::machine::{Lock, Machine};
-use plimsoll_mm::site::{LockClass, Site};
-use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn};
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::{Sim, Stats};
 use rand::RngExt;
 
+use self::lruvec::Lruvecs;
+use self::space::Space;
 use super::Mapping;
 use crate::run::testbed::Testbed;
 
@@ -83,17 +92,9 @@ const STAGGER_NS_PER_PAGE: u64 = 1500;
 /// number of pages that one page table maps.
 const STEP: usize = 512;
 
-/// An address space of the benchmark.
-struct Space {
-    rss: Rss<Sim>,
-    mmap_lock: <Sim as Machine>::Lock<()>,
-    /// The pages that tasks left mapped when they ended.
-    left: RefCell<Vec<Pfn>>,
-}
-
 /// The state that all tasks of a run share.
-#[derive(Default)]
 struct Shared {
+    lruvecs: Lruvecs,
     spaces: RefCell<Vec<Rc<Space>>>,
     /// The number of tasks that have completed their first round.
     settled: Cell<u32>,
@@ -102,10 +103,13 @@ struct Shared {
     from: Cell<Option<Mark>>,
     to: Cell<Option<Mark>>,
     faults_per_s: Cell<f64>,
-    /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their
-    /// waits began.
-    waiting: Cell<(u64, u64)>,
+    waiting: Waiting,
 }
+
+/// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
+/// began.
+#[derive(Default)]
+struct Waiting(Cell<(u64, u64)>);
 
 impl PageFault {
     /// Runs the tasks on the first CPUs of the machine. Every core gets one task before any core
@@ -116,10 +120,10 @@ impl PageFault {
     /// user's.
     #[must_use]
     pub(crate) fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
-        let shared = Rc::new(Shared::default());
+        let shared = Rc::new(Shared::new(&testbed.sim));
         let one = match self.mode {
             Mode::Processes => None,
-            Mode::Threads => Some(shared.space(&testbed.sim, plan)),
+            Mode::Threads => Some(shared.space(&testbed.sim, plan, self.tasks)),
         };
         let cpus = cores_first(testbed.sim.topology());
         assert!(cpus.len() >= self.tasks as usize, "a CPU for each task");
@@ -129,7 +133,7 @@ impl PageFault {
             testbed.sim.spawn(cpu, move |sim| {
                 let stagger = self.pages() as u64 * STAGGER_NS_PER_PAGE;
                 sim.sleep(Nanos(sim.rng().random_range(0..stagger)));
-                let space = one.unwrap_or_else(|| shared.space(sim, &plan));
+                let space = one.unwrap_or_else(|| shared.space(sim, &plan, 1));
                 self.task(sim, &shared, &space, Mapping::new(&mm));
             });
         }
@@ -147,9 +151,9 @@ impl PageFault {
     fn task(&self, sim: &Sim, shared: &Shared, space: &Space, mut mapping: Mapping<'_>) {
         let mut rounds = Rounds::default();
         while !self.is_over(shared) {
-            shared.locked(sim, space, Site::Mmap, || {});
-            let whole = self.fault_all(sim, shared, space, &mut mapping);
-            shared.locked(sim, space, Site::Munmap, || space.unmap(sim, &mut mapping));
+            let place = space.map(sim, &shared.waiting);
+            let whole = self.fault_all(sim, shared, (space, place), &mut mapping);
+            space.unmap(sim, shared, place, &mut mapping);
             if whole {
                 rounds.note(sim.now());
                 self.note(sim, shared, rounds.ended);
@@ -157,8 +161,10 @@ impl PageFault {
         }
         // Each task leaves some pages mapped, so that the check at the end has pages to count.
         let leave = sim.rng().random_range(1..=STEP);
-        space.fault(sim, &mut mapping, leave);
-        space.left.borrow_mut().extend(mapping.into_pages(sim));
+        let place = space.map(sim, &shared.waiting);
+        space.fault(sim, shared, place, &mut mapping, leave);
+        let pages = mapping.into_pages(sim);
+        space.left.borrow_mut().extend(pages);
         let faults_per_s = rounds.per_s() * self.pages() as f64;
         let all = shared.faults_per_s.get();
         shared.faults_per_s.set(all + faults_per_s);
@@ -182,13 +188,13 @@ impl PageFault {
         &self,
         sim: &Sim,
         shared: &Shared,
-        space: &Space,
+        (space, place): (&Space, usize),
         mapping: &mut Mapping<'_>,
     ) -> bool {
         let mut missing = self.pages();
         while missing > 0 && !self.is_over(shared) {
             let step = STEP.min(missing);
-            space.fault(sim, mapping, step);
+            space.fault(sim, shared, place, mapping, step);
             missing -= step;
         }
         missing == 0
@@ -230,49 +236,45 @@ impl Rounds {
     }
 }
 
-impl Space {
-    fn fault(&self, sim: &Sim, mapping: &mut Mapping<'_>, pages: usize) {
-        let mapped = || self.rss.add_growing(sim, RssKind::Anon, 1);
-        let enough = mapping.fault_each(sim, pages, mapped);
-        assert!(enough, "the machine has memory for every task");
+impl Waiting {
+    /// Notes that a task asks for an mmap_lock. Returns the time.
+    fn begin(&self, sim: &Sim) -> u64 {
+        let asked = sim.now().0;
+        let (tasks, sum) = self.0.get();
+        self.0.set((tasks + 1, sum + asked));
+        asked
     }
 
-    fn unmap(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        let unmapped = |pages| {
-            let pages = i64::try_from(pages).unwrap_or(0);
-            self.rss.add_growing(sim, RssKind::Anon, -pages);
-        };
-        mapping.unmap_each(sim, unmapped);
+    /// Notes that the task that asked at the time `asked` has the lock.
+    fn end(&self, asked: u64) {
+        let (tasks, sum) = self.0.get();
+        self.0.set((tasks - 1, sum - asked));
     }
 }
 
 impl Shared {
-    /// Creates an address space whose locks are near the calling CPU.
-    fn space(&self, sim: &Sim, plan: &Plan<Sim>) -> Rc<Space> {
-        let rss = Rss::new(sim, plan).expect("the plan is one for resident pages");
-        let space = Rc::new(Space {
-            rss,
-            mmap_lock: sim.lock(LockClass::Mmap, sim.this_cpu(), ()),
-            left: RefCell::default(),
-        });
+    fn new(sim: &Sim) -> Self {
+        Self {
+            lruvecs: Lruvecs::new(sim),
+            spaces: RefCell::default(),
+            settled: Cell::default(),
+            measured: Cell::default(),
+            from: Cell::default(),
+            to: Cell::default(),
+            faults_per_s: Cell::default(),
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// Creates an address space for `tasks` tasks, whose locks are near the calling CPU.
+    fn space(&self, sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Rc<Space> {
+        let space = Rc::new(Space::new(sim, plan, tasks));
         self.spaces.borrow_mut().push(Rc::clone(&space));
         space
     }
 
-    /// Runs `f` under the mmap_lock of `space`.
-    fn locked(&self, sim: &Sim, space: &Space, site: Site, f: impl FnOnce()) {
-        let asked = sim.now().0;
-        let (tasks, sum) = self.waiting.get();
-        self.waiting.set((tasks + 1, sum + asked));
-        space.mmap_lock.with(sim, site, |()| {
-            let (tasks, sum) = self.waiting.get();
-            self.waiting.set((tasks - 1, sum - asked));
-            f();
-        });
-    }
-
     fn mark(&self, sim: &Sim) -> Mark {
-        let (tasks, sum) = self.waiting.get();
+        let (tasks, sum) = self.waiting.0.get();
         let now = sim.now();
         Mark {
             now,
@@ -289,7 +291,7 @@ impl Shared {
             let left = space.left.take();
             let counted = space.rss.precise(sim, RssKind::Anon);
             assert_eq!(counted, left.len() as u64, "resident pages are miscounted");
-            space.unmap(sim, &mut Mapping::of(&testbed.mm, left));
+            space.free(sim, self, &mut Mapping::of(&testbed.mm, left));
             let space = Rc::into_inner(space).expect("the tasks have ended");
             let ended = space.rss.destroy(sim);
             assert_eq!(ended, Ok(()), "an empty address space counts nothing");

@@ -1,0 +1,95 @@
+//! The simulated rates of the benchmark beside the published ones, at every number of tasks.
+
+use super::scene::{MODES, PARTS, name, rate};
+use super::{FLAT, OURS, RssRun, TREE, change};
+use crate::measure::metric::Unit;
+use crate::report::value::human;
+use crate::report::{Table, tabulate};
+use crate::workload::page_fault::Mode;
+
+/// The factor by which a prediction may miss a published rate and still count as one that holds.
+const HOLDS_WITHIN: f64 = 2.0;
+
+/// One mode and number of tasks.
+struct Row<'a> {
+    mode: Mode,
+    tasks: u32,
+    run: &'a RssRun<'a>,
+}
+
+impl Row<'_> {
+    fn published(&self, design: &str) -> Option<f64> {
+        self.run.published(design, &rate(self.mode, self.tasks))
+    }
+
+    /// The simulated rate divided by the published one, with flat counters.
+    fn miss(&self) -> Option<f64> {
+        let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
+        Some(ours / self.published(FLAT)?)
+    }
+
+    fn holds(&self) -> Option<bool> {
+        let miss = self.miss()?;
+        Some(miss <= HOLDS_WITHIN && miss >= 1.0 / HOLDS_WITHIN)
+    }
+
+    /// What the tasks spend most of their time on, apart from faults and unmapping.
+    fn limit(&self) -> String {
+        let times = self.run.kept[0].times(self.mode, self.tasks);
+        let percents = times.expect("the benchmark ran with this number of tasks");
+        let others = PARTS.into_iter().zip(percents).skip(2);
+        let most = others.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        let (part, percent) = most.expect("there are more than two parts");
+        format!("{part} {percent:.0} %")
+    }
+
+    fn ours(&self, design: &str) -> String {
+        let ratio = self
+            .run
+            .results
+            .ratio((FLAT, design), &rate(self.mode, self.tasks));
+        change(ratio)
+    }
+
+    fn published_change(&self) -> String {
+        let ratio = self.published(TREE).zip(self.published(FLAT));
+        ratio.map_or_else(none, |(tree, flat)| change(tree / flat))
+    }
+}
+
+fn none() -> String {
+    "–".to_owned()
+}
+
+/// The table of all predictions.
+pub(super) fn table(run: &RssRun<'_>) -> Table {
+    let of_mode = |mode| {
+        let rows = run.scene.tasks().iter();
+        rows.map(move |&tasks| Row { mode, tasks, run })
+    };
+    let rows: Vec<Row<'_>> = MODES.into_iter().flat_map(of_mode).collect();
+    let all = rows.iter().filter_map(Row::holds).count();
+    let held = rows.iter().filter_map(Row::holds).filter(|it| *it).count();
+    let rate_of = |value: Option<f64>| value.map_or_else(none, |it| human(it, Unit::PerSecond));
+    tabulate!(
+        "Faults a second beside the published ones, by mode and number of tasks",
+        format!(
+            "{held} of {all} predictions are within a factor of {HOLDS_WITHIN} of the published \
+             rate. No price was chosen to meet these rates, except that a page of one task takes \
+             the published time. The last column is what the tasks spend most of their time on, \
+             beside faults and unmapping, in the first seed.",
+        ),
+        &rows,
+        |row| {
+            "mode" => name(row.mode),
+            "tasks" => row.tasks,
+            "published" => rate_of(row.published(FLAT)),
+            "flat" => run.results.show(FLAT, &rate(row.mode, row.tasks)),
+            "flat / published" => row.miss().map_or_else(none, |miss| format!("{miss:.2}")),
+            "published tree" => row.published_change(),
+            "tree" => row.ours(TREE),
+            "one-sided" => row.ours(OURS),
+            "limit" => row.limit(),
+        }
+    )
+}

@@ -1,0 +1,167 @@
+//! An address space of the benchmark, and what its threads do to each other in it.
+//!
+//! A process has its address space to itself, and what its faults do to the locks of its mapping is
+//! part of the price of a fault. Threads share the mmap_lock and the mappings, and also the
+//! translations: before memory is freed, every CPU that runs a thread of the process has to drop
+//! its translations. The thread that unmaps interrupts these CPUs and waits for them. The price
+//! `tlb_flush` is that of one other CPU, and each further CPU takes `ipi`. Newer AMD processors can
+//! do without the interrupts (Linux 6.15 on). And a CPU whose thread sleeps need not be
+//! interrupted, except when page tables are freed; here all CPUs are.
+
+use std::cell::RefCell;
+
+use plimsoll_mm::counter::Plan;
+use plimsoll_mm::machine::{Machine, RwLock};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::Pfn;
+use plimsoll_sim::Sim;
+
+use super::vmas::Vmas;
+use super::{Shared, Waiting};
+use crate::workload::{Mapping, UNMAPPED_TOGETHER};
+
+/// The number of pages that a task unmaps before it flushes translations and frees the pages: 8 in
+/// the gather itself and 19 batches of 510 (Linux: `mmu_gather`).
+const GATHERED: usize = 8 + 19 * 510;
+
+/// An address space of the benchmark.
+pub(super) struct Space {
+    pub(super) rss: Rss<Sim>,
+    mmap_lock: <Sim as Machine>::RwLock<()>,
+    /// The mappings, if several tasks share the address space.
+    vmas: Option<Vmas>,
+    /// The number of tasks in the address space.
+    tasks: u32,
+    /// The pages that tasks left mapped when they ended.
+    pub(super) left: RefCell<Vec<Pfn>>,
+}
+
+impl Space {
+    /// Creates an address space for `tasks` tasks. Its locks are near the calling CPU.
+    pub(super) fn new(sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Self {
+        Self {
+            rss: Rss::new(sim, plan).expect("the plan is one for resident pages"),
+            mmap_lock: sim.rw_lock(LockClass::Mmap, sim.this_cpu(), ()),
+            vmas: (tasks > 1).then(Vmas::default),
+            tasks,
+            left: RefCell::default(),
+        }
+    }
+
+    /// Maps memory for one task. Returns its place among the mappings.
+    pub(super) fn map(&self, sim: &Sim, waiting: &Waiting) -> usize {
+        let asked = waiting.begin(sim);
+        self.mmap_lock.write(sim, Site::Mmap, |()| {
+            waiting.end(asked);
+            let Some(vmas) = &self.vmas else {
+                sim.spend(Work::MapEdit, 1);
+                return 0;
+            };
+            let place = vmas.map(sim);
+            vmas.unlock_all();
+            place
+        })
+    }
+
+    /// Faults in `pages` pages at `place`.
+    pub(super) fn fault(
+        &self,
+        sim: &Sim,
+        shared: &Shared,
+        place: usize,
+        mapping: &mut Mapping<'_>,
+        pages: usize,
+    ) {
+        for _ in 0..pages {
+            let mut fault = || {
+                let full = mapping.fault_one(sim);
+                if full.expect("the machine has memory for every task") {
+                    shared.lruvecs.add(sim);
+                }
+                self.rss.add_growing(sim, RssKind::Anon, 1);
+            };
+            match &self.vmas {
+                Some(vmas) => self.fault_in(sim, &shared.waiting, vmas, place, fault),
+                None => fault(),
+            }
+        }
+    }
+
+    /// Calls `fault` for a fault in a mapping that other tasks share.
+    fn fault_in(
+        &self,
+        sim: &Sim,
+        waiting: &Waiting,
+        vmas: &Vmas,
+        place: usize,
+        mut fault: impl FnMut(),
+    ) {
+        let prepare = || self.mmap_lock.try_read(sim, Site::Fault, |()| {}).is_some();
+        if let Some(entered) = vmas.enter(sim, place, prepare) {
+            fault();
+            return entered.leave(sim);
+        }
+        let asked = waiting.begin(sim);
+        self.mmap_lock.read(sim, Site::Fault, |()| {
+            waiting.end(asked);
+            vmas.prepare_at(place);
+            fault();
+        });
+    }
+
+    /// Unmaps the memory at `place`, whose pages are those of `mapping`, and frees the pages.
+    pub(super) fn unmap(
+        &self,
+        sim: &Sim,
+        shared: &Shared,
+        place: usize,
+        mapping: &mut Mapping<'_>,
+    ) {
+        let asked = shared.waiting.begin(sim);
+        let split = |(): &mut ()| {
+            shared.waiting.end(asked);
+            match &self.vmas {
+                Some(vmas) => {
+                    vmas.unmap(sim, place);
+                    vmas.unlock_all();
+                }
+                None => sim.spend(Work::MapEdit, 1),
+            }
+            Some(())
+        };
+        let lock = &self.mmap_lock;
+        lock.write_then_read(
+            sim,
+            Site::Munmap,
+            || false,
+            split,
+            |(), ()| {
+                self.free(sim, shared, mapping);
+            },
+        );
+    }
+
+    /// Removes the pages of `mapping` and frees them.
+    pub(super) fn free(&self, sim: &Sim, shared: &Shared, mapping: &mut Mapping<'_>) {
+        let gathered = std::cell::Cell::new(0);
+        let flush = || {
+            let others = self.tasks - 1;
+            if gathered.take() > 0 && others > 0 {
+                sim.spend(Work::TlbFlush, 1);
+                sim.spend(Work::Ipi, others - 1);
+            }
+        };
+        let unmapped = |pages: usize| {
+            let count = i64::try_from(pages).unwrap_or(0);
+            self.rss.add_growing(sim, RssKind::Anon, -count);
+            gathered.set(gathered.get() + pages);
+            if gathered.get() + UNMAPPED_TOGETHER > GATHERED {
+                flush();
+            }
+        };
+        let lru_remove = |pages| shared.lruvecs.remove(sim, pages);
+        mapping.unmap_with(sim, unmapped, lru_remove);
+        flush();
+    }
+}

@@ -1,0 +1,301 @@
+//! The mappings of the threads of one process, as Linux keeps and locks them.
+//!
+//! Each thread maps memory of the same kind, and the kernel places a new mapping into the highest
+//! gap in which it fits, so the mappings touch. Linux merges anonymous mappings that touch into one
+//! mapping (`vma_merge`). So most of the time many threads fault in one mapping, and all of them
+//! write its reference count twice for each fault (`vma_start_read`, `vma_end_read`).
+//!
+//! A thread that maps or unmaps changes such a shared mapping: it extends or splits it. It first
+//! waits until no other thread is in a fault of the mapping, and locks the mapping until it
+//! releases the mmap_lock, or makes it a reader's lock (`vma_start_write`). A thread that faults
+//! meanwhile takes the mmap_lock as a reader instead, behind all that wait for it.
+//!
+//! The first fault of a mapping that has no `anon_vma` yet needs the mmap_lock as well. Two
+//! mappings that touch merge unless both have such a structure and the structures differ.
+//!
+//! A fault retries once in Linux if it was locked out while another CPU changed the mapping; here it
+//! takes the mmap_lock at once.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use plimsoll_mm::machine::{Machine, Word};
+use plimsoll_mm::site::Work;
+use plimsoll_sim::Sim;
+
+/// The number that a writer adds to the reference count of a mapping. It is larger than any number
+/// of threads that fault at once.
+const WRITER: i64 = 1 << 30;
+
+/// The time after which a writer looks again whether the last fault has left a mapping.
+const LOOK_AGAIN_NS: u32 = 200;
+
+/// The mappings of a process. Places are numbered from the highest address down; each has the size
+/// of one thread's memory.
+#[derive(Default)]
+pub(super) struct Vmas {
+    places: RefCell<Vec<Option<Rc<Vma>>>>,
+    /// The mappings that the holder of the mmap_lock has locked.
+    locked: RefCell<Vec<Rc<Vma>>>,
+    anon_vmas: Cell<u32>,
+}
+
+/// One mapping, which covers one or more places.
+struct Vma {
+    /// The number of threads in a fault of this mapping (Linux: `vm_refcnt`).
+    readers: <Sim as Machine>::Word,
+    /// True while a writer changes the mapping.
+    locked: Cell<bool>,
+    /// The number of the mapping's `anon_vma`, if it has one.
+    anon_vma: Cell<Option<u32>>,
+}
+
+/// A mapping in which the caller may fault, until it calls [`Entered::leave`].
+pub(super) struct Entered(Rc<Vma>);
+
+impl Vmas {
+    /// Maps the highest free place and returns its number. The caller holds the mmap_lock
+    /// exclusively, and calls [`Vmas::unlock_all`] before it releases the lock.
+    pub(super) fn map(&self, sim: &Sim) -> usize {
+        let free = self.places.borrow().iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.places.borrow_mut().push(None);
+            self.places.borrow().len() - 1
+        });
+        let above = place.checked_sub(1).and_then(|above| self.at(above));
+        let below = self.at(place + 1);
+        for vma in above.iter().chain(&below) {
+            self.lock(sim, vma);
+        }
+        sim.spend(Work::MapEdit, 1);
+        let vma = match (above, below) {
+            (Some(above), Some(below)) if above.merges_with(&below) => {
+                above
+                    .anon_vma
+                    .set(above.anon_vma.get().or(below.anon_vma.get()));
+                self.replace_run(place + 1, &below, &above);
+                above
+            }
+            (Some(vma), _) | (None, Some(vma)) => vma,
+            (None, None) => Rc::new(Vma::new(sim)),
+        };
+        self.places.borrow_mut()[place] = Some(vma);
+        place
+    }
+
+    /// Takes `place` out of its mapping, which is split if it goes on at both sides. The caller
+    /// holds the mmap_lock as in [`Vmas::map`].
+    pub(super) fn unmap(&self, sim: &Sim, place: usize) {
+        let vma = self.at(place).expect("the place is mapped");
+        self.lock(sim, &vma);
+        let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|it| Rc::ptr_eq(&it, &vma));
+        let above = place.checked_sub(1).is_some_and(|it| is_same(self.at(it)));
+        let below = is_same(self.at(place + 1));
+        // Each side that the mapping goes on at takes a split, and the removal is one more change.
+        sim.spend(Work::MapEdit, 1 + u32::from(above) + u32::from(below));
+        self.places.borrow_mut()[place] = None;
+        if above && below {
+            let rest = Rc::new(Vma::new(sim));
+            rest.anon_vma.set(vma.anon_vma.get());
+            self.replace_run(place + 1, &vma, &rest);
+        }
+    }
+
+    /// Ends the changes of the holder of the mmap_lock (Linux: `vma_end_write_all`).
+    pub(super) fn unlock_all(&self) {
+        for vma in self.locked.take() {
+            vma.locked.set(false);
+        }
+    }
+
+    /// Enters the mapping of `place` for a fault. `None` if a writer has locked the mapping, or
+    /// changed it since it was found. `prepare` is called if the mapping has no `anon_vma` yet, and
+    /// returns whether the caller may give it one.
+    pub(super) fn enter(
+        &self,
+        sim: &Sim,
+        place: usize,
+        prepare: impl FnOnce() -> bool,
+    ) -> Option<Entered> {
+        let entered = Entered::of(sim, self.at(place).expect("the place is mapped"))?;
+        let vma = &entered.0;
+        let is_current = self.at(place).is_some_and(|it| Rc::ptr_eq(&it, vma));
+        if is_current && !vma.locked.get() {
+            if vma.anon_vma.get().is_some() {
+                return Some(entered);
+            }
+            if prepare() {
+                self.prepare(vma);
+                return Some(entered);
+            }
+        }
+        entered.leave(sim);
+        None
+    }
+
+    /// Gives the mapping of `place` an `anon_vma`, if it has none. The caller holds the mmap_lock.
+    pub(super) fn prepare_at(&self, place: usize) {
+        let vma = self.at(place).expect("the place is mapped");
+        self.prepare(&vma);
+    }
+
+    fn prepare(&self, vma: &Vma) {
+        if vma.anon_vma.get().is_none() {
+            self.anon_vmas.set(self.anon_vmas.get() + 1);
+            vma.anon_vma.set(Some(self.anon_vmas.get()));
+        }
+    }
+
+    fn at(&self, place: usize) -> Option<Rc<Vma>> {
+        self.places.borrow().get(place).cloned().flatten()
+    }
+
+    /// Gives all places of `old`, from `first` down, to `new`.
+    fn replace_run(&self, first: usize, old: &Rc<Vma>, new: &Rc<Vma>) {
+        for place in self.places.borrow_mut().iter_mut().skip(first) {
+            match place {
+                Some(vma) if Rc::ptr_eq(vma, old) => *vma = Rc::clone(new),
+                _ => return,
+            }
+        }
+    }
+
+    /// Locks `vma` and waits until no thread is in a fault of it (Linux: `vma_start_write`).
+    fn lock(&self, sim: &Sim, vma: &Rc<Vma>) {
+        if vma.locked.get() {
+            return;
+        }
+        let mut readers = vma.readers.add(sim, WRITER, Ordering::Acquire) - WRITER;
+        vma.locked.set(true);
+        self.locked.borrow_mut().push(Rc::clone(vma));
+        while readers > 0 {
+            sim.spend(Work::Think, LOOK_AGAIN_NS);
+            readers = vma.readers.load(sim, Ordering::Acquire) - WRITER;
+        }
+        vma.readers.add(sim, -WRITER, Ordering::Release);
+    }
+}
+
+impl Vma {
+    fn new(sim: &Sim) -> Self {
+        Self {
+            readers: sim.word(0),
+            locked: Cell::new(false),
+            anon_vma: Cell::new(None),
+        }
+    }
+
+    /// Returns whether this mapping and `below`, which both touch a new one, become one with it.
+    fn merges_with(&self, below: &Self) -> bool {
+        match (self.anon_vma.get(), below.anon_vma.get()) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        }
+    }
+}
+
+impl Entered {
+    /// Counts one more fault of `vma`. `None` if a writer waits for the faults under way.
+    ///
+    /// The count must not change while a writer waits, so Linux reads it and then changes it by
+    /// compare-and-exchange: two accesses of the line. If another CPU has changed the count in
+    /// between, the exchange fails, but it has brought the line, so that it succeeds at once when
+    /// it is repeated. Here it is an addition, because the simulator would queue a repeated
+    /// exchange behind all CPUs that wait for the line.
+    fn of(sim: &Sim, vma: Rc<Vma>) -> Option<Self> {
+        if vma.readers.load(sim, Ordering::Acquire) >= WRITER {
+            return None;
+        }
+        vma.readers.add(sim, 1, Ordering::Acquire);
+        Some(Self(vma))
+    }
+
+    /// Ends the fault.
+    pub(super) fn leave(&self, sim: &Sim) {
+        self.0.readers.add(sim, -1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::SimOptions;
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+
+    fn machine() -> Sim {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        Sim::new(&profile, SimOptions::default())
+    }
+
+    /// The mapping of each place, numbered in the order in which they are first seen.
+    fn shape(vmas: &Vmas) -> Vec<Option<usize>> {
+        let mut seen: Vec<*const Vma> = Vec::new();
+        let mut number = |vma: &Rc<Vma>| {
+            let vma = Rc::as_ptr(vma);
+            let known = seen.iter().position(|it| *it == vma);
+            known.unwrap_or_else(|| {
+                seen.push(vma);
+                seen.len() - 1
+            })
+        };
+        let places = vmas.places.borrow();
+        places
+            .iter()
+            .map(|it| it.as_ref().map(&mut number))
+            .collect()
+    }
+
+    #[test]
+    fn mappings_that_touch_are_one_and_a_hole_splits_it() {
+        let (sim, vmas) = (machine(), Vmas::default());
+        let change = |f: &dyn Fn() -> usize| {
+            let place = f();
+            vmas.unlock_all();
+            place
+        };
+        let mapped: Vec<usize> = (0..4).map(|_| change(&|| vmas.map(&sim))).collect();
+        assert_eq!(mapped, [0, 1, 2, 3]);
+        assert_eq!(shape(&vmas), [Some(0); 4]);
+        let unmap = |place| {
+            vmas.unmap(&sim, place);
+            place
+        };
+        change(&|| unmap(1));
+        assert_eq!(shape(&vmas), [Some(0), None, Some(1), Some(1)]);
+        assert_eq!(change(&|| vmas.map(&sim)), 1, "the highest hole");
+        assert_eq!(shape(&vmas), [Some(0); 4], "the hole was filled");
+    }
+
+    #[test]
+    fn mappings_with_different_anon_vmas_stay_apart() {
+        let (sim, vmas) = (machine(), Vmas::default());
+        for place in 0..3 {
+            assert_eq!(vmas.map(&sim), place);
+        }
+        vmas.unmap(&sim, 1);
+        vmas.unlock_all();
+        for place in [0, 2] {
+            let entered = vmas.enter(&sim, place, || true).expect("is not locked");
+            entered.leave(&sim);
+        }
+        vmas.map(&sim);
+        vmas.unlock_all();
+        assert_eq!(shape(&vmas), [Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn a_fault_of_a_mapping_that_changes_is_locked_out() {
+        let (sim, vmas) = (machine(), Vmas::default());
+        vmas.map(&sim);
+        assert!(vmas.enter(&sim, 0, || true).is_none(), "it is being made");
+        vmas.unlock_all();
+        assert!(
+            vmas.enter(&sim, 0, || false).is_none(),
+            "it has no anon_vma"
+        );
+        vmas.prepare_at(0);
+        assert!(vmas.enter(&sim, 0, || false).is_some());
+    }
+}

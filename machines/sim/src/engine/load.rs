@@ -1,0 +1,341 @@
+//! The effects of load: clocks that fall and memory bandwidth that CPUs share while many are busy.
+//!
+//! Virtual time is divided into windows. In each window, a CPU works at one *pace*, which the
+//! engine determines when the CPU first spends time in the window. The pace follows from the past:
+//!
+//! - the *speed*, from the number of CPUs of the socket that were busy when the window began, and
+//!   from whether another CPU of the core is busy;
+//! - the *stretch* of steps that move pages, from the bytes that the CPUs of the node moved in the
+//!   window before. If these were more than the node's bandwidth allows, such steps take longer in
+//!   proportion to the excess; if they were fewer, steps become shorter again, down to their price.
+//!
+//! So bandwidth is a feedback control with the delay of a window. In equilibrium, the CPUs of a
+//! node move as many bytes as its memory can, and one CPU alone is never slowed down.
+//!
+//! A CPU enters a window at an order point, when it has the smallest key of all CPUs. Then no CPU
+//! can move bytes in an earlier window any more, and none can have become busy or idle before this
+//! window. So the pace does not depend on the order in which the host simulates the CPUs. This
+//! costs one order point for each busy CPU in each window, and nothing for each step.
+//!
+//! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
+//! on which node its page lies.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::CpuId;
+
+use crate::profile::{Load, LoadedClock};
+
+/// The binary logarithm of the length of a window in nanoseconds: 131 µs.
+const WINDOW_BITS: u32 = 17;
+/// The number of windows that are remembered. No CPU runs ahead of another by so many.
+const WINDOWS: usize = 16;
+/// The stretch of steps that memory bandwidth does not slow down. A stretch twice this number
+/// doubles the time of a step.
+pub(crate) const UNSTRETCHED: u64 = 1 << 10;
+/// The largest stretch.
+const STRETCH_MAX: u64 = UNSTRETCHED << 10;
+
+/// The speed at which a CPU works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// The speed, in percent of that of the core that the profile's prices are for.
+    pub(crate) percent: u32,
+    /// The factor for steps that move pages, as a multiple of 1 / [`UNSTRETCHED`].
+    pub(crate) stretch: u64,
+}
+
+/// The load of a machine.
+pub(crate) struct LoadState {
+    clock: Option<LoadedClock>,
+    /// For each CPU, what it shares with others, and its own state.
+    cpus: Box<[Member]>,
+    sockets: Box<[Socket]>,
+    nodes: Box<[Node]>,
+}
+
+/// The load of one CPU.
+struct Member {
+    socket: usize,
+    node: usize,
+    /// The other CPUs of the core.
+    siblings: Box<[usize]>,
+    busy: Cell<bool>,
+    /// The time at which the CPU became idle last, in nanoseconds.
+    idle_since: Cell<u64>,
+    /// The end of the window that the CPU has entered last, in nanoseconds.
+    until: Cell<u64>,
+}
+
+/// The number of busy CPUs of one socket.
+struct Socket {
+    cores: u32,
+    /// The number of CPUs that were busy when window `window` began.
+    busy: Cell<i64>,
+    window: Cell<u64>,
+    /// For each remembered window after `window`, the change of the number at its beginning.
+    changes: [Cell<i64>; WINDOWS],
+}
+
+/// The memory of one node.
+struct Node {
+    /// The bytes that memory can move in a window.
+    capacity: u64,
+    windows: [Window; WINDOWS],
+}
+
+/// The bytes that a node moved in one window.
+#[derive(Default)]
+struct Window {
+    number: Cell<u64>,
+    moved: Cell<u64>,
+    stretch: Cell<u64>,
+}
+
+impl LoadState {
+    /// The load of a machine on which no CPU is busy. Empty if `load` has no effects.
+    pub(crate) fn new(load: &Load, topology: &Topology) -> Self {
+        let mut state = Self {
+            clock: load.clock,
+            cpus: Box::default(),
+            sockets: Box::default(),
+            nodes: Box::default(),
+        };
+        if *load == Load::default() {
+            return state;
+        }
+        // A profile may number sockets with gaps.
+        let mut sockets: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for cpu in topology.ids() {
+            let place = topology.place(cpu);
+            sockets.entry(place.socket).or_default().insert(place.core);
+            cores.entry(place.core).or_default().push(cpu.index());
+        }
+        let nth: BTreeMap<u32, usize> = sockets.keys().copied().zip(0..).collect();
+        let member = |cpu: CpuId| {
+            let place = topology.place(cpu);
+            let of_core = cores[&place.core].iter().copied();
+            Member {
+                socket: nth[&place.socket],
+                node: place.node.index(),
+                siblings: of_core.filter(|other| *other != cpu.index()).collect(),
+                busy: Cell::new(false),
+                idle_since: Cell::new(0),
+                until: Cell::new(0),
+            }
+        };
+        let gb_per_s = load.bandwidth.as_ref().map(|it| it.node_gb_per_s);
+        let capacity = gb_per_s.map_or(u64::MAX, |bytes_per_ns| {
+            u64::from(bytes_per_ns) << WINDOW_BITS
+        });
+        let node = |_| Node {
+            capacity,
+            windows: Default::default(),
+        };
+        let socket =
+            |cores: &BTreeSet<u32>| Socket::new(u32::try_from(cores.len()).unwrap_or(u32::MAX));
+        state.cpus = topology.ids().map(member).collect();
+        state.sockets = sockets.values().map(socket).collect();
+        state.nodes = (0..topology.nodes()).map(node).collect();
+        state
+    }
+
+    /// The end of the window that `cpu` has entered last, in nanoseconds.
+    #[inline]
+    pub(crate) fn until(&self, cpu: usize) -> u64 {
+        self.cpus[cpu].until.get()
+    }
+
+    /// Records that `cpu` is busy, or idle, from `now` on.
+    pub(crate) fn note(&self, cpu: usize, busy: bool, now: u64) {
+        let member = &self.cpus[cpu];
+        if member.busy.replace(busy) == busy {
+            return;
+        }
+        if !busy {
+            member.idle_since.set(now);
+        }
+        self.sockets[member.socket].change(now >> WINDOW_BITS, if busy { 1 } else { -1 });
+    }
+
+    /// Adds `bytes` that `cpu` moved in the window that it has entered last.
+    pub(crate) fn moved(&self, cpu: usize, bytes: u64) {
+        let member = &self.cpus[cpu];
+        let number = (member.until.get() >> WINDOW_BITS).saturating_sub(1);
+        let moved = &self.nodes[member.node].window(number).moved;
+        moved.set(moved.get() + bytes);
+    }
+
+    /// Lets `cpu`, which has the smallest key of all CPUs, enter the window of `now`. Returns the
+    /// pace of the CPU in this window; `percent` is its speed on an idle machine.
+    pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
+        let member = &self.cpus[cpu];
+        let number = now >> WINDOW_BITS;
+        member.until.set((number + 1) << WINDOW_BITS);
+        Pace {
+            percent: self.percent(member, now, percent),
+            stretch: self.nodes[member.node].stretch(number),
+        }
+    }
+
+    fn percent(&self, member: &Member, now: u64, percent: u32) -> u32 {
+        let Some(clock) = self.clock else {
+            return percent;
+        };
+        let socket = &self.sockets[member.socket];
+        let of_cores = clock.percent(socket.busy_at(now >> WINDOW_BITS), socket.cores);
+        let is_busy = |other: &usize| self.cpus[*other].was_busy(now);
+        let of_core = match member.siblings.iter().any(is_busy) {
+            true => clock.sibling_percent,
+            false => 100,
+        };
+        ((percent * of_cores * of_core + 5_000) / 10_000).max(1)
+    }
+}
+
+impl Member {
+    /// Returns whether the CPU was busy at `now`. No CPU's clock is before `now`. A CPU that was
+    /// idle at `now` cannot have become busy and idle again since, because a CPU wakes only when it
+    /// has the smallest key.
+    fn was_busy(&self, now: u64) -> bool {
+        self.busy.get() || self.idle_since.get() > now
+    }
+}
+
+impl Socket {
+    fn new(cores: u32) -> Self {
+        Self {
+            cores,
+            busy: Cell::new(0),
+            window: Cell::new(0),
+            changes: Default::default(),
+        }
+    }
+
+    /// Changes the number of busy CPUs during window `number`.
+    fn change(&self, number: u64, by: i64) {
+        let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
+        let slot = match from > self.window.get() {
+            true => &self.changes[slot(from)],
+            false => &self.busy,
+        };
+        slot.set(slot.get() + by);
+    }
+
+    /// The number of CPUs that were busy when window `number` began.
+    fn busy_at(&self, number: u64) -> u32 {
+        let window = self.window.get();
+        for later in (window + 1..=number).take(WINDOWS) {
+            let change = self.changes[slot(later)].take();
+            self.busy.set(self.busy.get() + change);
+        }
+        self.window.set(window.max(number));
+        u32::try_from(self.busy.get()).unwrap_or(0)
+    }
+}
+
+impl Node {
+    /// The record of window `number`, or of a later window if that has taken its place.
+    fn window(&self, number: u64) -> &Window {
+        let window = &self.windows[slot(number)];
+        if window.number.get() < number {
+            window.number.set(number);
+            window.moved.set(0);
+            window.stretch.set(0);
+        }
+        window
+    }
+
+    /// The stretch of window `number`. No CPU can move bytes in an earlier window any more.
+    fn stretch(&self, number: u64) -> u64 {
+        let window = self.window(number);
+        if window.stretch.get() == 0 {
+            window.stretch.set(self.stretch_after(number));
+        }
+        window.stretch.get()
+    }
+
+    /// The stretch that follows from the window before window `number`.
+    fn stretch_after(&self, number: u64) -> u64 {
+        let Some(before) = number.checked_sub(1) else {
+            return UNSTRETCHED;
+        };
+        let last = &self.windows[slot(before)];
+        if last.number.get() != before {
+            return UNSTRETCHED;
+        }
+        let stretch = last.stretch.get().max(UNSTRETCHED);
+        let wanted = u128::from(stretch) * u128::from(last.moved.get());
+        let next = wanted.div_ceil(u128::from(self.capacity));
+        u64::try_from(next)
+            .unwrap_or(STRETCH_MAX)
+            .clamp(UNSTRETCHED, STRETCH_MAX)
+    }
+}
+
+/// The place of a window among those that are remembered.
+#[expect(clippy::cast_possible_truncation, reason = "below WINDOWS")]
+const fn slot(number: u64) -> usize {
+    (number % WINDOWS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(gb_per_s: u64) -> Node {
+        Node {
+            capacity: gb_per_s << WINDOW_BITS,
+            windows: Default::default(),
+        }
+    }
+
+    /// Runs `cpus` CPUs that do nothing but steps of `step_ns` nanoseconds, each of which moves
+    /// `bytes` bytes. Returns the bytes of the last window and the capacity of a window.
+    fn settled(cpus: u64, step_ns: u64, bytes: u64) -> (u64, u64) {
+        let node = node(100);
+        for number in 0..200 {
+            let stretched_ns = step_ns * node.stretch(number);
+            let steps = cpus * (UNSTRETCHED << WINDOW_BITS) / stretched_ns;
+            node.window(number).moved.set(steps * bytes);
+        }
+        (node.window(199).moved.get(), node.capacity)
+    }
+
+    #[test]
+    fn a_node_moves_what_it_can_and_no_more() {
+        for excess in [2, 3, 10, 100] {
+            let (moved, capacity) = settled(excess * 10, 1000, 10_000);
+            assert!(moved.abs_diff(capacity) < capacity / 20, "{excess} {moved}");
+        }
+        let (moved, capacity) = settled(5, 1000, 10_000);
+        assert!(moved < capacity, "nothing is stretched below the capacity");
+        assert_eq!(moved, 655 * 10_000, "5 CPUs in 131 µs");
+    }
+
+    #[test]
+    fn a_node_that_rested_is_not_slow() {
+        let node = node(1);
+        node.window(7).moved.set(node.capacity * 5);
+        assert_eq!(node.stretch(8), 5 * UNSTRETCHED);
+        assert_eq!(node.stretch(10), UNSTRETCHED);
+        assert_eq!(node.stretch(7 + WINDOWS as u64), UNSTRETCHED);
+    }
+
+    #[test]
+    fn a_change_counts_from_the_next_window() {
+        let socket = Socket::new(4);
+        socket.change(0, 1);
+        socket.change(3, 1);
+        socket.change(4, -1);
+        let at: Vec<u32> = [0, 1, 3, 4, 5, 900].map(|it| socket.busy_at(it)).into();
+        assert_eq!(at, [0, 1, 1, 2, 1, 1]);
+        socket.change(2, 1);
+        assert_eq!(socket.busy_at(900), 2, "a late change counts at once");
+        socket.change(5000, -1);
+        assert_eq!(socket.busy_at(6000), 1, "a far one is not lost");
+    }
+}

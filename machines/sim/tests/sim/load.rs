@@ -1,0 +1,213 @@
+//! Busy CPUs take clock, execution units and memory bandwidth from each other.
+
+use crate::common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::machine::{Lock, Machine};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::{Card, Load, LoadedBandwidth, LoadedClock, Profile};
+use plimsoll_sim::{LockModel, Sim, SimOptions};
+
+/// Returns a profile of two sockets, each with eight cores of two CPUs, with these effects of load.
+fn profile(load: Load) -> Profile {
+    Profile {
+        load,
+        ..common::tall(32)
+    }
+}
+
+fn bandwidth(node_gb_per_s: u32) -> Load {
+    let mut moved_bytes = [0; Work::ALL.len()];
+    moved_bytes[Work::Fault as usize] = 1000;
+    Load {
+        clock: None,
+        bandwidth: Some(LoadedBandwidth {
+            node_gb_per_s,
+            moved_bytes,
+        }),
+    }
+}
+
+fn clock(all_core_percent: u32, sibling_percent: u32) -> Load {
+    Load {
+        clock: Some(LoadedClock {
+            all_core_percent,
+            sibling_percent,
+        }),
+        bandwidth: None,
+    }
+}
+
+fn under_load(lock_model: LockModel) -> SimOptions {
+    SimOptions {
+        under_load: true,
+        lock_model,
+        ..SimOptions::default()
+    }
+}
+
+/// Runs 50 ms of faults on each of `cpus`. Returns the number of faults of each.
+fn faults(load: Load, cpus: &[u32]) -> Vec<u64> {
+    let sim = Sim::new(&profile(load), under_load(LockModel::RunAhead));
+    let done = Rc::new(RefCell::new(vec![0; cpus.len()]));
+    for (nth, &cpu) in cpus.iter().enumerate() {
+        let done = Rc::clone(&done);
+        sim.spawn(CpuId(cpu), move |sim| {
+            loop {
+                sim.spend(Work::Fault, 1);
+                done.borrow_mut()[nth] += 1;
+            }
+        });
+    }
+    sim.run_until(Nanos::from_ms(50));
+    done.take()
+}
+
+/// Checks that `number` is within 3 % of `expected`.
+#[track_caller]
+fn near(number: u64, expected: u64) {
+    let off = number.abs_diff(expected);
+    assert!(off * 100 <= expected * 3, "{number}, expected {expected}");
+}
+
+/// The faults of 50 ms on a CPU that nothing slows down: 50 ns each.
+const ALONE: u64 = 1_000_000;
+
+#[test]
+fn one_cpu_alone_is_not_slowed() {
+    for load in [bandwidth(20), clock(50, 50)] {
+        near(faults(load, &[3])[0], ALONE);
+    }
+}
+
+#[test]
+fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
+    // Each CPU would move 20 GB/s.
+    let cpus = [0, 2, 4, 6, 8, 10, 12, 14];
+    for done in faults(bandwidth(80), &cpus) {
+        near(done, ALONE / 2);
+    }
+    for done in faults(bandwidth(160), &cpus) {
+        near(done, ALONE);
+    }
+}
+
+#[test]
+fn each_node_has_bandwidth_of_its_own() {
+    let cpus = [0, 2, 4, 6, 16, 18, 20, 22];
+    for done in faults(bandwidth(80), &cpus) {
+        near(done, ALONE);
+    }
+}
+
+#[test]
+fn only_steps_that_move_pages_wait_for_memory() {
+    let sim = Sim::new(&profile(bandwidth(10)), under_load(LockModel::RunAhead));
+    for cpu in [0, 2, 4, 6] {
+        sim.spawn(CpuId(cpu), |sim| sim.spend(Work::Zap, 200_000));
+    }
+    sim.run();
+    assert!(sim.now() < Nanos(10_100_000), "{:?}", sim.now());
+}
+
+#[test]
+fn a_clock_falls_with_the_busy_cores_of_its_socket() {
+    // One CPU of each of the eight cores of the first socket, and one of the second socket.
+    let done = faults(clock(50, 100), &[0, 2, 4, 6, 8, 10, 12, 14, 16]);
+    for of_first in &done[..8] {
+        near(*of_first, ALONE / 2);
+    }
+    near(done[8], ALONE);
+    let half = faults(clock(44, 100), &[0, 2, 4, 6, 8]);
+    near(half[0], ALONE * 68 / 100);
+}
+
+#[test]
+fn siblings_share_a_core_while_both_are_busy() {
+    let done = faults(clock(100, 60), &[0, 1, 2]);
+    for (done, percent) in done.into_iter().zip([60, 60, 100]) {
+        near(done, ALONE * percent / 100);
+    }
+}
+
+#[test]
+fn a_cpu_is_fast_again_once_others_are_idle() {
+    let sim = Sim::new(&profile(clock(100, 50)), under_load(LockModel::RunAhead));
+    let took = Rc::new(RefCell::new(Vec::new()));
+    sim.spawn(CpuId(1), |sim| sim.spend(Work::Fault, 200_000));
+    let told = Rc::clone(&took);
+    sim.spawn(CpuId(0), move |sim| {
+        sim.sleep(Nanos::from_ms(5));
+        for _ in 0..2 {
+            let begin = sim.now();
+            (0..1000).for_each(|_| sim.spend(Work::Fault, 1));
+            told.borrow_mut().push(sim.now().0 - begin.0);
+            sim.sleep(Nanos::from_ms(30));
+        }
+    });
+    sim.run();
+    assert_eq!(*took.borrow(), [100_000, 50_000]);
+}
+
+/// The hash, the time and the work of a run in which CPUs fault, take locks, sleep and wake.
+fn run(load: Load, options: SimOptions) -> (u64, Nanos, u64) {
+    let sim = Sim::new(&profile(load), options);
+    let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+    let mutex = Rc::new(sim.lock(LockClass::Mmap, CpuId(0), ()));
+    for cpu in 0..32 {
+        let (lock, mutex) = (Rc::clone(&lock), Rc::clone(&mutex));
+        sim.spawn(CpuId(cpu), move |sim| {
+            for round in 0..40 {
+                (0..600).for_each(|_| sim.spend(Work::Fault, 1));
+                lock.with(sim, Site::Refill, |()| sim.spend(Work::BuddyAlloc, 3));
+                mutex.with(sim, Site::Mmap, |()| sim.spend(Work::MapEdit, 3));
+                if round % 8 == u64::from(cpu) % 8 {
+                    sim.sleep(Nanos(70_000));
+                }
+            }
+        });
+    }
+    sim.run();
+    let stats = sim.stats();
+    (stats.hash, sim.now(), stats.work_ns[Work::Fault as usize])
+}
+
+#[test]
+fn both_lock_models_see_one_load() {
+    let both = Load {
+        clock: clock(70, 60).clock,
+        bandwidth: bandwidth(60).bandwidth,
+    };
+    for load in [clock(50, 70), bandwidth(40), both] {
+        let ahead = run(load.clone(), under_load(LockModel::RunAhead));
+        assert_eq!(ahead, run(load.clone(), under_load(LockModel::RunAhead)));
+        let strict = SimOptions {
+            strict: true,
+            ..under_load(LockModel::RunAhead)
+        };
+        assert_eq!(ahead, run(load.clone(), strict));
+        assert_eq!(
+            ahead,
+            run(load.clone(), under_load(LockModel::ReleaseEvent))
+        );
+        let free = run(Load::default(), under_load(LockModel::RunAhead));
+        assert!(ahead.1 > free.1, "load takes time");
+        assert_eq!(free, run(load, SimOptions::default()), "unless it is off");
+    }
+}
+
+#[test]
+fn every_built_in_machine_has_effects_of_load() {
+    for listed in Profile::list() {
+        for card in Card::ALL {
+            let load = Profile::load(&listed.name, card).expect("is built in").load;
+            let bandwidth = load.bandwidth.expect("has a bandwidth");
+            let fault = bandwidth.moved_bytes[Work::Fault as usize];
+            assert!((4096..=16384).contains(&fault), "{} {fault}", listed.name);
+            assert!(load.clock.is_some(), "{}", listed.name);
+        }
+    }
+}
