@@ -45,13 +45,13 @@ pub(crate) fn exponential(rng: &mut Xoshiro256PlusPlus, mean: u64) -> u64 {
     let mut mantissa = drawn << zeros >> 32;
     let mut log_2 = 0;
     for _ in 0..BITS {
-        mantissa = mantissa * mantissa >> 31;
+        mantissa = (mantissa * mantissa) >> 31;
         let bit = mantissa >> 32;
         mantissa >>= bit;
         log_2 = log_2 << 1 | bit;
     }
     let minus_log_2 = (u64::from(zeros + 1) << BITS) - log_2;
-    let drawn = u128::from(mean) * u128::from(minus_log_2) * LN_2 >> (2 * BITS);
+    let drawn = (u128::from(mean) * u128::from(minus_log_2) * LN_2) >> (2 * BITS);
     u64::try_from(drawn).unwrap_or(u64::MAX >> 1)
 }
 
