@@ -96,7 +96,7 @@ impl Memory {
         let mut left = u64::from(free.0);
         let mut blocks = [0; Order::COUNT];
         for (order, count) in blocks.iter_mut().enumerate() {
-            let whole = u64::from(free.0) * pages(order) / all >> order;
+            let whole = (u64::from(free.0) * pages(order) / all) >> order;
             left -= whole << order;
             *count = u32::try_from(whole).unwrap_or(u32::MAX);
         }

@@ -30,7 +30,7 @@ impl Row<'_> {
 
     fn holds(&self) -> Option<bool> {
         let miss = self.miss()?;
-        Some(miss <= HOLDS_WITHIN && miss >= 1.0 / HOLDS_WITHIN)
+        Some((1.0 / HOLDS_WITHIN..=HOLDS_WITHIN).contains(&miss))
     }
 
     /// What the tasks spend most of their time on, apart from faults and unmapping.

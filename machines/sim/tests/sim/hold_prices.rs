@@ -241,6 +241,10 @@ fn a_second_point_that_cannot_be_is_refused() {
         }
     }
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
+}
+
+#[test]
+fn only_work_of_a_hold_has_a_second_point() {
     let elsewhere = MINE.replacen(
         "pcp_free = { low = 10, mid = 20, high = 60,",
         "pcp_free = { low = 10, mid = 20, high = 60, at = 63,",
