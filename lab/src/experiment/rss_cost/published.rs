@@ -68,8 +68,9 @@ const fn figure(
 
 const PRICED: &str =
     "The price of a fault is fitted to the rate of one process, so the values prove nothing.";
-const BANDWIDTH: &str = "Simulated CPUs do not share memory bandwidth and keep the clock rate of one \
-                         busy core, so our processes do not slow each other down.";
-const SHARED: &str = "Threads of one process share cache lines that a simulated fault does not \
-                      touch, such as the lock word of their address space. Each fault of a real \
-                      machine moves these lines between CPUs.";
+const BANDWIDTH: &str = "Processes wait more than half of their time for the lock of a node's lists of \
+                         used pages. Our price of a hold of this lock is an estimate, and probably too \
+                         high.";
+const SHARED: &str = "Threads fault in one merged mapping, and the line of its reference count limits \
+                      them. Linux also wakes readers of the mmap lock that wait behind writers, which \
+                      the simulator does not.";

@@ -78,7 +78,7 @@ impl Vmas {
                 above
             }
             (Some(vma), _) | (None, Some(vma)) => vma,
-            (None, None) => Rc::new(Vma::new(sim)),
+            (None, None) => self.made(sim),
         };
         self.places.borrow_mut()[place] = Some(vma);
         place
@@ -96,7 +96,7 @@ impl Vmas {
         sim.spend(Work::MapEdit, 1 + u32::from(above) + u32::from(below));
         self.places.borrow_mut()[place] = None;
         if above && below {
-            let rest = Rc::new(Vma::new(sim));
+            let rest = self.made(sim);
             rest.anon_vma.set(vma.anon_vma.get());
             self.replace_run(place + 1, &vma, &rest);
         }
@@ -159,6 +159,13 @@ impl Vmas {
                 _ => return,
             }
         }
+    }
+
+    /// Makes a mapping, which stays locked until [`Vmas::unlock_all`].
+    fn made(&self, sim: &Sim) -> Rc<Vma> {
+        let vma = Rc::new(Vma::new(sim));
+        self.lock(sim, &vma);
+        vma
     }
 
     /// Locks `vma` and waits until no thread is in a fault of it (Linux: `vma_start_write`).

@@ -60,50 +60,50 @@ fn mistakes_in_tables_of_load_name_line_and_key() {
     refused(
         "mid = 0.9",
         "mid = 1.1",
-        "mine.toml:40: clock.all_core.mid: is out of range; such a speed is 0.05 to 1",
+        "mine.toml:46: clock.all_core.mid: is out of range; such a speed is 0.05 to 1",
     );
     refused(
         "high = 0.65",
         "high = 0.95",
-        "mine.toml:40: clock.all_core.mid: is below high; the low card is the cheapest, so its \
+        "mine.toml:46: clock.all_core.mid: is below high; the low card is the cheapest, so its \
          machine is the fastest",
     );
     refused(
         "all_core",
         "all_cores",
-        "mine.toml:40: clock.all_cores: unknown key; did you mean all_core?",
+        "mine.toml:46: clock.all_cores: unknown key; did you mean all_core?",
     );
     refused(
         "[bandwidth]",
         "sibling = { low = 1, mid = 1, high = 1, source = \"s\" }\n[bandwidth]",
-        "mine.toml:41: clock.sibling: no core has two CPUs, so leave it out",
+        "mine.toml:47: clock.sibling: no core has two CPUs, so leave it out",
     );
     refused(
         "node = { low = 390",
         "node = { low = 0",
-        "mine.toml:42: bandwidth.node.low: is out of range; write 1 to 100000 GB/s",
+        "mine.toml:48: bandwidth.node.low: is out of range; write 1 to 100000 GB/s",
     );
     refused(
         "mid = 8192",
         "mid = 9000",
-        "mine.toml:43: bandwidth.fault.mid: is above high; the low card is the cheapest, so its \
+        "mine.toml:49: bandwidth.fault.mid: is above high; the low card is the cheapest, so its \
          machine is the fastest",
     );
     refused(
         "low = 4096",
         "low = 4000000",
-        "mine.toml:43: bandwidth.fault.low: is more than 1 MiB for one page; write bytes",
+        "mine.toml:49: bandwidth.fault.low: is more than 1 MiB for one page; write bytes",
     );
     refused(
         "swap_in = { low = 0, mid = 9830, high = 16384, source = \"v\" }",
         "",
-        "mine.toml:41: bandwidth.swap_in: missing; write { low = …, mid = …, high = …, source = \
+        "mine.toml:47: bandwidth.swap_in: missing; write { low = …, mid = …, high = …, source = \
          \"…\" }",
     );
     refused(
         ", source = \"t\"",
         "",
-        "mine.toml:42: bandwidth.node.source: missing; write where the numbers come from, or \
+        "mine.toml:48: bandwidth.node.source: missing; write where the numbers come from, or \
          \"estimate: …\" and why",
     );
 }

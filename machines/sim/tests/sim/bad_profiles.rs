@@ -147,7 +147,7 @@ fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
         (
             "[word]",
             "[wrod]",
-            "mine.toml:53: wrod: unknown key; did you mean word?",
+            "mine.toml:56: wrod: unknown key; did you mean word?",
         ),
         (
             "fault =",
@@ -162,27 +162,27 @@ fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
         (
             "with everything on",
             " ",
-            "mine.toml:57: variant.debug.about: empty; write a few words about it",
+            "mine.toml:60: variant.debug.about: empty; write a few words about it",
         ),
         (
             "mid = 2.5",
             "mid = 2.555",
-            "mine.toml:58: variant.debug.factor.mid: 2.555 will not do; write a number with at most two decimals, such as 2.5",
+            "mine.toml:61: variant.debug.factor.mid: 2.555 will not do; write a number with at most two decimals, such as 2.5",
         ),
         (
             "high = 10,",
             "high = 1000,",
-            "mine.toml:58: variant.debug.factor.high: is out of range; a factor is 1 to 100",
+            "mine.toml:61: variant.debug.factor.high: is out of range; a factor is 1 to 100",
         ),
         (
             "mid = 2.5",
             "mid = 11",
-            "mine.toml:58: variant.debug.factor.mid: is above high; order them low, mid, high",
+            "mine.toml:61: variant.debug.factor.mid: is above high; order them low, mid, high",
         ),
         (
             "mid = 2.5, ",
             "",
-            r#"mine.toml:58: variant.debug.factor.mid: missing; write factor = { low = …, mid = …, high = …, source = "…" }"#,
+            r#"mine.toml:61: variant.debug.factor.mid: missing; write factor = { low = …, mid = …, high = …, source = "…" }"#,
         ),
     ]);
 }
@@ -193,67 +193,67 @@ fn an_absurd_cost_is_named_with_what_to_write() {
         (
             r#"llc = { low = 20, mid = 30, high = 40, source = "s" }"#,
             "",
-            r#"mine.toml:42: transfer.llc: missing; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
+            r#"mine.toml:45: transfer.llc: missing; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
         ),
         (
             r#"llc = { low = 20, mid = 30, high = 40, source = "s" }"#,
             "llc = 30",
-            r#"mine.toml:44: transfer.llc: 30 will not do; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
+            r#"mine.toml:47: transfer.llc: 30 will not do; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
         ),
         (
             "low = 20, mid = 30",
             "low = 0, mid = 30",
-            "mine.toml:44: transfer.llc.low: 0 ns: nothing is free; write at least 1",
+            "mine.toml:47: transfer.llc.low: 0 ns: nothing is free; write at least 1",
         ),
         (
             "low = 20, mid = 30",
             "low = 31, mid = 30",
-            "mine.toml:44: transfer.llc.low: is above mid; order them low, mid, high",
+            "mine.toml:47: transfer.llc.low: is above mid; order them low, mid, high",
         ),
         (
             "mid = 30, high = 40",
             "mid = 41, high = 40",
-            "mine.toml:44: transfer.llc.mid: is above high; order them low, mid, high",
+            "mine.toml:47: transfer.llc.mid: is above high; order them low, mid, high",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30, high = 100",
-            "mine.toml:44: transfer.llc: 100 ns at high, but socket is 99 ns; keep same ≤ core ≤ llc ≤ socket ≤ remote",
+            "mine.toml:47: transfer.llc: 100 ns at high, but socket is 99 ns; keep same ≤ core ≤ llc ≤ socket ≤ remote",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30, high = 1000000001",
-            "mine.toml:44: transfer.llc.high: 1000000001 ns is more than a second; prices are in ns",
+            "mine.toml:47: transfer.llc.high: 1000000001 ns is more than a second; prices are in ns",
         ),
         (
             "mid = 30, high = 40",
             "mid = 30.5, high = 40",
-            "mine.toml:44: transfer.llc.mid: 30.5 will not do; write a whole number from 0 to 4294967295",
+            "mine.toml:47: transfer.llc.mid: 30.5 will not do; write a whole number from 0 to 4294967295",
         ),
         (
             "mid = 30, high = 40",
             r#"mid = "30", high = 40"#,
-            r#"mine.toml:44: transfer.llc.mid: "30" will not do; write a whole number from 0 to 4294967295"#,
+            r#"mine.toml:47: transfer.llc.mid: "30" will not do; write a whole number from 0 to 4294967295"#,
         ),
         (
             "mid = 30, ",
             "",
-            "mine.toml:44: transfer.llc.mid: missing; write the mid end of its range in ns",
+            "mine.toml:47: transfer.llc.mid: missing; write the mid end of its range in ns",
         ),
         (
             r#"high = 40, source = "s""#,
             "high = 40",
-            r#"mine.toml:44: transfer.llc.source: missing; write where the numbers come from, or "estimate: …" and why"#,
+            r#"mine.toml:47: transfer.llc.source: missing; write where the numbers come from, or "estimate: …" and why"#,
         ),
         (
             r#"high = 40, source = "s""#,
             r#"high = 40, source = " ""#,
-            r#"mine.toml:44: transfer.llc.source: empty; write where the numbers come from, or "estimate: …" and why"#,
+            r#"mine.toml:47: transfer.llc.source: empty; write where the numbers come from, or "estimate: …" and why"#,
         ),
         (
             "high = 40, source",
             "high = 40, sauce",
-            "mine.toml:44: transfer.llc.sauce: unknown key; did you mean source?",
+            "mine.toml:47: transfer.llc.sauce: unknown key; did you mean source?",
         ),
     ]);
 }

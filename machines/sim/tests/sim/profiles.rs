@@ -184,7 +184,7 @@ fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
     }
     assert_eq!(
         CostKey::all().filter(|key| key.is_kernel_work()).count(),
-        23
+        26
     );
 }
 
@@ -226,7 +226,7 @@ fn every_cost_has_a_source_and_a_distance_the_machine_lacks_costs_as_the_nearer_
             .costs
             .iter()
             .filter(|cost| matches!(cost.key, CostKey::Work(_)));
-        assert_eq!(works.count(), 28, "{}", listed.name);
+        assert_eq!(works.count(), 31, "{}", listed.name);
     }
     let text = Profile::describe("grace-72").expect("is built in");
     assert!(text.cost(CostKey::Transfer(Distance::Core)).is_none());
