@@ -90,36 +90,40 @@ const CHUNK: usize = 512;
 
 /// The causes. Each is applied alone to the machine.
 pub(super) const CAUSES: &[Cause] = &[
-    cause("none", 4000, |_| {}),
+    cause("none", 3000, |_| {}),
     cause(
         "frees of 16,384 pages without a reschedule point",
-        1000,
+        500,
         |scene| {
             scene.chunk = 1 << 14;
             scene.bytes = 64 << 20;
         },
     ),
-    cause("steals of 1.3 ms every 400 ms", 4000, |scene| {
+    cause("steals of 1.3 ms every 400 ms", 3000, |scene| {
         steal(scene, 400_000_000, 1_300_000);
     }),
-    cause("steals of 5 ms every 50 ms", 30_000, |scene| {
+    cause("steals of 5 ms every 50 ms", LONG_MS, |scene| {
         steal(scene, 50_000_000, 5_000_000);
     }),
     cause(
         "pages under the zone lock 10 times as slow",
-        30_000,
+        LONG_MS,
         |scene| slow(scene, 10),
     ),
     cause(
         "pages under the zone lock 100 times as slow",
-        60_000,
+        LONG_MS,
         |scene| slow(scene, 100),
     ),
-    cause("1024 CPUs, and pages 10 times as slow", 30_000, |scene| {
+    cause("1024 CPUs, and pages 10 times as slow", LONG_MS, |scene| {
         crowd(scene, 1024);
         slow(scene, 10);
     }),
 ];
+
+/// The length of a run in which a detector can report. In these runs no interrupts and softirqs
+/// disturb the CPUs, to save time: they last microseconds, and the stretches milliseconds.
+const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
     Cause {
@@ -214,6 +218,9 @@ impl Scene {
         let mut scene = self.clone();
         if scene.length >= FULL {
             scene.length = cause.length;
+        }
+        if cause.length == Nanos::from_ms(LONG_MS) {
+            scene.profile.jitter = None;
         }
         (cause.change)(&mut scene);
         scene
