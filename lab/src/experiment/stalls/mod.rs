@@ -88,7 +88,7 @@ fn conclude(run: &Run<'_, Scene, CpuStalls>) -> Result<(Vec<Table>, Finding), Er
         });
     }
     let finding = finding(&tried);
-    Ok((vec![run.scene.table(), causes_table(run, &tried)], finding))
+    Ok((vec![run.scene.table(), causes_table(&tried)], finding))
 }
 
 fn try_cause(
@@ -107,7 +107,7 @@ fn try_cause(
 }
 
 /// The table of the longest stretches with each cause and each design.
-fn causes_table(run: &Run<'_, Scene, CpuStalls>, tried: &[Tried]) -> Table {
+fn causes_table(tried: &[Tried]) -> Table {
     let rows = tried
         .iter()
         .flat_map(|tried| TRIED.map(|design| (tried, design)));
