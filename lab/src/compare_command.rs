@@ -37,10 +37,11 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description.
     pub about: &'static str,
-    /// The number of slots of swap for so many workers, if pages are to be reclaimed.
+    /// The number of swap slots for a given number of workers; `None` if no pages are to be
+    /// reclaimed.
     swap: Option<fn(u32) -> u32>,
-    /// The bytes that each worker needs. With [`CompareOptions::memory`], half as much again is
-    /// free when a run begins.
+    /// The bytes that each worker needs. With [`CompareOptions::memory`], one and a half times as
+    /// much is free when a run begins.
     needs: u64,
     start: fn(&Testbed, u32, Nanos),
 }

@@ -108,7 +108,7 @@ pub enum Event {
     KswapdWake(NodeId),
     /// The kswapd of a node goes to sleep (Linux: `vmscan:mm_vmscan_kswapd_sleep`).
     KswapdSleep(NodeId),
-    /// A batch of inactive pages was looked at, and some of them were reclaimed (Linux:
+    /// Reclaim has looked at a batch of inactive pages, and has freed some or none of them (Linux:
     /// `vmscan:mm_vmscan_lru_shrink_inactive`).
     ShrinkInactive {
         /// The node of the pages.
@@ -124,7 +124,7 @@ pub enum Event {
     ShrinkActive {
         /// The node of the pages.
         node: NodeId,
-        /// The number of pages.
+        /// The number of pages that became inactive.
         deactivated: Pages,
     },
 }
@@ -134,7 +134,7 @@ pub enum Event {
 pub enum ReclaimedBy {
     /// The CPU runs the kswapd of a node.
     Kswapd,
-    /// The CPU allocates, and no zone could give a block.
+    /// The CPU is allocating, and no zone could give it a block.
     Direct,
 }
 

@@ -118,8 +118,8 @@ impl<M: Machine> Manager<M> {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
         // As in `cpu_going`, this must be a read-modify-write even though it adds 0. If another CPU
-        // later sets the word to `NOWHERE` by its exchange, that other CPU then sees that `cpu` came
-        // online.
+        // later sets the word to `NOWHERE` by its exchange, that other CPU then sees that `cpu`
+        // came online.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
         }
@@ -266,8 +266,8 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// What is pending on the dormant `cpu`. Reads the CPU's page lists only if the shepherd kicks a
-    /// CPU because of its pages; Linux's shepherd does not.
+    /// What is pending on the dormant `cpu`. Reads the CPU's page lists only if the shepherd kicks
+    /// a CPU because of its pages; Linux's shepherd does not.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));

@@ -43,9 +43,10 @@ pub enum LockClass {
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).
     LruBatch,
-    /// The address space with a number, which reclaim looks up (Linux: `anon_vma->rwsem`).
+    /// The entry of one number, by which reclaim finds the enlisted address space that has the
+    /// number (Linux: `anon_vma->rwsem`).
     Rmap,
-    /// The numbers of no address space.
+    /// The list of numbers that no enlisted address space has.
     RmapFree,
 }
 
@@ -348,8 +349,8 @@ pub enum Work {
     /// reader goes through many CPUs, so several lines are on their way at once.
     ScanCpu,
     /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
-    /// reader's cache already (Linux: `for_each_cpu_or`). If a pass fetches the lines,
-    /// [`Work::ScanCpu`] includes this.
+    /// reader's cache already (Linux: `for_each_cpu_or`). When a pass over CPUs also fetches the
+    /// lines of that data, [`Work::ScanCpu`] includes this.
     NextCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
     /// memory order.
@@ -374,8 +375,8 @@ pub enum Work {
     /// Moving one page onto, off or between the lists by which pages are aged, under the lock of
     /// those lists. Charged only if pages may be reclaimed.
     LruMove,
-    /// Checking whether one page was touched: the way to its mapping, and its entry (Linux:
-    /// `folio_referenced`).
+    /// Checking whether one page was touched: finding its mapping, and reading its page-table entry
+    /// (Linux: `folio_referenced`).
     Reference,
     /// Writing one page to swap, without unmapping it: its slot and its contents.
     SwapOut,

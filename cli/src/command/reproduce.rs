@@ -1,5 +1,5 @@
-//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After all of
-//! them, it prints every published figure beside ours.
+//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After all
+//! of them, it prints every published figure beside ours.
 
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
 use plimsoll_lab::report::Report;

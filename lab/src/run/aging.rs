@@ -5,12 +5,12 @@
 //! free pages have neighbours in use: they lie in small blocks and cannot merge into larger ones. A
 //! run that begins with fresh memory therefore favours designs that move whole blocks.
 //!
-//! [`begin`] takes from each zone all memory but a given amount. That amount is free in blocks whose
-//! sizes are distributed as on a real machine, and no two free blocks of one order are buddies. The
-//! seed of the run decides which parts of the zone the free blocks lie in. Inside these parts, free
-//! blocks lie as close together as buddies in use permit; a real machine scatters them further. The
-//! distance makes no difference to a run: the merges that are possible are the same, and the
-//! simulator does not price a page by its address.
+//! [`begin`] takes from each zone all memory but a given amount. That amount is free in blocks
+//! whose sizes are distributed as on a real machine, and no two free blocks of one order are
+//! buddies. The seed of the run decides which parts of the zone the free blocks lie in. Inside
+//! these parts, free blocks lie as close together as buddies in use permit; a real machine scatters
+//! them further. The distance makes no difference to a run: the merges that are possible are the
+//! same, and the simulator does not price a page by its address.
 //!
 //! The CPUs' page lists begin empty. A worker that is busy fills its CPU's lists within the first
 //! milliseconds, so experiments leave the beginning of a run out of their rates.
@@ -110,9 +110,9 @@ impl Memory {
 }
 
 /// Puts the memory of `testbed` into the state `memory`. Each normal zone then has `leave` free
-/// pages above the midpoint of its low and high watermarks, and each lower zone is at that midpoint.
-/// All other memory is in use until the end of the run: it stands for everything that a long-running
-/// machine uses memory for. Call this before the run, while all memory is free.
+/// pages above the midpoint of its low and high watermarks, and each lower zone is at that
+/// midpoint. All other memory is in use until the end of the run: it stands for everything that a
+/// long-running machine uses memory for. Call this before the run, while all memory is free.
 ///
 /// # Errors
 /// [`Error::Invalid`] if a zone has less memory than that.
@@ -184,8 +184,8 @@ mod tests {
         }
     }
 
-    /// Each order has the share of the free pages that it has on the real machine, but for one block
-    /// of each order.
+    /// Each order has the share of the free pages that it has on the real machine, but for one
+    /// block of each order.
     #[test]
     fn free_pages_are_distributed_as_on_the_real_machine() {
         for memory in Memory::ALL {

@@ -1,8 +1,9 @@
 //! A simulated machine with a memory manager, and a log of what happens while it runs.
 //!
-//! Every run that uses the page allocator has a testbed, so that all these runs are observed in one
-//! way, and the machine's load slows its CPUs down in all of them. The log contains when vmstat work starts, how many pages each hold of a zone lock moves,
-//! and how many holds move more than one batch.
+//! Every run that uses the page allocator has a testbed, so all these runs are observed in one way,
+//! and in all of them the machine's load slows its CPUs down. The log contains when vmstat work
+//! starts, how many pages each hold of a zone lock moves, and how many holds move more than one
+//! batch.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -38,8 +39,8 @@ pub struct Testbed {
     pub pressure: Option<Rc<Pressure>>,
 }
 
-/// The options of the simulator for a run of an experiment with `seed`: the disturbances of the
-/// profile happen.
+/// The options of the simulator for a run of an experiment with `seed`. The disturbances and the
+/// effects of load of the profile apply.
 pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,

@@ -1,4 +1,5 @@
-//! The comparisons that are varied: for each experiment, the few by which people quote it.
+//! The headline comparisons: for each experiment, the few by which people quote it. A sensitivity
+//! run repeats them with changed prices.
 
 /// The headline comparisons of one experiment on one machine.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ const FILE: &str = include_str!("../../data/sensitivity.json");
 /// A price moves a ratio if the ratio changes by more than this factor.
 pub const MOVES: f64 = 2.0;
 
-/// What was measured of each experiment.
+/// What sensitivity runs measured of each experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// The experiments, in the order in which they ran.
@@ -51,7 +51,8 @@ pub struct Headline {
     pub metric: String,
     /// B / A with unchanged prices.
     pub plain: Compared,
-    /// The effect of each price that was varied on all seeds, the largest first.
+    /// The effect of each price that was varied on all seeds. The price with the largest effect is
+    /// first.
     pub prices: Vec<Price>,
 }
 
@@ -156,22 +157,22 @@ impl Headline {
         self.prices.iter().filter(changes).count() - self.deciding().count()
     }
 
-    /// Returns whether the verdict of `at` is another one than with unchanged prices, or its ratio
+    /// Returns whether the verdict of `at` differs from that with unchanged prices, or its ratio
     /// differs by more than the factor [`MOVES`].
     #[must_use]
     pub fn changes(&self, at: &Compared) -> bool {
         self.flips(at) || self.moves(at) > MOVES
     }
 
-    /// Returns whether the interval of `at` is apart from the interval with unchanged prices. An end
-    /// that is not finite counts as the largest number.
+    /// Returns whether the interval of `at` does not overlap the interval with unchanged prices. An
+    /// end that is not finite counts as the largest number.
     #[must_use]
     pub fn is_beyond_noise(&self, at: &Compared) -> bool {
         let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);
         end(at.low) > end(self.plain.high) || end(at.high) < end(self.plain.low)
     }
 
-    /// Returns whether the verdict of `at` is another than with unchanged prices.
+    /// Returns whether the verdict of `at` differs from that with unchanged prices.
     #[must_use]
     pub fn flips(&self, at: &Compared) -> bool {
         at.verdict != self.plain.verdict
@@ -202,7 +203,7 @@ pub(super) fn factor(one: Option<f64>, other: Option<f64>) -> f64 {
 }
 
 /// A hash of everything that a run takes from the profile of `machine` at the middle card, as 16
-/// hexadecimal digits. It tells a table that was made with other prices.
+/// hexadecimal digits. It shows whether a table was made with other prices.
 ///
 /// # Errors
 /// If the machine is unknown.

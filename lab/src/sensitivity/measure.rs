@@ -1,8 +1,8 @@
 //! Halves and doubles each price of a machine, and runs the headline comparisons again.
 //!
-//! Most prices decide nothing, so the first seed alone is run first. A price that changes no run is
-//! not charged by the workload. A price that moves no headline by more than [`SCREEN`] on that seed
-//! is left out; the others run on all seeds.
+//! Most prices decide nothing, so each price is first varied on the first seed alone. If that
+//! changes no run, the workload does not charge the price. If it moves no headline by more than
+//! [`SCREEN`], the price is left out. The other prices are varied on all seeds.
 
 use std::fmt;
 
@@ -17,7 +17,8 @@ use crate::measure::stats;
 use crate::run::options::Options;
 use crate::run::progress::Progress;
 
-/// The factor by which a price must move a headline on the first seed to be run on all seeds.
+/// If a changed price moves a headline on the first seed by more than this factor, the price is
+/// varied on all seeds.
 pub const SCREEN: f64 = 1.1;
 /// Half of a price and twice a price, in percent.
 const SCALES: [u32; 2] = [50, 200];
@@ -55,7 +56,7 @@ pub fn prices(keys: &[String]) -> Result<Vec<CostKey>, Error> {
     keys.iter().map(one).collect()
 }
 
-/// Looks up all names, so that a slip is found before anything runs.
+/// Looks up all names, so that a misspelt one is found before anything runs.
 ///
 /// # Errors
 /// As [`run`].

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Table, tabulate};
 
-/// The number of prices that the table of a headline has at least, the largest movers.
+/// The table of a headline shows at least this many prices: those that move the headline most.
 const SHOWN: usize = 5;
 
 /// A table for each headline that some price moves, with the largest movers first; then a table of
@@ -75,7 +75,7 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
 /// The end of a sentence about prices that may not matter.
 const NOISE: &str = "but only within the noise: the intervals overlap.";
 
-/// Whether the price decides the headline, or seems to.
+/// Says whether the price decides the headline, or only seems to.
 fn mark(headline: &Headline, price: &Price) -> &'static str {
     if headline.deciding().any(|it| it.key == price.key) {
         "decides"

@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub(crate) program: Program,
 }
 
-/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders`.
+/// The CPUs whose numbers have one of `remainders` when they are divided by `divisor`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
     pub(crate) divisor: u32,

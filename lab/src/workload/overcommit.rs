@@ -1,8 +1,8 @@
 //! Processes that together use more memory than the machine has: the rest is in swap.
 //!
-//! Each worker is a process. It first touches all its pages in order. From then on it touches random
-//! pages: nine times out of ten one of its hot pages, which are the first half. A page that is in
-//! swap comes back, and another page has to leave.
+//! Each worker is a process. It first touches all its pages in order. From then on it touches
+//! random pages: nine times out of ten one of its hot pages, which are the first half, and
+//! otherwise any page. A page that is in swap comes back, and another page has to leave.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// The key of a value in `KEPT`, and the thread that stores the value. The value lives as long as
-/// this.
+/// this key.
 pub(crate) struct Kept<T> {
     thread: ThreadId,
     key: u64,

@@ -1,4 +1,4 @@
-//! Laws of reclaim: a page moves to swap while its address space uses, unmaps or leaves it, and
+//! Laws of reclaim: a page moves to swap while its address space touches it, unmaps it or ends, and
 //! while other CPUs reclaim; and kswapd falls asleep while an allocation asks for it.
 
 use alloc::sync::Arc;
@@ -20,7 +20,8 @@ use crate::space::rss::RssKind;
 use crate::space::{Access, AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{NodeId, Pages, Vpn};
 
-/// The number of pages of the machine, few enough for a model checker to include all their records.
+/// The number of pages of the machine: so few that a model checker can handle the records of all of
+/// them.
 const ARENA: u32 = 64;
 /// The pages of the only mapping. The two that [`Pressed::new`] touches are in one table.
 const MAPPED: Range<u64> = 512..516;
@@ -43,12 +44,11 @@ impl<M: Machine> fmt::Debug for Pressed<M> {
     }
 }
 
-/// The memory of the only node.
 const NODE: NodeId = NodeId(0);
 
 impl<M: Machine> Pressed<M> {
-    /// Makes an address space in which two pages were touched, and not since reclaim has looked at
-    /// them. So the next pass evicts them, unless they are touched again.
+    /// Makes an address space with two pages that were touched, but not since reclaim last looked
+    /// at them. So the next pass evicts them, unless they are touched again.
     fn new(machine: &M) -> Self {
         let mut config = Config::new(Layout::arena(Pages(ARENA)));
         let design = Design::OURS;
@@ -113,8 +113,8 @@ impl<M: Machine> Pressed<M> {
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Asserts that the space has `pages` pages, in memory or in swap, and that each is counted
-    /// once by each of those who count it.
+    /// Asserts that the space has `pages` pages, in memory or in swap. Also asserts that the budget
+    /// and the lists count each page in memory once, and that each page in swap has one slot.
     fn has(&self, machine: &M, pages: i64) {
         let (anon, swap) = (
             self.counted(machine, RssKind::Anon),
@@ -286,7 +286,7 @@ impl<M: Machine> Needed<M> {
         }
     }
 
-    /// Does steps until kswapd is asleep or has found that memory is short.
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short.
     fn steps(&self, machine: &M) {
         while self.kswapd.begins(machine) {
             if self.short.load(machine, Relaxed) != 0 {

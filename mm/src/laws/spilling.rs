@@ -108,8 +108,8 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     )
 }
 
-/// The same under the merged policy, which releases the pcp lock too, so this law does not hold. The
-/// tests check that [`spill_that_keeps_the_lists`] would notice a released pcp lock.
+/// The same under the merged policy. That policy releases the pcp lock too, so this law does not
+/// hold. The tests check that [`spill_that_keeps_the_lists`] would notice a released pcp lock.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

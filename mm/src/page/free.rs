@@ -276,8 +276,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
-    /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are now
-    /// empty. Takes the zone lock once, unless the policy keeps the pcp lock over several holds.
+    /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are
+    /// now empty. Takes the zone lock once, unless the policy keeps the pcp lock over several
+    /// holds.
     pub(super) fn spill_hold(
         &self,
         machine: &M,

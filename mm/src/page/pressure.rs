@@ -39,7 +39,7 @@ pub trait Pressure<M: Machine>: Send + Sync {
 
 impl<M: Machine> PageAllocator<M> {
     /// Wakes kswapd for a request that no zone can serve at its low watermark. A request with
-    /// [`Urgency::NoWait`] wakes nobody, because its caller may hold a lock of `mm`.
+    /// [`Urgency::NoWait`] wakes nobody, because its caller may hold one of the manager's locks.
     pub(super) fn note_shortage(&self, machine: &M, request: Request) {
         if let Some(pressure) = &self.pressure
             && request.urgency != Urgency::NoWait
@@ -48,9 +48,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Reclaims, drains and asks the zones again. Stops after more than [`RECLAIM_ROUNDS_MAX`]
-    /// rounds in a row without progress, or when even all reclaimable pages together would not be
-    /// enough (Linux: `should_reclaim_retry`).
+    /// Reclaims, drains the page lists and asks the zones again, until a zone gives a block. Gives
+    /// up after more than [`RECLAIM_ROUNDS_MAX`] rounds in a row without progress, or when even all
+    /// reclaimable pages together would not be enough (Linux: `should_reclaim_retry`).
     pub(super) fn alloc_under_pressure(
         &self,
         machine: &M,
@@ -89,14 +89,14 @@ impl<M: Machine> PageAllocator<M> {
                 break;
             }
         }
-        // Linux drains only after progress. Without this drain, pages on lists could be left while
-        // a process is killed.
+        // Linux drains only after a round that made progress. Without this drain, free pages could
+        // remain on page lists while a process is killed for lack of memory.
         tried.drained += self.drain_again(machine);
         attempt()
     }
 
-    /// Returns whether a zone could serve `request` at its min watermark if everything reclaimable
-    /// were free.
+    /// Returns whether a zone could serve `request` at its min watermark if all reclaimable pages
+    /// of the zone's node were free.
     fn could_be_served(&self, machine: &M, pressure: &dyn Pressure<M>, request: Request) -> bool {
         let could = |zone: &Zone<M>| {
             let free = zone.free_pages(machine) + pressure.reclaimable(machine, zone.node);
@@ -132,8 +132,9 @@ impl<M: Machine> PageAllocator<M> {
             })
     }
 
-    /// Returns the number of pages that kswapd reclaims in a pass: the sum of the high watermarks
-    /// of the zones of `node`, up to the kind `highest`, and at least 32 for each of them.
+    /// Returns the number of pages that kswapd tries to reclaim in a pass: the sum of the high
+    /// watermarks of the zones of `node`, up to the kind `highest`. A zone counts for at least 32
+    /// pages.
     pub(crate) fn pass_of_kswapd(&self, machine: &M, node: NodeId, highest: ZoneKind) -> u64 {
         let of = |zone: &Zone<M>| u64::from(zone.watermarks(machine).high.0.max(32));
         self.zones_of(node, highest).map(of).sum()

@@ -11,11 +11,11 @@ use crate::page::Request;
 use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 
-/// The longest time that an allocation waits for kswapd before it reclaims, in jiffies' seconds
-/// (Linux waits this long at most if the request may not use file systems).
+/// The longest time that an allocation waits for kswapd before it reclaims pages itself. Linux has
+/// this limit only for requests that may not use file systems.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The result of a sweep, or of several.
+/// The totals of one or several sweeps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,
@@ -40,8 +40,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
 
     fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> u64 {
         let mut swept = Swept::default();
-        // Linux repeats a sweep without progress once, with all cgroups. Then it also reclaims
-        // from active lists that were skipped.
+        // Linux repeats a sweep without progress once, for all cgroups. If that fails too, Linux
+        // sweeps once more, and also takes pages from active lists that were skipped so far.
         for forced in [false, false, true] {
             if forced && !swept.skipped {
                 break;
@@ -54,8 +54,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         swept.reclaimed
     }
 
-    /// Passes over all nodes, looking at a larger part of their lists each time, until enough pages
-    /// are reclaimed.
+    /// Passes over the nodes that `request` would try, again and again, until enough pages are
+    /// reclaimed. Each time it looks at a larger part of their lists.
     fn sweep(&self, memory: Memory<'_, M>, request: Request, forced: bool, swept: &mut Swept) {
         let Memory {
             machine, manager, ..
@@ -85,16 +85,16 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         }
     }
 
-    /// Waits while too many pages are isolated, a fiftieth of a second (Linux:
+    /// Waits for a fiftieth of a second, because other CPUs have isolated too many pages (Linux:
     /// `VMSCAN_THROTTLE_ISOLATED`).
     fn pause_for_isolated(&self, machine: &M) {
         let ticks = u64::from(machine.hz().get()) / 50;
         self.throttle(machine, Jiffies(ticks.max(1)));
     }
 
-    /// Waits until the first node of `request` has a reserve for kswapd to work with, a second at
-    /// most. Returns `false` if the allocating task was killed; it then need not reclaim (Linux:
-    /// `throttle_direct_reclaim`).
+    /// Waits until the first node that `request` would try has enough free pages for kswapd to work
+    /// with, but for a second at most. Returns `false` if the allocating task was killed; it then
+    /// need not reclaim (Linux: `throttle_direct_reclaim`).
     fn waits_for_reserve(&self, memory: Memory<'_, M>, request: Request) -> bool {
         let Memory {
             machine, manager, ..

@@ -7,9 +7,10 @@
 //!                     └──────wake─────┘
 //! ```
 //!
-//! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. The node's word says
-//! whether the thread sleeps. Only the thread sets it to `ASLEEP`, in an atomic step that fails if
-//! an allocation has asked for it since. So no wake-up is lost.
+//! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. A word for each node
+//! says whether the node's thread sleeps. Only the thread sets this word to `ASLEEP`, in an atomic
+//! step that fails if an allocation has asked for kswapd since the thread's current step began. So
+//! no wake-up is lost.
 //!
 //! Locks: those of `shrink`.
 
@@ -30,19 +31,21 @@ const FAILURES_MAX: i64 = 16;
 
 const ASLEEP: i64 = 0;
 const AWAKE: i64 = 1;
-/// Awake, or about to be woken, and asked for since the last step.
+/// An allocation has asked for kswapd since kswapd's last step began; kswapd is awake or about to
+/// be woken.
 const WANTED: i64 = 2;
 
 /// The state of the kswapd of a node.
 pub(crate) struct Kswapd<M: Machine> {
     state: M::Word,
-    /// The highest kind of zone that an allocation needed since kswapd fell asleep. A hint.
+    /// The highest kind of zone for which an allocation has asked since kswapd fell asleep, as a
+    /// number. Only a hint.
     highest: M::Word,
     /// The number of rounds in a row without progress.
     failures: M::Word,
-    /// 1 from the first step after a wake-up until kswapd falls asleep. Only kswapd writes it.
+    /// 1 from kswapd's first step after a wake-up until it falls asleep. Only kswapd writes it.
     running: M::Field,
-    /// 1 while kswapd waits for a tenth of a second before it falls asleep. Only kswapd writes it.
+    /// 1 while kswapd waits a tenth of a second before it falls asleep. Only kswapd writes it.
     dozing: M::Field,
 }
 
@@ -68,7 +71,8 @@ impl<M: Machine> Kswapd<M> {
 
     /// Returns whether kswapd has given up.
     pub(super) fn is_hopeless(&self, machine: &M) -> bool {
-        // Relaxed, as all accesses to this word: it is a count, and orders nothing.
+        // Relaxed, as for all accesses to this word: it is only a count, and orders no other
+        // accesses.
         self.failures.load(machine, Relaxed) >= FAILURES_MAX
     }
 
@@ -79,32 +83,37 @@ impl<M: Machine> Kswapd<M> {
         }
     }
 
-    /// Asks for kswapd. Returns whether it is asleep, so that the caller has to wake its thread.
+    /// Asks kswapd to run. Returns true if kswapd is asleep; then the caller has to wake its
+    /// thread.
     pub(crate) fn ask(&self, machine: &M) -> bool {
-        // AcqRel pairs with that in `falls_asleep` and `begins`: kswapd sees what this CPU did
-        // before it asked. So this is a swap even if kswapd is wanted already.
+        // AcqRel pairs with the AcqRel in `falls_asleep` and `begins`: kswapd sees everything that
+        // this CPU did before it asked. That is why this is a swap even if the state is `WANTED`
+        // already.
         self.state.swap(machine, WANTED, AcqRel) == ASLEEP
     }
 
-    /// Begins a step. Returns whether the thread is to run at all.
+    /// Begins a step of kswapd's thread. Returns false if kswapd is asleep, so that the thread must
+    /// not run.
     pub(crate) fn begins(&self, machine: &M) -> bool {
-        // Acquire pairs with AcqRel in `ask`.
+        // Acquire pairs with the AcqRel in `ask`.
         if self.state.load(machine, Acquire) == ASLEEP {
             return false;
         }
-        // AcqRel pairs with that in `ask`: an allocation that asks after this step began finds
-        // `AWAKE`, and asks again.
+        // AcqRel pairs with the AcqRel in `ask`. An allocation that asks after this swap finds
+        // `AWAKE`, and sets `WANTED` again.
         if self.state.swap(machine, AWAKE, AcqRel) == WANTED {
             self.dozing.set(0);
         }
         true
     }
 
-    /// Falls asleep, unless an allocation has asked since the step began.
+    /// Lets kswapd fall asleep, unless an allocation has asked for it since the step began. Returns
+    /// whether kswapd is asleep now.
     pub(crate) fn falls_asleep(&self, machine: &M) -> bool {
         self.dozing.set(0);
         self.running.set(0);
-        // AcqRel pairs with that in `ask`: of the two, the later one sees the other.
+        // AcqRel pairs with the AcqRel in `ask`: whichever of the two comes later sees the earlier
+        // one.
         let slept = self
             .state
             .compare_exchange(machine, AWAKE, ASLEEP, AcqRel)
@@ -134,7 +143,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
             }
             let class = request.class as i64;
             if kswapd.highest.load(machine, Relaxed) < class {
-                // Relaxed: a hint. If two CPUs store at once, the later wake-up stores again.
+                // Relaxed, because this is only a hint. If two CPUs store at once, the lower kind
+                // may remain until the next wake-up for the higher one.
                 kswapd.highest.store(machine, class, Relaxed);
             }
             if kswapd.ask(machine) {
@@ -191,7 +201,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         Next::At(machine.now())
     }
 
-    /// Reclaims until the node is balanced, or every page was looked at without success.
+    /// Reclaims until the node is balanced, or until even passes over half of the lists make too
+    /// little progress.
     fn round(&self, memory: Memory<'_, M>, kswapd: &Kswapd<M>, node: NodeId, highest: ZoneKind) {
         let (machine, pages) = (memory.machine, memory.manager.pages());
         let Some(shrinker) = Shrinker::new(memory, node) else {
@@ -212,7 +223,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
             // Kswapd never waits for pages that other CPUs have isolated.
             let passed = shrinker.pass(pass, || ());
             reclaimed += passed.reclaimed;
-            // While a pass looks at enough pages, it need not look at a larger part of the lists.
+            // The next pass looks at a larger part of the lists only if this one freed nothing, or
+            // looked at too few pages.
             if passed.reclaimed == 0 || passed.scanned < pass.target {
                 priority -= 1;
             }

@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::space::Memory;
 use crate::units::{NodeId, Pages, narrow};
 
-/// Looks at all inactive pages of `node` once, as kswapd does in its last pass. Returns the number
-/// of pages freed.
+/// Looks at all inactive pages of `node` once, in the name of kswapd. Returns the number of pages
+/// freed.
 pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     let pass = Pass {
         by: ReclaimedBy::Kswapd,

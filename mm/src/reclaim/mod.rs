@@ -6,10 +6,10 @@
 //! ```
 //!
 //! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
-//! [`Memory::enlist`](crate::space::Memory::enlist)) by the lists of
-//! [`Spaces::aging`](crate::space::Spaces::aging). `scan` decides how many pages of each list to
-//! look at. `shrink` looks at them. `kswapd` and `direct` are the two CPUs that call it: the thread
-//! of a node, and an allocation. The page allocator calls [`Reclaim`] as its
+//! [`Memory::enlist`](crate::space::Memory::enlist)) in the order of the lists that
+//! [`Spaces::aging`](crate::space::Spaces::aging) sets up. `scan` decides how many pages of each
+//! list to look at. `shrink` looks at them. It has two callers: `kswapd`, the thread of a node, and
+//! `direct`, an allocation. The page allocator calls [`Reclaim`] as its
 //! [`Pressure`](crate::page::Pressure).
 //!
 //! Locks: none of its own.
@@ -43,7 +43,8 @@ pub trait Embedder<M: Machine> {
     /// embedder held, and must neither wait nor allocate.
     fn wake_kswapd(&self, machine: &M, node: NodeId);
 
-    /// Waits for about `span` in an allocation. Returns `false` if the allocating task was killed.
+    /// Makes an allocation wait for about `span`. Returns `false` if the allocating task was
+    /// killed.
     fn pause(&self, machine: &M, span: Nanos) -> bool;
 }
 
@@ -79,7 +80,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         pages
     }
 
-    /// Returns the kswapd of `node`, or that of the last node with CPUs.
+    /// Returns the kswapd of `node`. Nodes above the last node with CPUs share that last node's
+    /// kswapd.
     fn kswapd_of(&self, node: NodeId) -> &Kswapd<M> {
         &self.kswapds[node.index().min(self.kswapds.len() - 1)]
     }

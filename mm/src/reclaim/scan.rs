@@ -12,17 +12,17 @@ pub(super) const CLUSTER: u64 = 32;
 /// The number of pages of 4 KiB in a GiB.
 const GIB: u64 = 1 << 18;
 
-/// Returns whether the inactive list is so short that active pages become inactive.
+/// Returns whether the inactive list is too short, so that active pages have to become inactive.
 ///
-/// The more memory there is, the smaller is the part of it that has to be inactive: half of 1 GiB, a
-/// quarter of 10 GiB, an eleventh of 100 GiB.
+/// The more memory there is, the smaller is the part of it that has to be inactive: half of less
+/// than 1 GiB, a quarter of 1 GiB, an eleventh of 10 GiB, a thirty-second of 100 GiB.
 pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     let gib = (inactive + active) / GIB;
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
     inactive * ratio < active
 }
 
-/// Returns the number of pages of a list with `len` pages to look at in a pass of this `priority`.
+/// Returns how many pages of a list of `len` pages a pass of this `priority` looks at.
 pub(super) const fn of_list(len: u64, priority: u32) -> u64 {
     len >> priority
 }

@@ -2,8 +2,9 @@
 //! (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
 //!
 //! A batch of pages is isolated in one hold of the lock of the lists. Each page is then checked and
-//! evicted without that lock. A last hold puts the others back. So the lists' lock and the lock of a
-//! page table are never held together here, whereas a fault may take them in that order.
+//! evicted without that lock. A second hold of the lock puts the pages that stay back on a list. So
+//! the lists' lock and the lock of a page table are never held together here, whereas a fault may
+//! take them in that order.
 //!
 //! Locks: `Lru`; then, one after the other for each page, `Rmap` as a reader (tried) with
 //! `PageTable` inside; `Swap`; then `Lru` again. Pages are freed with none of them held.
@@ -26,7 +27,7 @@ const FREED_TOGETHER: usize = 31;
 pub(super) struct Pass {
     pub(super) by: ReclaimedBy,
     pub(super) priority: u32,
-    /// The number of pages after which the pass ends.
+    /// The number of pages to free. Once the pass has freed as many, it ends.
     pub(super) target: u64,
     /// True if active pages become inactive even if there are enough inactive ones.
     pub(super) forced: bool,
@@ -51,7 +52,7 @@ pub(super) struct Shrinker<'m, M: Machine> {
     node: NodeId,
 }
 
-/// The pages of an isolated batch, and what happens to each.
+/// The pages of an isolated batch, and the fate of each.
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
@@ -71,7 +72,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         self.aged.isolated(self.node) > self.aged.len(self.node, List::Inactive) / 8
     }
 
-    /// Runs a pass. `pause` waits for other CPUs that have isolated pages.
+    /// Runs a pass. If other CPUs have isolated too many pages, calls `pause`, which waits.
     pub(super) fn pass(&self, pass: Pass, pause: impl Fn()) -> Passed {
         let mut passed = Passed::default();
         if self.memory.spaces.swap().free() == 0 {
@@ -95,7 +96,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
                 }
             }
             let first_direct = pass.by == ReclaimedBy::Direct && pass.priority == PRIORITY_FIRST;
-            // Linux would now look at as many pages of the other kind. There is none here.
+            // Linux would now keep the numbers of anonymous and of file pages that it looks at in
+            // proportion. Here, there are no file pages.
             if passed.reclaimed >= pass.target && !first_direct {
                 break;
             }
@@ -124,7 +126,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
             *fate = stays(List::Inactive, false);
         }
         for &taken in run.get() {
-            // Forget that the page was touched: only later touches count.
+            // `check` also forgets that the page was touched: only later touches count.
             self.check(taken);
         }
         self.conclude(&fates[..run.get().len()]);
@@ -162,7 +164,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         });
     }
 
-    /// Isolates pages from the tail of a list. Until their fate is decided, they stay there.
+    /// Isolates pages from the tail of a list. The fate of each is to go back to that list, unless
+    /// the caller changes it.
     fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
         let Memory {
             machine,
@@ -185,8 +188,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 
     /// Decides whether an inactive page stays (Linux: `folio_check_references`). A page that was
-    /// touched since the last look stays inactive once more. If it is touched again until the next
-    /// look, it becomes active.
+    /// touched since the last look stays inactive once more. If it is touched again before the next
+    /// look, that look makes it active.
     fn check(&self, taken: Taken) -> Fate {
         let machine = self.memory.machine;
         machine.spend(Work::Reference, 1);
@@ -204,8 +207,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         }
     }
 
-    /// Evicts the pages of `fates` that are to leave. A page that cannot be evicted stays. Returns
-    /// the evicted pages and their number.
+    /// Evicts the pages in `fates` whose fate is to leave. A page that cannot be evicted stays.
+    /// Returns the evicted pages and their number.
     fn evict(&self, fates: &mut [(Taken, Fate)]) -> ([Pfn; ISOLATED_MAX], usize) {
         let Memory {
             machine, spaces, ..
@@ -219,7 +222,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let mut slots = [SwapSlot(0); ISOLATED_MAX];
         let got = spaces.swap().take_many(machine, &mut slots[..wanted]);
         for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
-            // Without a slot, the page becomes active: it cannot leave before another page does.
+            // No free slot of swap is left for this page. It becomes active, because it cannot
+            // leave memory until there is one.
             let Some(&slot) = slots[..got].get(len) else {
                 *fate = stays(List::Active, false);
                 continue;

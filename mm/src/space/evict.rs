@@ -50,7 +50,8 @@ impl<M: Machine> Memory<'_, M> {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Records that entry `index` of a table maps `pfn`. The caller holds the lock of the table.
+    /// Records that entry `index` of a table maps `pfn`, so that reclaim finds the entry. The
+    /// caller holds the lock of the table.
     #[inline]
     pub(super) fn own(&self, memory: Memory<'_, M>, spot: Spot<'_, M>, index: u32, pfn: Pfn) {
         let page = Vpn(spot.start().0 + u64::from(index));
@@ -75,7 +76,7 @@ impl<M: Machine> AddressSpace<M> {
         spaces.lru.set_owner(machine, manager.pages(), whole.pfn, 0);
     }
 
-    /// Takes a space that has ended off the list of reclaimable spaces.
+    /// Takes a space that has ended off the list of enlisted spaces.
     pub(super) fn retire(&self, memory: Memory<'_, M>) {
         if let (Some(&number), Some(rmap)) = (self.number.get(), &memory.spaces.rmap) {
             rmap.give_back(memory.machine, number);
@@ -115,8 +116,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Runs `f` under the lock of the table of `page`, with the table and the number of the entry,
-    /// if the entry still maps `pfn`.
+    /// If the entry of `page` still maps `pfn`, runs `f` with the table and the index of the entry,
+    /// under the lock of the table.
     fn at_entry<R>(
         &self,
         machine: &M,

@@ -5,9 +5,9 @@
 //! An owner may be outdated: its number may belong to another space by now. So a CPU that follows
 //! an owner checks the entry of the page table.
 //!
-//! A CPU that reclaims holds the lock of a number as a reader while it unmaps one page, and does
-//! not wait for the lock. A space that ends takes the lock as the writer, so it waits until no CPU
-//! unmaps a page of it.
+//! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
+//! It only tries to take the lock: if the lock is busy, the page stays. A space that ends takes the
+//! lock as the writer, so it waits until no CPU is unmapping one of its pages.
 //!
 //! Locks: `Rmap` as a reader; inside it `PageTable`, `Swap` and `Counter`. The lock of free numbers
 //! has nothing inside.
@@ -24,7 +24,7 @@ use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
 
-/// The address space that has a number, if one has.
+/// The address space that has a number, or `None` if the number is free.
 type Place<M> = <M as Machine>::RwLock<Option<Arc<AddressSpace<M>>>>;
 
 /// The numbers of the enlisted address spaces.
@@ -80,7 +80,7 @@ impl Owner {
 }
 
 impl<M: Machine> Rmap<M> {
-    /// The largest number of spaces, for which an owner fits into 64 bits.
+    /// The largest number of address spaces with which an owner still fits into 64 bits.
     const MAX: u32 = 1 << (u64::BITS - SPACE_BITS - 1);
 
     pub(super) fn new(machine: &M, spaces_max: u32) -> Result<Self, NoMemory> {
@@ -108,7 +108,7 @@ impl<M: Machine> Rmap<M> {
             .free
             .with(machine, Site::Control, Vec::pop)
             .ok_or(EnlistError::TooMany)?;
-        // The space is in its place before it knows its number, so no page names an empty place.
+        // The space is in its place before it learns its number. So no page names an empty place.
         let place = &self.spaces[number as usize];
         place.write(machine, Site::Control, |there| {
             *there = Some(Arc::clone(space));
@@ -120,13 +120,14 @@ impl<M: Machine> Rmap<M> {
         Ok(())
     }
 
-    /// Takes an address space that has ended off its number, when no CPU unmaps a page of it.
+    /// Frees the number of an address space that has ended. First waits until no CPU is unmapping a
+    /// page of the space.
     pub(super) fn give_back(&self, machine: &M, number: u32) {
         let Some(place) = self.spaces.get(number as usize) else {
             return;
         };
         let gone = place.write(machine, Site::Exit, Option::take);
-        // The caller has a reference of its own, so this does not drop the space.
+        // The caller has another reference to the space, so this does not drop the space.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
             debug_assert!(free.len() < free.capacity(), "a number is given back once");

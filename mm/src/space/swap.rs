@@ -74,8 +74,8 @@ impl<M: Machine> SwapArea<M> {
         })
     }
 
-    /// Takes free slots for all of `slots`, in one hold of the lock, or for as many as are free.
-    /// Returns their number (Linux: `get_swap_pages`, which fills a CPU's cache of 64 slots).
+    /// Takes free slots in one hold of the lock: one for each element of `slots`, or as many as are
+    /// free. Returns their number (Linux: `get_swap_pages`, which fills a CPU's cache of 64 slots).
     pub fn take_many(&self, machine: &M, slots: &mut [SwapSlot]) -> usize {
         self.table.with(machine, Site::SwapAlloc, |table| {
             let mut taken = 0;

@@ -67,8 +67,8 @@ pub(super) struct Pages {
     pub(super) pages: u64,
     /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
-    /// The resident pages of the process, as the kernel's approximate sum shows them after the step.
-    /// Pages of files are included.
+    /// The resident pages of the process, as the kernel's approximate sum shows them after the
+    /// step. Pages of files are included.
     pub(super) shown: i64,
 }
 

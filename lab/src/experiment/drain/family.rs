@@ -58,7 +58,8 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
     scenes(run).into_iter().map(member).collect()
 }
 
-/// The virtual length of a run of a side workload: more than a round of each worker.
+/// The virtual length of a run of a side workload: long enough for more than one round of each
+/// worker.
 fn side_length(run: &Run<'_, Scene, Kept>) -> Nanos {
     match run.options.effort {
         Effort::Full if run.scene.shape == FIFTY => Nanos::from_ms(400),
@@ -114,8 +115,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio of `metric` with `design` to that of unbatched Linux, over the
-/// workloads of the family for which `of` is true.
+/// The smallest and the largest ratio of `metric` with `design` to that of unbatched Linux, over
+/// the workloads of the family for which `of` is true.
 fn range(
     family: &[Member],
     design: &str,
@@ -142,7 +143,7 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// What the merged patch and our variant are worth while memory is plenty or short.
+/// Says what the merged patch and our variant gain while memory is plenty, or while it is short.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
@@ -162,14 +163,14 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// The published changes of throughput by the patch, in percent: of the number of rounds, of rounds
-/// per second of real time, and of rounds per second of CPU time.
+/// The published changes of throughput by the patch, in percent: of the number of rounds, of the
+/// number of rounds per second of real time, and of that per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],
 }
 
-/// The largest change, in percent, at which we call two throughputs equal. Published: the largest
+/// The largest change, in percent, at which we call two throughputs equal. This is the largest
 /// variation between runs that the thread gives for its measurements.
 const EQUAL_PERCENT: f64 = 0.56;
 
@@ -233,7 +234,8 @@ fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the interval from `low` to `high`, in percent, shows that two throughputs are equal.
+/// Says whether the interval from `low` to `high`, in percent, shows that two throughputs are
+/// equal.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

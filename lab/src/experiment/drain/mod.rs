@@ -127,9 +127,9 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
 }
 
 const UNBATCHED: &str = "unbatched";
-/// Linux's holds, with our rule for drains.
+/// Linux's holds with our rule for drains.
 const ALL_DRAIN: &str = "unbatched-all-drain";
-/// The predecessor of the patch.
+/// The predecessor of the patch that was merged.
 const ZONE_LOCK: &str = "batched-zone-lock";
 /// The second patch of the series as first posted, alone.
 const DRAINS: &str = "batched-drains";
@@ -191,8 +191,8 @@ fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String,
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
 }
 
-/// Makes the table that separates the two differences between our variant and Linux: how much a hold
-/// moves, and whether an allocation drains all lists although another CPU is draining them.
+/// Makes the table that separates the two differences between our variant and Linux: how much a
+/// hold moves, and whether an allocation drains all lists although another CPU is draining them.
 fn holds_and_drains(results: &Results) -> Table {
     let rows = [
         ("Linux's", "one CPU at a time", UNBATCHED),

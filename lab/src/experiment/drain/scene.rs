@@ -1,13 +1,15 @@
 //! The workloads of the drain experiment, and the metrics of a run.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
-//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the thread does not describe, each CPU has a worker.
-//! The lab scales workers on 176 CPUs down by 20, so that rounds end within a run and the pages of a
-//! run fit into the host's memory. A worker must still map more than its CPU's page lists may have
-//! (an eighth of memory divided by the CPUs, 173 MB); otherwise it would hardly use the zone.
+//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the thread does not describe, each CPU has a
+//! worker. The lab scales workers on 176 CPUs down by 20, so that rounds end within a run and the
+//! pages of a run fit into the host's memory. A worker must still map more than its CPU's page
+//! lists may have (an eighth of memory divided by the CPUs, 173 MB); otherwise it would hardly use
+//! the zone.
 //!
-//! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped out:
-//! an allocation that finds no memory fails, and its worker goes on with the pages that it has.
+//! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped
+//! out: an allocation that finds no memory fails, and its worker goes on with the pages that it
+//! has.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -68,8 +70,8 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
     Metric::lower(name, unit)
 }
 
-/// How much of a zone is free, compared with what the workers map. This is the place for a third
-/// regime, in which the workers map more than there is: it needs reclaim and swap.
+/// How much of a zone is free, compared with what the workers map. Workers that map more than the
+/// machine has would be a third case; it needs reclaim and swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pressure {
     /// The workers never bring the zone down to its high watermark.
@@ -91,7 +93,7 @@ impl Pressure {
 /// The workers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// The workers as in the thread, or as on the machine without published workers.
+    /// The workers in a few words, such as `50 x 5 GB`.
     pub(super) name: &'static str,
     workers: u32,
     bytes: u64,
@@ -231,8 +233,8 @@ impl Scene {
         }
     }
 
-    /// Returns whether `other`, a scene of the same machine, differs from this one only in the length
-    /// of runs.
+    /// Returns whether `other`, a scene of the same machine, differs from this one only in the
+    /// length of runs.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let choices = |scene: &Self| (scene.shape, scene.memory, scene.pressure, scene.use_ns);
         choices(self) == choices(other)
@@ -274,7 +276,8 @@ impl Scene {
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
-            // The page lists of the workers' CPUs may have as many pages again.
+            // Beside the pages that the workers map, their CPUs' page lists may hold as many pages
+            // again.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })
@@ -320,10 +323,10 @@ impl Scene {
     }
 }
 
-/// The percentage of a worker's memory that is mapped on average over time, if it uses each page for
-/// `use_ns` nanoseconds. It follows from the times per page, which are about 1600 ns to fill a page
-/// and 150 ns to unmap it. While a worker fills or unmaps its memory, half of the memory is mapped
-/// on average.
+/// The percentage of a worker's memory that is mapped on average over time, if it uses each page
+/// for `use_ns` nanoseconds. It follows from the times per page, which are about 1600 ns to fill a
+/// page and 150 ns to unmap it. While a worker fills or unmaps its memory, half of the memory is
+/// mapped on average.
 fn mapped_percent(use_ns: u32) -> u64 {
     const FILL_NS: u64 = 1600;
     const UNMAP_NS: u64 = 150;

@@ -1,6 +1,6 @@
-//! The phases of the reaper's work, beside the profile that the thread has of an earlier run.
+//! The phases of the reaper's work, beside the profile of an earlier run that the thread published.
 //!
-//! In that run the thread profiled only the reaper. The names are those of the kernel's functions.
+//! That run profiled only the reaper. The names are those of the kernel's functions.
 
 use plimsoll_mm::event::Phase;
 

@@ -1,4 +1,5 @@
-//! Which prices decide the result: the ratios of the headline with single prices halved and doubled.
+//! Which prices decide the result: the ratios of the headline with single prices halved and
+//! doubled.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;
@@ -35,7 +36,6 @@ const PRICES: [CostKey; 12] = [
 const PERCENT: [u32; 2] = [50, 200];
 /// The number of prices in the table: those that change the ratios most.
 const SHOWN: usize = 3;
-/// The number of seeds.
 const SEEDS: usize = 3;
 
 /// The head of a column, and the ratio to Linux in it: a design and a metric.

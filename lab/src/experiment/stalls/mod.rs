@@ -1,8 +1,8 @@
 //! `reproduce stalls`: what makes a CPU stall for 20 seconds?
 //!
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
-//! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without a
-//! reschedule point, and runs Linux's detectors. Then it changes one thing at a time: more pages
+//! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without
+//! a reschedule point, and runs Linux's detectors. Then it changes one thing at a time: more pages
 //! between two reschedule points, steals, more CPUs, slower memory.
 //!
 //! The submodule `scene` has the workload, the causes and the metrics.
@@ -48,10 +48,10 @@ const UNBATCHED: &str = "unbatched";
 const MERGED: &str = "batched";
 const BOUNDED: &str = "bounded";
 
-/// The designs of the long runs.
+/// The designs that run with each cause.
 const TRIED: [&str; 2] = [UNBATCHED, BOUNDED];
 
-/// The number of seeds of the long runs, with and without a cause.
+/// The number of seeds of the runs with each cause.
 const SEEDS: usize = 1;
 
 /// The results with one cause.

@@ -31,12 +31,12 @@ pub(super) const STRETCH: Metric = Metric::lower("stretch_max_ns", Unit::Nanos);
 pub(super) const ZONE_PART: Metric = Metric::neither("stretch_zone_wait_ns", Unit::Nanos);
 /// The longest wait for the zone lock.
 pub(super) const WAIT_MAX: Metric = Metric::lower("zone_wait_max_ns", Unit::Nanos);
-/// The reports of soft lockups.
+/// The number of reported soft lockups.
 pub(super) const LOCKUPS: Metric = Metric::lower("soft_lockups", Unit::Count);
-/// The reports of RCU stalls.
+/// The number of reported RCU stalls.
 pub(super) const RCU: Metric = Metric::lower("rcu_stalls", Unit::Count);
 
-/// The reports of hung tasks.
+/// The number of tasks that were reported as hung.
 pub(super) const HUNG: Metric = Metric::lower("hung_tasks", Unit::Count);
 /// The part of the longest stretch in which the CPU waited for locks of page lists.
 pub(super) const PCP_PART: Metric = Metric::neither("stretch_pcp_wait_ns", Unit::Nanos);
@@ -85,7 +85,7 @@ pub(super) struct Cause {
     change: fn(&mut Scene),
 }
 
-/// Linux frees at most this many pages of a gather between two reschedule points.
+/// The largest number of pages of a gather that Linux frees between two reschedule points.
 const CHUNK: usize = 512;
 
 /// The causes. Each is applied alone to the machine.
@@ -121,8 +121,9 @@ pub(super) const CAUSES: &[Cause] = &[
     }),
 ];
 
-/// The length of a run in which a detector can report. In these runs no interrupts and softirqs
-/// disturb the CPUs, to save time: they last microseconds, and the stretches milliseconds.
+/// The length, in milliseconds, of a run that is long enough for a detector to report. To save
+/// time, no interrupts and softirqs disturb the CPUs in such a run. They last microseconds, whereas
+/// the stretches last milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
@@ -133,7 +134,8 @@ const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
     }
 }
 
-/// Makes the machine a guest, from whose CPUs a hypervisor steals `length_ns` every `every_ns`.
+/// Makes the machine a guest: about every `every_ns`, the hypervisor steals a CPU for about
+/// `length_ns`.
 fn steal(scene: &mut Scene, every_ns: u64, length_ns: u64) {
     let mut jitter = scene.profile.jitter.clone().unwrap_or_default();
     jitter.rates[Disturbance::Steal as usize] = Some(Rate {
@@ -154,7 +156,7 @@ fn crowd(scene: &mut Scene, cpus: u32) {
     scene.profile.topology = Topology::new((0..cpus).map(place).collect());
 }
 
-/// Makes moving a page under the zone lock `factor` times as slow.
+/// Makes moving pages under the zone lock `factor` times as slow.
 fn slow(scene: &mut Scene, factor: u32) {
     for work in [Work::BuddyAlloc, Work::BuddyFree] {
         let key = CostKey::Work(work);
@@ -230,7 +232,7 @@ impl Scene {
     pub(super) fn measure(&self, design: &Design, seed: u64) -> (Sample, CpuStalls) {
         let testbed = Testbed::new(&self.profile, *design, seed);
         let workers = u64::from(self.profile.topology.cpus());
-        // As in the drain experiment, the workers fill what other memory leaves free.
+        // As in the drain experiment, most memory is in use, and the workers share what is free.
         let leave = Pages::from_bytes(workers * self.bytes * 59 / 100);
         aging::begin(&testbed, Memory::Fresh, leave).expect("the machine has this much memory");
         let watch = Watch::attach(&testbed.sim);
@@ -265,7 +267,7 @@ impl Scene {
             let mut wanted = sim.rng().random_range(1..=most);
             while sim.now() < until {
                 let mut mapping = Mapping::new(&mm);
-                // Each fault returns to the program.
+                // Each fault ends with a return to the program, which is a reschedule point.
                 for _ in 0..wanted {
                     if mapping.fault_one(sim).is_none() {
                         break;

@@ -40,7 +40,7 @@ pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
 }
 
 /// The candidate whose ratios are nearest to the published ones by [`times_apart`], and its
-/// distance. The first of several that are equally near; `None` if no candidate is at a finite
+/// distance. If several are equally near, the first of them. `None` if no candidate is at a finite
 /// distance.
 pub(super) fn nearest<'a>(
     candidates: impl IntoIterator<Item = (&'a str, Vec<Beside>)>,

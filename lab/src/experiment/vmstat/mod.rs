@@ -72,16 +72,16 @@ const OURS: &str = "phased+shepherd-phased";
 const SLOWED: &str = "slowed+shepherd-at-once";
 const PHASED_WHEEL: &str = "phased-wheel+shepherd-at-once";
 
-/// The machines: one of the report on the whole family first.
+/// The machines. The first is the one whose report also shows the whole family.
 const MACHINES: [&str; 2] = [MAPPED, PLAIN];
 
 /// The machine whose kernel runs without KASAN.
 const PLAIN: &str = "grace-72";
 
 /// The machine for which the report also has the tables of the family, of the cost cards, by tick
-/// rate and by drain length. A second machine that differs from this one only in its
-/// prices would repeat them: the cards scale all prices, and the runs for the table by drain length
-/// multiply the price of freeing a page by several factors.
+/// rate and by drain length. A second machine that differs from this one only in its prices would
+/// repeat them: the cards scale all prices, and the runs for the table by drain length multiply the
+/// price of freeing a page by several factors.
 const MAPPED: &str = "grace-72+kasan";
 
 /// The metrics that get verdicts. The others would repeat them: the waits of all waiters follow

@@ -25,7 +25,7 @@ pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count)
 pub(super) const PERF_CONTENTIONS: Metric = Metric::lower("perf_contentions", Unit::Count);
 /// The sum of the waits that perf shows.
 pub(super) const PERF_TOTAL_WAIT: Metric = Metric::lower("perf_total_wait_ns", Unit::Nanos);
-/// The longest of the waits that perf shows.
+/// The longest wait that perf shows.
 pub(super) const PERF_MAX_WAIT: Metric = Metric::lower("perf_max_wait_ns", Unit::Nanos);
 /// The mean of the waits that perf shows.
 pub(super) const PERF_MEAN_WAIT: Metric = Metric::lower("perf_avg_wait_ns", Unit::Nanos);

@@ -16,7 +16,6 @@ use crate::workload::stress_vm::{Pause, StressVm};
 /// The workload of the report's rows and verdicts, and of the tables that do not name another one.
 pub(super) const MAIN: &str = "bursts";
 
-/// All workloads.
 pub(super) static FAMILY: [Mix; 7] = [
     Mix {
         name: MAIN,

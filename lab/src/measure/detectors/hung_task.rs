@@ -1,11 +1,11 @@
 //! The detector of hung tasks: tasks that sleep uninterruptibly for 120 seconds or more.
 //!
-//! A kernel thread looks at all tasks every 120 seconds. If a task that sleeps has not run since the
-//! look before, the look reports it. So a task is reported after 120 to 240 seconds of sleep.
+//! A kernel thread looks at all tasks every 120 seconds. A look reports each sleeping task that has
+//! not run since the look before. So a task is reported after 120 to 240 seconds of sleep.
 
 use plimsoll_mm::units::Nanos;
 
-/// The time between two looks, and the shortest time that a look reports.
+/// The time between two looks, and the shortest sleep that a look reports.
 pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 
 /// The number of reports after which Linux reports no more.
@@ -14,7 +14,7 @@ pub const REPORTS_MAX: usize = 10;
 /// What the detector knows of one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HungTask {
-    /// The number of times the task had run at the look before.
+    /// The number of times that the task had run at the look before.
     runs: u64,
     /// The time of the look that saw this number first.
     since: Nanos,

@@ -6,10 +6,11 @@
 
 use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 
-/// The time after which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
+/// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// The delay, in jiffies, after which other CPUs report a CPU that does not report itself.
+/// If the CPU that delays a grace period has not reported itself, other CPUs report it this many
+/// jiffies later.
 const OTHERS_LATER: u64 = 2;
 
 /// The detector of a machine, during one grace period.
@@ -39,7 +40,7 @@ pub struct Report {
 }
 
 impl RcuStall {
-    /// A grace period begins at `now`.
+    /// Makes the detector for a grace period that begins at `now`.
     #[must_use]
     pub fn begin(now: Jiffies, hz: Hz) -> Self {
         let hz = u64::from(hz.get());
@@ -50,8 +51,8 @@ impl RcuStall {
         }
     }
 
-    /// A CPU ticks at `now`, while some CPU delays the grace period. `by` says whether the ticking
-    /// CPU does.
+    /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
+    /// that is the ticking CPU itself. Returns the report that the ticking CPU makes, if any.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
             By::Itself => 0,
@@ -68,13 +69,15 @@ impl RcuStall {
     }
 }
 
-/// The reports of a grace period that begins at `from`, when a CPU has just passed its last
-/// quiescent state before `until`. `ticks` says whether that CPU takes ticks meanwhile.
+/// The reports of a grace period that one CPU delays. The grace period begins at `from`, and the
+/// CPU passes no quiescent state until `until`. `ticks` says whether this CPU takes ticks
+/// meanwhile.
 #[must_use]
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));
     let mut detector = RcuStall::begin(first, hz);
-    // All CPUs tick at once. If the CPU takes ticks, it reports the stall before the others would.
+    // All CPUs tick at once. If the CPU that delays the grace period takes ticks, it reports the
+    // stall before the others would.
     let by = if ticks { By::Itself } else { By::Another };
     let ticks = (first.0..last.0).map(Jiffies);
     ticks.filter_map(|now| detector.tick(now, by)).collect()
@@ -110,7 +113,7 @@ mod tests {
         let mut detector = RcuStall::begin(Jiffies(5), hz());
         assert_eq!(detector.tick(Jiffies(21_006), By::Another), None);
         assert!(detector.tick(Jiffies(21_006), By::Itself).is_some());
-        // One CPU has reported, so the others do not.
+        // One CPU has reported the stall, so the others do not.
         assert_eq!(detector.tick(Jiffies(21_007), By::Another), None);
     }
 }

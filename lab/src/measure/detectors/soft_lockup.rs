@@ -1,8 +1,8 @@
 //! The detector of soft lockups: CPUs that do not reschedule for more than 20 seconds.
 //!
-//! On each CPU a timer fires every 4 seconds, also while the CPU cannot reschedule. Each firing asks
-//! the CPU's stopper thread, which has the highest priority, to note the time. If the noted time is
-//! too old, the firing reports a soft lockup.
+//! On each CPU a timer fires every 4 seconds, also while the CPU cannot reschedule. Each firing
+//! asks the CPU's stopper thread, which has the highest priority, to note the time. If the noted
+//! time is too old, the firing reports a soft lockup.
 
 use plimsoll_mm::units::Nanos;
 
@@ -19,10 +19,10 @@ const LIMIT: u64 = 20;
 /// The detector of one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftLockup {
-    /// The unit in which the stopper thread ran last.
+    /// The time unit in which the stopper thread last ran.
     touched: u64,
-    /// The unit from which the next report is counted. `None` if the detector was told to start
-    /// anew.
+    /// The time unit from which the time to the next report is counted. `None` if the detector was
+    /// told to start anew.
     since: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct Report {
 }
 
 impl SoftLockup {
-    /// A detector that was fed at `now`.
+    /// Makes a detector that was fed at `now`.
     #[must_use]
     pub const fn new(now: Nanos) -> Self {
         let unit = now.0 >> UNIT_BITS;
@@ -46,17 +46,17 @@ impl SoftLockup {
         }
     }
 
-    /// The stopper thread runs.
+    /// Notes that the stopper thread runs at `now`.
     pub const fn feed(&mut self, now: Nanos) {
         *self = Self::new(now);
     }
 
-    /// The next firing starts anew and reports nothing (Linux: `touch_softlockup_watchdog`).
+    /// Makes the next firing start anew and report nothing (Linux: `touch_softlockup_watchdog`).
     pub const fn touch(&mut self) {
         self.since = None;
     }
 
-    /// The timer fires.
+    /// Notes that the timer fires at `now`. Returns the report, if the firing makes one.
     pub fn fire(&mut self, now: Nanos) -> Option<Report> {
         let unit = now.0 >> UNIT_BITS;
         let since = self.since.unwrap_or(unit);
@@ -78,7 +78,7 @@ impl SoftLockup {
 pub fn reports(from: Nanos, until: Nanos, phase: Nanos) -> Vec<Report> {
     let behind = from.0.saturating_sub(phase.0).div_ceil(PERIOD.0);
     let first = phase.0 + behind * PERIOD.0;
-    // The firing before the stretch has fed the detector.
+    // The last firing before the CPU stopped rescheduling fed the detector.
     let fed = first.saturating_sub(PERIOD.0).min(from.0);
     let mut detector = SoftLockup::new(Nanos(fed));
     let firings = (first..until.0).step_by(4_000_000_000);

@@ -1,5 +1,5 @@
-//! Watches a simulated machine for stalls: feeds the detectors, and keeps the longest stretch that a
-//! CPU spent without a reschedule point.
+//! Watches a simulated machine for stalls: feeds the detectors, and keeps the longest stretch that
+//! a CPU spent without a reschedule point.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use plimsoll_sim::{Access, Sim, Stretch, Wait};
 
 use super::{hung_task, rcu, soft_lockup};
 
-/// Shorter stretches are ignored.
+/// Stretches that are shorter than this are ignored.
 const SHORTEST: Nanos = Nanos(10_000);
 
 /// An observer of a simulated machine.
@@ -97,7 +97,7 @@ impl Watch {
         Self { log }
     }
 
-    /// Ends the watch, after the run. Stretches that have not ended count up to now.
+    /// Ends the watch after the run. Stretches that have not ended count as if they ended now.
     #[must_use]
     pub fn finish(self, sim: &Sim) -> CpuStalls {
         sim.end_stretches();

@@ -19,16 +19,17 @@ use crate::measure::stats::Estimate;
 /// Two ratios match if neither is more than this many times the other.
 pub const FACTOR: f64 = 2.0;
 /// If a published ratio is nearer to 1 than this, the publication says that the patch changes
-/// nothing. Nearly every simulation agrees with that, so then ours matches only if it is as near to
-/// 1, and if the levels match as well.
+/// nothing. Nearly every simulation agrees with that. So ours then counts as a match only if our
+/// ratio is as near to 1 and our values match as well.
 pub const NO_CHANGE: f64 = 0.05;
 
-/// Why a figure and ours may agree for another reason than that the simulation is right.
+/// How ours depends on the published figure: whether the two may agree for another reason than that
+/// the simulation is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Nothing of ours was derived from the figure.
+    /// Ours does not depend on the figure.
     Independent,
-    /// A price was derived from the figure, so that agreement proves nothing.
+    /// A price was derived from the figure, so if ours agrees with it, that proves nothing.
     Fitted,
     /// The figure follows from how the patch is built, without a measurement.
     Construction,
@@ -55,7 +56,7 @@ pub enum Values {
     ChangePercent(f64),
 }
 
-/// Where ours is measured.
+/// The experiment, machine, metric and designs by which ours is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The experiment.
@@ -64,17 +65,17 @@ pub struct Place {
     pub machine: &'static str,
     /// The metric.
     pub metric: String,
-    /// The designs: that of each published level, or Linux's and the patch's of a change.
+    /// The design of each published level; for a published change, Linux's design and the patch's.
     pub designs: Vec<&'static str>,
 }
 
 /// What the runs measured for a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ours {
-    /// The median with each design.
+    /// The median with each design, in the order of [`Place::designs`].
     pub values: Vec<f64>,
-    /// If there are two designs, the second over the first: the median of the ratios of single
-    /// seeds, with its interval.
+    /// If there are two designs, the value with the second divided by that with the first: the
+    /// median over the seeds, with its interval.
     pub ratio: Option<Estimate>,
 }
 
@@ -83,7 +84,7 @@ pub struct Ours {
 pub struct Beside {
     /// The thread that published the figure.
     pub thread: Thread,
-    /// Where in the thread, and on which machine it was measured.
+    /// Where in the thread the figure was published, and on which machine it was measured.
     pub source: &'static str,
     /// What was measured.
     pub what: &'static str,
@@ -91,11 +92,12 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// Whether agreement would prove anything.
+    /// Whether it would prove anything if ours agreed.
     pub basis: Basis,
     /// Where ours is measured; `None` if no experiment measures it.
     pub place: Option<Place>,
-    /// The cause of the difference, or the reason why nothing is measured.
+    /// The cause of the difference between the figure and ours, or the reason why nothing is
+    /// measured.
     pub why: &'static str,
     /// Ours; `None` if it was not measured.
     pub ours: Option<Ours>,
@@ -104,9 +106,11 @@ pub struct Beside {
 /// Whether a figure and ours agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The ratios are within [`FACTOR`] of each other.
+    /// The ratios, or the single values, are within [`FACTOR`] of each other; see [`NO_CHANGE`] for
+    /// ratios near 1.
     Match,
-    /// They are not.
+    /// The ratios, or the single values, differ by more than [`FACTOR`]; see [`NO_CHANGE`] for
+    /// ratios near 1.
     Miss,
     /// Ours was not measured.
     NotMeasured,
@@ -184,7 +188,7 @@ impl Beside {
     }
 }
 
-/// `b` over `a`; 1 if both are 0.
+/// `b` divided by `a`; 1 if the two are equal.
 fn ratio(a: f64, b: f64) -> f64 {
     if a == b { 1.0 } else { b / a }
 }
@@ -225,7 +229,8 @@ pub(super) fn ratio_text(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| NOTHING.to_owned(), |ratio| ratio_of(1.0, ratio))
 }
 
-/// The figures of one thread in the order in which they were declared, thread by thread.
+/// The figures of each thread, thread by thread. Within a thread they have the order in which they
+/// were declared.
 pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec<&Beside>)> {
     let of = |thread| figures.iter().filter(move |figure| figure.thread == thread);
     Thread::ALL
@@ -233,20 +238,21 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The numbers of figures by agreement.
+/// The numbers of figures that match, miss, or are not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All figures.
+    /// The number of all figures.
     pub all: usize,
-    /// Those that match.
+    /// The number of figures that match.
     pub matches: usize,
-    /// Those of the matches that would match whatever the simulation did: see [`Basis`].
+    /// The number of matches that there would be whatever the simulation did; see [`Basis`].
     pub given: usize,
-    /// Those of the matches whose values are off by more than [`FACTOR`]: only the ratio matches.
+    /// The number of matches in which only the ratio matches: a value is off by more than
+    /// [`FACTOR`].
     pub off: usize,
-    /// Those that do not match.
+    /// The number of figures that do not match.
     pub misses: usize,
-    /// Those for which nothing is measured.
+    /// The number of figures for which nothing is measured.
     pub not_measured: usize,
 }
 
@@ -300,8 +306,8 @@ pub fn table(figures: &[Beside]) -> Table {
     )
 }
 
-/// Figures for the tests of this folder: a match, a miss in a pair, a single level, a change, and a
-/// figure that nothing measures.
+/// Figures for the tests of this folder: a match, a miss with two levels, a single level, a change,
+/// and a figure that nothing measures.
 #[cfg(test)]
 pub(in crate::report) fn sample() -> Vec<Beside> {
     let place = |designs: &[&'static str]| {

@@ -55,8 +55,8 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
-/// The page of what is kept at the end of a page. A figure that was declared after that run counts
-/// as not measured.
+/// The page, made again from what was kept at its end. A figure that was declared after that run
+/// counts as not measured.
 ///
 /// # Errors
 /// If something that is kept is not declared.
@@ -65,7 +65,8 @@ pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String,
     Ok(page(&declared, stored))
 }
 
-/// Returns whether an experiment measures the figure, but has not run since it does.
+/// Returns whether an experiment measures the figure, but has not run since the figure was
+/// declared.
 const fn is_not_run(figure: &Beside) -> bool {
     figure.place.is_some() && figure.ours.is_none()
 }
@@ -168,8 +169,8 @@ fn verdict(figure: &Beside) -> String {
     }
 }
 
-/// For each figure, where it was published, what measures ours, and why they differ. Figures in a
-/// row that share all this share a paragraph.
+/// For each figure, where it was published, what measures ours, and why they differ. Successive
+/// figures share a paragraph if all of this is the same for them.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |it: &Beside| {
@@ -277,7 +278,7 @@ mod tests {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
         report.figures = sample();
         let mut stored = Stored::of(&report);
-        // The prices of the machine may change; the page must not.
+        // The prices of the machine may change; this snapshot must not.
         "0".clone_into(&mut stored.prices);
         let page = page(&report.figures, &[stored]);
         insta::assert_snapshot!(page);

@@ -11,7 +11,7 @@ use crate::measure::stats::Estimate;
 use crate::report::Report;
 use crate::sensitivity::kept::hash_of_prices;
 
-/// What one report measured for the figures that it has.
+/// The values that one report measured for its published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
     /// The experiment.
@@ -74,8 +74,8 @@ impl Stored {
         hash_of_prices(&self.machine).unwrap_or_default() == self.prices
     }
 
-    /// The same with 12 significant digits, so that a value that is read and written again stays the
-    /// same text.
+    /// The same values with 12 significant digits. Such a value does not change when it is written,
+    /// read and written again.
     fn rounded(&self) -> Self {
         let mut rounded = self.clone();
         for figure in &mut rounded.figures {
@@ -126,7 +126,7 @@ pub fn text(stored: &[Stored]) -> String {
     format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"))
 }
 
-/// How to make the page.
+/// Tells the user how to make the page again.
 pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/misses.md`";
 
 /// Removes what is stored of figures that are not declared any more.

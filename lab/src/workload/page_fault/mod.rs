@@ -3,8 +3,8 @@
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
 //! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. As in
-//! Linux, a task that unmaps makes its lock a reader's lock before it removes the pages. Readers can
-//! then enter, but no other task can map or unmap until the pages are removed.
+//! Linux, a task that unmaps makes its lock a reader's lock before it removes the pages. Readers
+//! can then enter, but no other task can map or unmap until the pages are removed.
 //!
 //! The modules add what tasks share besides the lock:
 //!

@@ -88,7 +88,7 @@ impl Space {
         }
     }
 
-    /// Calls `fault` for a fault in a mapping that other tasks share.
+    /// Runs `fault` as a fault in a mapping that other tasks share.
     fn fault_in(
         &self,
         sim: &Sim,

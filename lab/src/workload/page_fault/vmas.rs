@@ -13,8 +13,8 @@
 //! The first fault of a mapping that has no `anon_vma` yet needs the mmap_lock as well. Two
 //! mappings that touch merge unless both have such a structure and the structures differ.
 //!
-//! A fault retries once in Linux if it was locked out while another CPU changed the mapping; here it
-//! takes the mmap_lock at once.
+//! A fault retries once in Linux if it was locked out while another CPU changed the mapping; here
+//! it takes the mmap_lock at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -84,15 +84,16 @@ impl Vmas {
         place
     }
 
-    /// Takes `place` out of its mapping, which is split if it goes on at both sides. The caller
-    /// holds the mmap_lock as in [`Vmas::map`].
+    /// Takes `place` out of its mapping. If the mapping goes on both above and below `place`, it is
+    /// split. The caller holds the mmap_lock as in [`Vmas::map`].
     pub(super) fn unmap(&self, sim: &Sim, place: usize) {
         let vma = self.at(place).expect("the place is mapped");
         self.lock(sim, &vma);
         let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|it| Rc::ptr_eq(&it, &vma));
         let above = place.checked_sub(1).is_some_and(|it| is_same(self.at(it)));
         let below = is_same(self.at(place + 1));
-        // Each side that the mapping goes on at takes a split, and the removal is one more change.
+        // There is a split for each side on which the mapping goes on, and the removal is one more
+        // change.
         sim.spend(Work::MapEdit, 1 + u32::from(above) + u32::from(below));
         self.places.borrow_mut()[place] = None;
         if above && below {
@@ -168,7 +169,7 @@ impl Vmas {
         vma
     }
 
-    /// Locks `vma` and waits until no thread is in a fault of it (Linux: `vma_start_write`).
+    /// Locks `vma`, and waits until no thread is in a fault of it (Linux: `vma_start_write`).
     fn lock(&self, sim: &Sim, vma: &Rc<Vma>) {
         if vma.locked.get() {
             return;
@@ -193,7 +194,8 @@ impl Vma {
         }
     }
 
-    /// Returns whether this mapping and `below`, which both touch a new one, become one with it.
+    /// Returns whether this mapping and `below` become one mapping when a new one fills the gap
+    /// between them.
     fn merges_with(&self, below: &Self) -> bool {
         match (self.anon_vma.get(), below.anon_vma.get()) {
             (Some(one), Some(other)) => one == other,

@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::engine::random::{Purpose, exponential, stream};
 use crate::profile::{Disturbance, Profile, Rate};
 
-/// The longest length of a disturbance, in multiples of the mean.
+/// The largest length of a disturbance, as a multiple of the mean.
 const LONGEST: u64 = 8;
 
 /// The part of `Inner::pins` that one hold of a spinlock of `class` adds. The low 16 bits count
@@ -24,10 +24,10 @@ pub(crate) const fn pin_of(class: LockClass) -> u32 {
     }
 }
 
-/// The unit of the count of sections in which interrupts are masked.
+/// What one section in which interrupts are masked adds to `Inner::pins`, in addition to the 1 that
+/// every section adds.
 pub(crate) const MASKED: u32 = 1 << 16;
 
-/// The disturbances of a machine.
 pub(crate) struct Disturbances {
     rates: [Option<Rate>; Disturbance::ALL.len()],
     cpus: Box<[OneCpu]>,
@@ -37,7 +37,7 @@ pub(crate) struct Disturbances {
 struct OneCpu {
     rng: RefCell<Xoshiro256PlusPlus>,
     /// The time at which the next disturbance of each kind comes due, in nanoseconds; `u64::MAX` if
-    /// there is none.
+    /// there are no disturbances of the kind.
     due: [Cell<u64>; Disturbance::ALL.len()],
     speed_percent: u64,
 }
@@ -89,8 +89,9 @@ impl Disturbances {
 }
 
 impl Disturbances {
-    /// The disturbance of `cpu` that came due first, and its time in nanoseconds, if one is due at
-    /// `now`. If `masked`, only a steal.
+    /// The disturbance of `cpu` that came due first, and the time at which it came due, in
+    /// nanoseconds. `None` if no disturbance is due at `now`. If `masked` is true, considers only
+    /// steals.
     pub(crate) fn first_due(
         &self,
         cpu: usize,

@@ -1,11 +1,13 @@
 //! Disturbances of busy CPUs: interrupts, softirqs and steals.
 //!
 //! Disturbances of one kind come to a busy CPU at random times, as a Poisson process: the time from
-//! the end of one to the next is exponentially distributed. So is the length, but no length is more
-//! than eight times the mean. Each CPU draws both from a random stream of its own. So disturbances
-//! do not change the numbers of the program or of a fault.
+//! the end of one to the next is exponentially distributed. The length of a disturbance is
+//! exponentially distributed as well, but is never more than eight times the mean. Each CPU draws
+//! these times and lengths from a random stream of its own. So disturbances do not change the
+//! random numbers that programs and injected faults get.
 //!
-//! At most one disturbance of each kind waits on a CPU; the next one comes due after it has ended.
+//! At most one disturbance of each kind waits on a CPU; the next one of the kind comes due after
+//! that one has ended.
 //!
 //! A disturbance takes effect at the first of these moments after it has come due:
 //!

@@ -1,16 +1,19 @@
 //! The effects of load: clocks that fall and memory bandwidth that CPUs share while many are busy.
 //!
 //! Virtual time is divided into windows. In each window, a CPU works at one *pace*, which the
-//! engine determines when the CPU first spends time in the window. The pace follows from the past:
+//! engine determines when the CPU first spends time in the window. The pace has two parts, which
+//! follow from what happened before:
 //!
-//! - the *speed*, from the number of CPUs of the socket that were busy when the window began, and
-//!   from whether another CPU of the core is busy;
+//! - the *speed*, from the number of CPUs of the socket that were busy when the window began (each
+//!   counts as one busy core), and from whether another CPU of the core is busy;
 //! - the *stretch* of steps that move pages, from the bytes that the CPUs of the node moved in the
-//!   window before. If these were more than the node's bandwidth allows, such steps take longer in
-//!   proportion to the excess; if they were fewer, steps become shorter again, down to their price.
+//!   window before. If these were more bytes than the node's bandwidth allows, the stretch grows in
+//!   proportion to the excess. If they were fewer, it shrinks again, until steps take no longer
+//!   than their price.
 //!
-//! So bandwidth is a feedback control with the delay of a window. In equilibrium, the CPUs of a
-//! node move as many bytes as its memory can, and one CPU alone is never slowed down.
+//! So the stretch is controlled by feedback, with a delay of one window. In equilibrium, the CPUs
+//! of a node move no more bytes than its memory can. If they need less than that together, as one
+//! CPU alone usually does, they are not slowed down.
 //!
 //! A CPU enters a window at an order point, when it has the smallest key of all CPUs. Then no CPU
 //! can move bytes in an earlier window any more, and none can have become busy or idle before this
@@ -30,12 +33,12 @@ use crate::profile::{Load, LoadedClock};
 
 /// The binary logarithm of the length of a window in nanoseconds: 131 µs.
 const WINDOW_BITS: u32 = 17;
-/// The number of windows that are remembered. No CPU runs ahead of another by so many.
+/// The number of windows that are remembered. No CPU runs ahead of another by as many windows.
 const WINDOWS: usize = 16;
 /// The stretch of steps that memory bandwidth does not slow down. A stretch twice this number
 /// doubles the time of a step.
 pub(crate) const UNSTRETCHED: u64 = 1 << 10;
-/// The largest stretch.
+/// The largest stretch: a step then takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
 /// The speed at which a CPU works.
@@ -43,20 +46,20 @@ const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 pub(crate) struct Pace {
     /// The speed, in percent of that of the core that the profile's prices are for.
     pub(crate) percent: u32,
-    /// The factor for steps that move pages, as a multiple of 1 / [`UNSTRETCHED`].
+    /// The factor by which steps that move pages take longer, as a multiple of 1 / [`UNSTRETCHED`].
     pub(crate) stretch: u64,
 }
 
 /// The load of a machine.
 pub(crate) struct LoadState {
     clock: Option<LoadedClock>,
-    /// For each CPU, what it shares with others, and its own state.
+    /// For each CPU, the resources that it shares with other CPUs, and whether it is busy.
     cpus: Box<[Member]>,
     sockets: Box<[Socket]>,
     nodes: Box<[Node]>,
 }
 
-/// The load of one CPU.
+/// One CPU: the resources that it shares with other CPUs, and whether it is busy.
 struct Member {
     socket: usize,
     node: usize,
@@ -75,18 +78,19 @@ struct Socket {
     /// The number of CPUs that were busy when window `window` began.
     busy: Cell<i64>,
     window: Cell<u64>,
-    /// For each remembered window after `window`, the change of the number at its beginning.
+    /// For each remembered window after `window`: by how much the number of busy CPUs changes when
+    /// that window begins.
     changes: [Cell<i64>; WINDOWS],
 }
 
 /// The memory of one node.
 struct Node {
-    /// The bytes that memory can move in a window.
+    /// The number of bytes that the memory can move in a window.
     capacity: u64,
     windows: [Window; WINDOWS],
 }
 
-/// The bytes that a node moved in one window.
+/// One window of a node: the bytes that the node's CPUs moved in it, and its stretch.
 #[derive(Default)]
 struct Window {
     number: Cell<u64>,
@@ -106,7 +110,7 @@ impl LoadState {
         if *load == Load::default() {
             return state;
         }
-        // A profile may number sockets with gaps.
+        // The profile may leave gaps between the numbers of sockets.
         let mut sockets: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for cpu in topology.ids() {
@@ -215,7 +219,8 @@ impl Socket {
         }
     }
 
-    /// Changes the number of busy CPUs during window `number`.
+    /// Records that the number of busy CPUs changes by `by` during window `number`. The change
+    /// counts from the beginning of the next window on.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {

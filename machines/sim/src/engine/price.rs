@@ -36,7 +36,7 @@ pub(crate) struct Prices {
     /// The socket, LLC and core of each CPU, packed into one number. The highest bit in which two
     /// numbers differ determines the distance between the CPUs.
     places: Box<[u64]>,
-    /// The bytes that one unit of each kind of work moves between a CPU and memory.
+    /// The number of bytes that one unit of each kind of work moves between a CPU and memory.
     moved_bytes: [u32; Work::ALL.len()],
     /// The prices of the core that the profile's prices are for.
     costs: Costs,
@@ -54,8 +54,8 @@ pub(crate) struct Prices {
 const PERCENT_MAX: u32 = 400;
 
 impl Prices {
-    /// The prices of a machine, with those of CPU 0 loaded. The paces of the CPUs may change if
-    /// `load` has effects.
+    /// The prices of a machine; those of CPU 0 are loaded. The paces of the CPUs may change later
+    /// if `load` has effects.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
@@ -121,9 +121,10 @@ impl Prices {
         u64::from(self.work_ns[work as usize].get())
     }
 
-    /// The price of moving `n` more pages on the running CPU, in nanoseconds, where `work` is one of
-    /// the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. The CPU holds a zone lock and has moved
-    /// `before` pages in this hold, or `before` is `None` and it holds none.
+    /// The price of moving `n` more pages on the running CPU, in nanoseconds, where `work` is one
+    /// of the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. The CPU holds
+    /// a zone lock and has moved `before` pages in this hold, or `before` is `None` and it holds
+    /// none.
     #[inline]
     pub(crate) fn hold_work(&self, work: Work, before: Option<u32>, n: u32) -> u64 {
         let price = self.in_hold[usize::from(work == Work::BuddyFree)].get();

@@ -179,8 +179,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Lets the running CPU enter the window of its clock. This is an order point. The CPU is not
-    /// in a pinned section.
+    /// Lets the running CPU enter the window that contains the time of its clock. This is an order
+    /// point. The CPU is not in a pinned section.
     #[inline(never)]
     pub(crate) fn enter_window(&self) {
         self.order();
@@ -190,7 +190,7 @@ impl Inner {
         self.prices.set_pace(cpu, pace);
     }
 
-    /// Adds the bytes that the running CPU has moved to those of its node.
+    /// Adds the bytes that the running CPU has moved since the last call to those of its node.
     #[inline]
     pub(crate) fn settle(&self) {
         let bytes = self.moved.take();

@@ -1,5 +1,5 @@
-//! The table `[bandwidth]` of a profile: the memory bandwidth of each node, and the bytes that steps
-//! move.
+//! The table `[bandwidth]` of a profile: the memory bandwidth of each node, and the bytes that
+//! steps move.
 
 use plimsoll_mm::site::Work;
 

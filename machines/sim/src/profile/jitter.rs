@@ -183,7 +183,7 @@ pub(super) fn at(kinds: &[Disturbed], card: Card) -> Option<Jitter> {
 }
 
 /// Makes the disturbances that are kernel work longer, as the variant `name` does. `slower` returns
-/// the length that a length has with the variant at a card.
+/// the length of a disturbance with that variant, from its length without the variant and the card.
 pub(super) fn slow_down(kinds: &mut [Disturbed], name: &str, slower: impl Fn(u32, Card) -> u32) {
     for of in kinds.iter_mut().filter(|of| of.kind.is_kernel_work()) {
         for card in Card::ALL {

@@ -86,8 +86,8 @@ impl CostKey {
     }
 
     /// Returns whether the cost is work of the kernel's own compiled code. Variants such as `kasan`
-    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes, clock readings,
-    /// line transfers and locks are mostly costs of the hardware.
+    /// make only such work slower. The costs of context switches, interrupts, IPIs, TLB flushes,
+    /// clock readings, line transfers and locks are mostly costs of the hardware.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(

@@ -47,7 +47,7 @@ pub struct Sourced {
     pub source: String,
 }
 
-/// The shape of an entry.
+/// How an entry has to be written, for error messages.
 const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" }";
 
 /// How the values of an entry change from the low card to the high card.
@@ -59,7 +59,7 @@ pub(super) enum Cards {
     Fall,
 }
 
-/// Reads the entry `key` of `section`, whose values `end` reads.
+/// Reads the entry `key` of `section`. `end` reads each of its three values.
 pub(super) fn entry(
     section: &Section<'_>,
     key: &str,

@@ -10,7 +10,8 @@ use plimsoll_mm::site::Work;
 
 use super::Costs;
 
-/// The second points of the prices of one card; see [`Then`](super::Then).
+/// The average prices in long holds, at one card. A price with a slope has two points: its average
+/// in a short hold, which is in [`Costs`](super::Costs), and this one; see [`Then`](super::Then).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slopes {
     /// The second point of the price of [`Work::BuddyAlloc`].
@@ -30,10 +31,10 @@ pub struct Slope {
     pub ns: u32,
 }
 
-/// The price of moving pages in a hold, on one CPU.
+/// The price of each page that one hold moves, on one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldPrice {
-    /// The number of pages that have the price `first_ns`; [`u32::MAX`] if all have.
+    /// The number of pages that cost `first_ns` each; [`u32::MAX`] if all pages do.
     at: u32,
     first_ns: u32,
     /// The price of each further page is `further_ns + rest / of` nanoseconds. A fraction is
@@ -82,8 +83,8 @@ impl HoldPrice {
         let of = u64::from(slope.pages.saturating_sub(slope.at).max(1));
         let whole_ns = u64::from(slope.pages) * u64::from(slope.ns);
         let first_part_ns = u64::from(slope.at) * u64::from(first_ns);
-        // A profile with such prices is refused, but rounding may turn low prices into such prices:
-        // a further page costs at least a nanosecond, and not more than an earlier page.
+        // A further page costs at least a nanosecond, and not more than an earlier page. A profile
+        // that says otherwise is refused, but rounding can make low prices break this rule.
         let further_ns = whole_ns
             .saturating_sub(first_part_ns)
             .clamp(of.min(of * u64::from(first_ns)), of * u64::from(first_ns));

@@ -16,7 +16,8 @@ use super::{
     Bandwidth, Card, Clock, Costs, Load, Profile, Slope, Slopes, bandwidth, check, clock, shape,
 };
 
-/// The variant of every machine that nothing disturbs: it has no interrupts, softirqs or steals.
+/// The name of the variant in which nothing disturbs the CPUs: no interrupts, softirqs or steals.
+/// Every machine has this variant.
 pub const NO_JITTER: &str = "no-jitter";
 
 /// The parsed contents of one profile.

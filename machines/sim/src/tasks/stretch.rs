@@ -1,5 +1,5 @@
-//! Stretches: the time that a CPU works without a reschedule point. The module `reschedule` says what
-//! such a point is.
+//! Stretches: the time that a CPU works without a reschedule point. The module `reschedule` says
+//! what such a point is.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,7 +10,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 pub struct Stretch {
     /// The CPU.
     pub cpu: CpuId,
-    /// The time of the last reschedule point before it.
+    /// The time at which it began: the reschedule point before it, or the end of the CPU's idle
+    /// time.
     pub from: Nanos,
     /// The time of the next reschedule point; in an unfinished stretch, the time at which the run
     /// ended.
@@ -25,7 +26,7 @@ type StretchObserver = Box<dyn FnMut(&Stretch)>;
 pub(crate) struct Stretches {
     /// True if there is an observer.
     pub(crate) on: Cell<bool>,
-    /// The observer is not told of shorter stretches, in nanoseconds.
+    /// The shortest length, in nanoseconds, of the stretches that the observer is told of.
     pub(crate) at_least: Cell<u64>,
     /// The beginning of each CPU's stretch, in nanoseconds.
     pub(crate) from: RefCell<Box<[u64]>>,

@@ -108,7 +108,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     assert!(exact >= fired as u64 && fired >= 3, "{exact} for {fired}");
 }
 
-/// Looks at CPUs that the shepherd makes in ten seconds, while no CPU has anything to do.
+/// Returns how often the shepherd looks at a CPU in ten seconds, while only CPU 0 has anything to
+/// do, and the number of CPUs.
 fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
     let small = Small::flat(
         4,

@@ -1,5 +1,5 @@
-//! Disturbances: interrupts, softirqs and steals come at their rates, and interrupts wait while they
-//! are masked.
+//! Disturbances: interrupts, softirqs and steals come at their rates, and interrupts wait while
+//! they are masked.
 
 use crate::common;
 

@@ -21,10 +21,9 @@
 //!   strict.
 //!
 //! One weakness of the patch is not kept. The patch has two placeholders where points are expected:
-//! one for a process that has to be killed first (Linux: `oom_task_origin`), and one that means that
-//! no candidate is chosen yet. It computes with both as if they were points. Here the placeholders
-//! enter no arithmetic. If the first pass finds no
-//! candidate, there is no second pass.
+//! one for a process that has to be killed first (Linux: `oom_task_origin`), and one that means
+//! that no candidate is chosen yet. It computes with both as if they were points. Here the
+//! placeholders enter no arithmetic. If the first pass finds no candidate, there is no second pass.
 
 use super::key::{Highest, Key};
 use super::{Outcome, Read, SelectError, Selection, Stop, Victim};

@@ -1,5 +1,5 @@
-//! Two forms of the change that bounds holds, as they were posted for Linux before the form that was
-//! merged (see [`Batched`](super::Batched)). They are for comparison only.
+//! Two forms of the change that bounds holds, as they were posted for Linux before the form that
+//! was merged (see [`Batched`](super::Batched)). They are for comparison only.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};
@@ -7,8 +7,8 @@ use crate::site::Site;
 use crate::units::Pages;
 
 /// Only drains move one batch per hold (the second patch of the first two versions of the series,
-/// which changed only `drain_pages_zone`; later versions left it out). A spill or decay is one hold,
-/// as in [`Unbatched`](super::Unbatched).
+/// which changed only `drain_pages_zone`; later versions left it out). A spill or decay is one
+/// hold, as in [`Unbatched`](super::Unbatched).
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedDrains;
 
@@ -32,8 +32,8 @@ impl Holds for BatchedDrains {
 /// The predecessor of the series: a spill, decay or drain releases the zone lock after each batch,
 /// but keeps the pcp lock. So other CPUs can use the zone in between, but not these page lists.
 ///
-/// The posted patch released the zone lock only if another CPU was waiting for the lock. This policy
-/// always releases it: if no CPU waits, taking a free lock again costs little.
+/// The posted patch released the zone lock only if another CPU was waiting for the lock. This
+/// policy always releases it: if no CPU waits, taking a free lock again costs little.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedZoneLock;
 

@@ -1,4 +1,4 @@
-//! The lists of all nodes, by which used pages are aged, with the lock of each node and the batches
+//! The lists of all nodes, by which used pages are aged, with the lock of each node and the batch
 //! of each CPU.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! and may be outdated. So a CPU that unmaps a page first checks, under the lock of the page table,
 //! that the page is still mapped there.
 //!
-//! Locks: `LruBatch`, then nothing; `Lru`, then nothing. A CPU takes the pages out of its batch
-//! before it takes the lock of their node.
+//! Locks: `LruBatch`, with nothing inside; `Lru`, with nothing inside. A CPU takes the pages out of
+//! its batch before it takes the lock of their node.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ use crate::site::{LockClass, Site, Work};
 use crate::space::error::NoMemory;
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// The number of pages of a CPU's batch (Linux: `PAGEVEC_SIZE`).
+/// The number of pages in a full batch of a CPU (Linux: `PAGEVEC_SIZE`).
 const BATCH: usize = 31;
 
 /// The lists by which used pages are aged, of every node.
@@ -42,7 +42,8 @@ struct Node<M: Machine> {
     lists: M::Lock<Lists>,
     /// The first frame of the node.
     first: Pfn,
-    /// For each frame of the node, the place where the page is mapped, or 0. Made in chunks.
+    /// For each frame of the node, the place where the page is mapped, or 0. These fields are made
+    /// in chunks.
     owners: Box<[M::Once<Owners<M>>]>,
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
@@ -51,7 +52,7 @@ struct Node<M: Machine> {
     isolated: M::Field,
 }
 
-/// The pages that a CPU has added and not handed in yet.
+/// The pages that a CPU has added, and that are not on a list yet.
 #[derive(Clone, Copy)]
 struct Batch {
     pfns: [Pfn; BATCH],
@@ -88,7 +89,7 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Adds a page to this CPU's batch. When the batch is full, hands its pages in.
+    /// Adds a page to this CPU's batch. When the batch is full, puts its pages on the lists.
     pub(crate) fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
         let full = self.batches[machine.this_cpu().index()].with(machine, Site::LruAdd, |batch| {
             batch.pfns[batch.len] = pfn;
@@ -100,7 +101,7 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Hands in the pages of this CPU's batch (Linux: `lru_add_drain`).
+    /// Puts the pages of this CPU's batch on the lists (Linux: `lru_add_drain`).
     pub(crate) fn drain(&self, machine: &M, pages: &PageAllocator<M>) {
         let batch = &self.batches[machine.this_cpu().index()];
         let batch = batch.with(machine, Site::LruAdd, |batch| {
@@ -124,7 +125,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Removes pages that are about to be freed, up to 31 of one node in a hold.
+    /// Removes pages that are about to be freed. Each hold of a node's lock removes up to 31 of its
+    /// pages.
     pub(crate) fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         self.each_run(pages, pfns, |node, run| {
             node.with(machine, Site::LruRemove, |lists| {
@@ -134,8 +136,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Calls `f` for each run of up to 31 of `pfns` that are on the same lists. Frames in no zone
-    /// are skipped.
+    /// Divides `pfns` into runs of up to 31 pages that are on the same node's lists, and calls `f`
+    /// for each run. Skips frames that are in no zone.
     fn each_run(
         &self,
         pages: &PageAllocator<M>,
@@ -159,12 +161,12 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Returns the place where `pfn`, a page that was isolated from `node`, was mapped last.
+    /// Returns the place where `pfn` was last mapped. The page was isolated from `node`.
     pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
         self.nodes[self.place(node)].owner(pfn)
     }
 
-    /// Isolates up to `max` pages from the tail of a list, in one hold (Linux:
+    /// Isolates up to `max` pages from the tail of a list, in one hold of the lock (Linux:
     /// `isolate_lru_folios`).
     pub(crate) fn isolate(&self, machine: &M, node: NodeId, list: List, max: u32) -> Run {
         let node = &self.nodes[self.place(node)];
@@ -175,7 +177,7 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Ends the isolation of pages, in one hold (Linux: `move_folios_to_lru`).
+    /// Ends the isolation of pages, in one hold of the lock (Linux: `move_folios_to_lru`).
     pub(crate) fn conclude(&self, machine: &M, node: NodeId, pages: &[(Taken, Fate)]) {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruPutBack, |lists| {
@@ -196,8 +198,8 @@ impl<M: Machine> Aged<M> {
         self.nodes[self.place(node)].isolated.get()
     }
 
-    /// Returns the number of used pages, on lists, isolated and in batches. Exact when no call is
-    /// under way.
+    /// Returns the number of used pages: those on lists, those isolated and those in batches. The
+    /// number is exact when no call is under way.
     pub(crate) fn total(&self, machine: &M) -> i64 {
         let listed = |node: &Node<M>| node.with(machine, Site::Control, |lists| lists.total());
         let waiting = |batch: &M::CpuLock<Batch>| batch.with(machine, Site::Control, |it| it.len);
@@ -264,8 +266,8 @@ impl<M: Machine> Node<M> {
         field.map_or(0, Field::get)
     }
 
-    /// Sets the owner of a page. Makes the chunk of the page if it does not exist, which it always
-    /// does with [`Metadata::Eager`].
+    /// Sets the owner of a page. If the chunk of the page does not exist yet, makes it. With
+    /// [`Metadata::Eager`], all chunks exist from the start.
     fn set_owner(&self, machine: &M, pfn: Pfn, owner: u64) {
         let page = pfn.0.wrapping_sub(self.first.0);
         let Some(once) = self.owners.get((page / CHUNK) as usize) else {
@@ -274,7 +276,7 @@ impl<M: Machine> Node<M> {
         if once.get().is_none()
             && let Ok(chunk) = owners_of(machine, self.pages, page / CHUNK)
         {
-            // If another CPU was first, its chunk is used.
+            // If another CPU has set the chunk first, that chunk is used.
             drop(once.set(chunk));
         }
         let field = once
@@ -286,7 +288,7 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// Makes the owners of the pages of a chunk of a node with `pages` pages.
+/// Makes the owners for chunk number `chunk` of a node of `pages` pages.
 fn owners_of<M: Machine>(machine: &M, pages: u32, chunk: u32) -> Result<Owners<M>, NoMemory> {
     let len = (pages - chunk * CHUNK).min(CHUNK);
     let mut owners = Vec::new();

@@ -9,15 +9,15 @@
 //! 1024 pages are together in a chunk. All chunks exist from the start, or each is made when a page
 //! of it is first used; see [`Metadata`].
 //!
-//! CPUs hand pages in late, in batches, and a page may be freed before the batch that contains it
-//! is handed in. So a page may be removed before it is added: its record counts such removals, and
-//! an addition that follows cancels one of them. At the end of all calls, a page is on a list if and
-//! only if it was added once more than it was removed.
+//! CPUs collect new pages in batches, and a page may be freed before its batch reaches the lists.
+//! So a page may be removed before it is added: its record counts such removals, and an addition
+//! that follows cancels one of them. When no call is under way and all batches are empty, a page is
+//! on a list if and only if it was added once more than it was removed.
 //!
 //! A CPU that reclaims *isolates* pages: it takes them off their list, looks at them without the
 //! lock, and puts back those that stay in memory. Meanwhile the owner of such a page may free it,
-//! and the next owner may add it again. So each isolation has a number, a *stamp*, and a page is put
-//! back only if its record still has this stamp.
+//! and the next owner may add it again. So each isolation has a number, a *stamp*, and a page is
+//! put back only if its record still has this stamp.
 
 use alloc::vec::Vec;
 
@@ -46,10 +46,10 @@ impl List {
     pub const ALL: [Self; 3] = [Self::Inactive, Self::Active, Self::Unevictable];
 }
 
-/// The place of a page.
+/// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On no list. `Links::next` counts the removals that came before their additions.
+    /// On no list. `Links::next` counts the removals of the page whose additions have not come yet.
     Nowhere,
     On(List),
     /// Isolated; `Links::next` is the stamp.
@@ -68,7 +68,7 @@ struct Links {
 #[derive(Clone, Copy)]
 struct State(u8);
 
-/// No page. No node has a page of this number, because zones end below it.
+/// Stands for no page. No node has a page of this number, because zones end below it.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -140,7 +140,7 @@ impl Run {
         &self.taken[..self.len]
     }
 
-    /// Returns some page, to fill an array with.
+    /// Returns some page of the run, to fill an array with.
     pub(crate) fn any(&self) -> Taken {
         self.taken[0]
     }
@@ -220,8 +220,8 @@ impl Lists {
         }
     }
 
-    /// Removes a page that its owner is about to free, wherever it is. If it was not added yet, the
-    /// next addition will have no effect.
+    /// Removes a page that its owner is about to free, wherever the page is. If its addition has
+    /// not come yet, that addition will have no effect.
     pub(crate) fn remove(&mut self, pfn: Pfn) {
         let Some(page) = self.number(pfn) else { return };
         match self.place(page) {
@@ -292,8 +292,8 @@ impl Lists {
         self.isolated
     }
 
-    /// Returns the number of pages that were added and not removed, less those that were removed
-    /// and not added yet.
+    /// Returns the number of pages that were added and not removed, minus the number of pages that
+    /// were removed and whose additions have not come yet.
     pub(crate) fn total(&self) -> i64 {
         let listed: i64 = self.ends.iter().map(|ends| i64::from(ends.len)).sum();
         let early_in = |chunk: &Chunk| -> i64 {
@@ -448,7 +448,8 @@ mod tests {
         let run = lists.isolate(List::Inactive, 1);
         lists.conclude(run.get()[0], Fate::Leaves);
         assert_eq!((lists.isolated(), lists.total()), (0, 1));
-        // The owner has freed the page, and the next owner has used it and lost it to this CPU.
+        // Meanwhile the owner has freed the page, and another owner has added it. This CPU then
+        // evicts it from that owner.
         lists.add(Pfn(FIRST), List::Inactive);
         lists.conclude(run.get()[0], Fate::Leaves);
         assert_eq!(lists.total(), 1);

@@ -6,8 +6,9 @@
 //!
 //! If pages may be reclaimed, `aged` and `lists` record which pages are on which list. Otherwise
 //! the lists are reduced to what exiting processes contend for: the number of pages on the lists of
-//! each node, and the lock of those lists. Only the sum has to be right then, so a page may be removed while a batch still counts it. Until that batch is
-//! moved, the lists count too few pages, perhaps fewer than 0.
+//! each node, and the lock of those lists. Only the sum has to be right then, so a page may be
+//! removed while a batch still counts it. Until that batch is moved, the lists count too few pages,
+//! perhaps fewer than 0.
 //!
 //! Invariant: when no call is under way, the lists and the batches together count the pages that
 //! were added and not removed.
@@ -40,7 +41,7 @@ pub struct Lru<M: Machine> {
     nodes: Box<[M::Lock<i64>]>,
     /// For each CPU, the number of used pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
-    /// The lists themselves, if pages may be reclaimed. `nodes` and `batches` are unused then.
+    /// The lists themselves, if pages may be reclaimed. Then `nodes` and `batches` are unused.
     aged: Option<Aged<M>>,
 }
 

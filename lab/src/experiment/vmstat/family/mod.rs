@@ -36,8 +36,9 @@ pub(super) struct Family {
     seeds: usize,
 }
 
-/// Runs the family. Of the workload [`MAIN`], it takes the runs of this report, or runs it in the
-/// same way on the other machine. Other workloads get shorter runs with fewer seeds.
+/// Runs the family. The workload [`MAIN`] on the machine of this report has run already. In a full
+/// run, it runs on the other machine in the same way. All other runs are shorter and have fewer
+/// seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
         // A verdict takes six seeds.
@@ -136,8 +137,8 @@ impl Family {
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
 
-    /// For each workload, its ratios on all machines beside the published ones, without the
-    /// workloads that lack one because Linux's median is zero.
+    /// For each workload, its ratios on all machines beside the published ones. Leaves out the
+    /// workloads that lack a ratio because Linux's median is zero.
     fn beside(&self) -> Vec<(&'static str, Vec<Beside>)> {
         let of_workload = |mix: &'static Mix| {
             let members = self.members_of(mix.name);

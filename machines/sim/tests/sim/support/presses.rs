@@ -32,7 +32,7 @@ impl Presses {
 
 impl Embedder<Sim> for Presses {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
-        // Reclaim may unmap pages of every process, so each counts it as a step.
+        // Reclaim may unmap pages of every process, so it counts as a step of each process.
         fn during_all(processes: &[Process], f: &mut dyn FnMut()) {
             match processes {
                 [] => f(),

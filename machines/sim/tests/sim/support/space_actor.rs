@@ -147,8 +147,9 @@ impl Actor {
         }
     }
 
-    /// Makes memory short for random times, if the run reclaims: takes all free memory that may be
-    /// had without waiting, reclaims beyond need, and gives the memory back.
+    /// Makes memory short for random times, if the run reclaims. Each time, takes all free memory
+    /// that may be had without waiting, sometimes reclaims more than is needed, and gives the
+    /// memory back.
     pub(crate) fn press(mut self, sim: &Sim) {
         let stage = Shared::clone(&self.stage);
         let Some(reclaim) = &stage.reclaim else {
