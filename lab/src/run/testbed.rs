@@ -197,8 +197,8 @@ impl Testbed {
     }
 
     /// Allocates memory until the highest zone of each node has `above` free pages above its low
-    /// watermark, and every other zone none. Call this before the run. Unlike [`Testbed::fill`], it
-    /// also takes small blocks, and memory of all zones.
+    /// watermark, and every other zone none. Call this before the run. The blocks
+    /// have all sizes, so the number is exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.

@@ -10,7 +10,7 @@
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up. `scan` decides how many pages of each
 //! list to look at. `shrink` looks at them. It has two callers: `kswapd`, the thread of a node, and
 //! `direct`, an allocation. The page allocator calls [`Reclaim`] as its
-//! [`Pressure`](crate::page::Pressure).
+//! [`Pressure`].
 //!
 //! Locks: none of its own.
 
