@@ -266,8 +266,8 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// What is pending on the dormant `cpu`. Reads the CPU's page lists only if the shepherd kicks
-    /// a CPU because of its pages; Linux's shepherd does not.
+    /// Returns the work that is pending on the dormant `cpu`. Reads the CPU's page lists only if
+    /// the shepherd kicks a CPU because of its pages; Linux's shepherd does not.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));

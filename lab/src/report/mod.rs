@@ -130,7 +130,7 @@ pub struct DecidingPrice {
     pub key: String,
     /// True if the price was fitted to a published figure.
     pub fitted: bool,
-    /// What happens at half of the price, or at twice the price.
+    /// The change of verdict or ratio at half of the price, or at twice the price.
     pub effect: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a testbed needs to run short of memory: address spaces whose pages are reclaimed, swap, and
-//! a kswapd for each node.
+//! The parts that a testbed needs to run short of memory: address spaces whose pages are reclaimed,
+//! swap, and a kswapd for each node.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -20,7 +20,7 @@ pub fn of(experiment: &str, machine: &str) -> Result<Option<Decided>, Error> {
     }
 }
 
-/// What is said of an experiment whose prices have not been varied yet.
+/// The text for an experiment whose prices have not been varied yet; `None` if it has no headlines.
 fn unknown(experiment: &str) -> Option<Decided> {
     let mut headlines = headlines::ALL.iter();
     headlines.find(|it| it.experiment == experiment)?;
@@ -71,7 +71,7 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
     Ok(notes.join("; "))
 }
 
-/// What happens at half and at twice the price: other verdicts, and ratios that move.
+/// Describes the changes at half and at twice the price: other verdicts, and ratios that move.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {

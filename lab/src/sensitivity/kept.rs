@@ -12,7 +12,7 @@ const FILE: &str = include_str!("../../data/sensitivity.json");
 /// A price moves a ratio if the ratio changes by more than this factor.
 pub const MOVES: f64 = 2.0;
 
-/// What sensitivity runs measured of each experiment.
+/// The results of sensitivity runs, by experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// The experiments, in the order in which they ran.

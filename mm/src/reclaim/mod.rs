@@ -9,8 +9,7 @@
 //! [`Memory::enlist`](crate::space::Memory::enlist)) in the order of the lists that
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up. `scan` decides how many pages of each
 //! list to look at. `shrink` looks at them. It has two callers: `kswapd`, the thread of a node, and
-//! `direct`, an allocation. The page allocator calls [`Reclaim`] as its
-//! [`Pressure`].
+//! `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
 //!
 //! Locks: none of its own.
 
@@ -33,7 +32,7 @@ use crate::space::Memory;
 use crate::space::lru::List;
 use crate::units::{Nanos, NodeId, Pages};
 
-/// What reclaim asks of the program that embeds the memory manager.
+/// The services that reclaim needs from the program that embeds the memory manager.
 pub trait Embedder<M: Machine> {
     /// Calls `f` with the memory to reclaim from. If that memory is not complete yet, or no longer
     /// exists, it need not call `f`; nothing is reclaimed then.

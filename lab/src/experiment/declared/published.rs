@@ -22,7 +22,7 @@ pub(in crate::experiment) struct Published {
 
 /// One published figure, and the row of ours to which it belongs.
 pub(in crate::experiment) struct Figure {
-    /// What was measured, in a few words.
+    /// The quantity that was published, in a few words.
     pub(in crate::experiment) what: &'static str,
     /// The metric of the row.
     pub(in crate::experiment) metric: &'static str,

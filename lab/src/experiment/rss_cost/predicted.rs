@@ -33,7 +33,7 @@ impl Row<'_> {
         Some((1.0 / HOLDS_WITHIN..=HOLDS_WITHIN).contains(&miss))
     }
 
-    /// What the tasks spend most of their time on, apart from faults and unmapping.
+    /// The part that takes most of the tasks' time, apart from faults and unmapping.
     fn limit(&self) -> String {
         let times = self.run.kept[0].times(self.mode, self.tasks);
         let percents = times.expect("the benchmark ran with this number of tasks");

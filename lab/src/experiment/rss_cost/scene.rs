@@ -177,7 +177,8 @@ fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done,
     (done, testbed.finish().0.hash)
 }
 
-/// What `tasks` tasks spent their time on during the measurement, in percent.
+/// The share of each part of [`PARTS`] in the time of `tasks` tasks during the measurement, in
+/// percent.
 fn percents(tasks: u32, Done { from, to, .. }: &Done) -> Percents {
     let between = |of: &dyn Fn(&Mark) -> u64| of(to) as f64 - of(from) as f64;
     let work = |kind: Work| between(&|mark| mark.stats.work_ns[kind as usize]);

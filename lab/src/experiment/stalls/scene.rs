@@ -172,7 +172,7 @@ pub(super) struct Seen {
     length: Nanos,
 }
 
-/// What all workers have done.
+/// The work that all workers have done so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     pages: u64,

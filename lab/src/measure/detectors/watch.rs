@@ -20,7 +20,7 @@ pub struct Watch {
     log: Rc<RefCell<Log>>,
 }
 
-/// What the detectors reported, and the longest stretch.
+/// The reports of the detectors, and the longest stretch.
 #[derive(Clone, Debug, Default)]
 pub struct CpuStalls {
     /// The longest stretch of any CPU.

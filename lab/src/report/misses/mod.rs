@@ -47,7 +47,7 @@ impl Basis {
     }
 }
 
-/// What was published.
+/// The published values of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// A value with one design, or the value before the patch and the value with it.
@@ -69,7 +69,7 @@ pub struct Place {
     pub designs: Vec<&'static str>,
 }
 
-/// What the runs measured for a figure.
+/// Our measured values for a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ours {
     /// The median with each design, in the order of [`Place::designs`].
@@ -86,7 +86,7 @@ pub struct Beside {
     pub thread: Thread,
     /// Where in the thread the figure was published, and on which machine it was measured.
     pub source: &'static str,
-    /// What was measured.
+    /// The quantity that was published, in a few words.
     pub what: &'static str,
     /// The unit of the values.
     pub unit: Unit,

@@ -1,4 +1,4 @@
-//! What the runs measured, as it is kept at the end of `docs/misses.md`.
+//! The measured values, as they are kept at the end of `docs/misses.md`.
 //!
 //! The page is made of the declared figures and of these values. So a test can make the page again
 //! without a run, and the committed page cannot differ from what is declared.
@@ -29,7 +29,7 @@ pub struct Stored {
     pub figures: Vec<StoredFigure>,
 }
 
-/// What was measured for one figure.
+/// The measured values of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredFigure {
     what: String,

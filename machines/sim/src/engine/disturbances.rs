@@ -24,8 +24,8 @@ pub(crate) const fn pin_of(class: LockClass) -> u32 {
     }
 }
 
-/// What one section in which interrupts are masked adds to `Inner::pins`, in addition to the 1 that
-/// every section adds.
+/// The amount that a section in which interrupts are masked adds to `Inner::pins`, beside the 1
+/// that every section adds.
 pub(crate) const MASKED: u32 = 1 << 16;
 
 pub(crate) struct Disturbances {

@@ -67,8 +67,8 @@ pub struct Profile {
     pub speed_percent: Vec<u32>,
     /// The disturbances of busy CPUs; `None` if the profile has none.
     pub jitter: Option<Jitter>,
-    /// What busy CPUs take from each other. Applies only to runs with
-    /// [`SimOptions::under_load`](crate::SimOptions::under_load).
+    /// The clock speed, execution units and memory bandwidth that busy CPUs take from each other.
+    /// Applies only to runs with [`SimOptions::under_load`](crate::SimOptions::under_load).
     pub load: Load,
 }
 

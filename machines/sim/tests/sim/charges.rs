@@ -1,5 +1,5 @@
-//! What a design does in addition to moving pages is charged: sorting, readings of the clock, and
-//! looks at other CPUs' counts.
+//! Tests that a design is charged for its work beside moving pages: for sorting, for readings of
+//! the clock, and for looks at other CPUs' counts.
 
 use crate::support;
 

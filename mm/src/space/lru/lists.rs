@@ -115,7 +115,7 @@ pub(crate) struct Taken {
     pub(crate) referenced: bool,
 }
 
-/// What happens to a page that was isolated.
+/// The decision about a page that was isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The page goes to the head of this list.

@@ -125,7 +125,7 @@ impl Family {
     }
 }
 
-/// What each workload stands for.
+/// The table of the workloads, with the purpose of each.
 fn workloads() -> Table {
     tabulate!("The workloads", "", &FAMILY, |mix| {
         "workload" => mix.name,
