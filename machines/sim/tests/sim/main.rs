@@ -11,6 +11,7 @@ mod charges;
 mod common;
 mod counters;
 mod decay;
+mod disturbed;
 mod dormancy;
 mod dying;
 mod emptying;
