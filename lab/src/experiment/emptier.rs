@@ -221,7 +221,8 @@ pub(super) fn targets(targets: &[Target]) -> Table {
     )
 }
 
-/// How many times as fast as exit alone a design is, by the median ratio of the metric `wall`.
+/// Returns how many times as fast `design` is as exit alone, by the median ratio of their values of
+/// the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

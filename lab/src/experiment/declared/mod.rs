@@ -44,8 +44,8 @@ pub(super) type Pair = (&'static str, &'static str);
 /// As B in a [`Pair`], this stands for every design except A.
 pub(super) const OTHERS: &str = "*";
 
-/// The declaration of an experiment. `S` is its workload on one machine, `K` is what is kept of a
-/// run in addition to its sample, and `D` is a design.
+/// The declaration of an experiment. `S` is the type of its workload on one machine, `K` that of
+/// the data that are kept of a run in addition to the run's sample, and `D` that of its designs.
 pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     /// The name that `plimsoll reproduce` accepts.
     pub(super) name: &'static str,
@@ -337,7 +337,8 @@ where
             .compare(scene, designs, self.options, self.progress)
     }
 
-    /// As [`Run::further`], but runs at most `seeds` of the seeds, for a table beside the main one.
+    /// As [`Run::further`], but with only the first `seeds` of the seeds, for a table beside the
+    /// main one.
     pub(super) fn further_on_few(
         &self,
         about: &str,

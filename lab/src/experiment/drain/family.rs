@@ -36,7 +36,8 @@ impl Member {
         }
     }
 
-    /// The median ratio over the seeds of `metric` with `design` to that of unbatched Linux.
+    /// The ratio of `metric` with `design` to `metric` with unbatched Linux, as the median over the
+    /// seeds.
     fn ratio(&self, design: &str, metric: &Metric) -> f64 {
         self.results.ratio((UNBATCHED, design), metric)
     }
@@ -84,8 +85,8 @@ fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
     scenes
 }
 
-/// The table of the ratios of `metric` to that of unbatched Linux, with a row for each workload and
-/// one for the range over all of them.
+/// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux.
+/// There is a row for each workload, and a last row for the range over all workloads.
 pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     let mut table = tabulate!(
         title,
@@ -115,8 +116,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio of `metric` with `design` to that of unbatched Linux, over
-/// the workloads of the family for which `of` is true.
+/// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux,
+/// over the workloads of the family for which `of` is true.
 fn range(
     family: &[Member],
     design: &str,
@@ -143,7 +144,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Says what the merged patch and our variant gain while memory is plenty, or while it is short.
+/// Says what the merged patch and bounded holds gain while there is plenty of memory, or while
+/// memory is short.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
@@ -163,8 +165,9 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// The published changes of throughput by the patch, in percent: of the number of rounds, of the
-/// number of rounds per second of real time, and of that per second of CPU time.
+/// The changes of throughput by the patch, in percent, as the thread published them for one
+/// workload. It measured throughput in three ways: as the number of rounds, as rounds per second of
+/// real time, and as rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],

@@ -39,7 +39,8 @@ use crate::run::progress::Progress;
 /// The experiment's entry in the catalog.
 pub(super) static EXPERIMENT: &dyn Experiment = &Drain;
 
-/// The experiment, declared once for each state of memory at the start of its main runs.
+/// The experiment. It has one declaration for each state that memory may have when the main runs
+/// start.
 struct Drain;
 
 impl Experiment for Drain {
@@ -185,7 +186,7 @@ fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> 
     Ok((tables, finding(&run.results, &family)))
 }
 
-/// Each run's design and what was kept, for the designs with rows in the tables of holds.
+/// For each design of [`SHOWN`], its name and what was kept of its run with the first seed.
 fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))

@@ -102,7 +102,7 @@ const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
 /// The memory by which the largest process exceeds the victim, in bytes: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
-/// The mean of [`REGRET`] that would result if each victim were drawn at random.
+/// The value that [`REGRET`] would have, on average, if each victim were drawn at random.
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
@@ -111,8 +111,8 @@ const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
-/// The metrics of each population. They are computed from the choices that one design made in
-/// populations of one kind and size.
+/// The metrics of the populations of one kind and size. They are computed from the choices that one
+/// design made in these populations on one seed.
 const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     WRONG => mean(choices, |chosen| if chosen.judged.regret > 0 { 100.0 } else { 0.0 }),
     REGRET => mean(choices, |chosen| chosen.judged.regret as f64 * PAGE),
@@ -175,7 +175,7 @@ impl Scene {
         [WRONG, REGRET_MAX].into_iter().chain(each).collect()
     }
 
-    /// Makes a selection in every population of the seed of `case`.
+    /// Makes one selection in every population that is drawn from the seed of `case`.
     fn measure(&self, case: &Case<Named>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
@@ -388,7 +388,7 @@ fn finding(results: &Results) -> Finding {
 /// design counts as no better than drawing lots.
 const NEAR_LOT: f64 = 0.75;
 
-/// Says whether the patch's choice among many similar processes is as good as random.
+/// Says whether the patch chooses better than at random among many similar processes.
 fn drift(run: &Run<'_, Scene>) -> String {
     let alike = run.scene.specs.iter().filter(|spec| {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);

@@ -230,8 +230,8 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     )
 }
 
-/// `profile`, of a machine of two sockets, with only the first `cores` cores of each socket. All
-/// prices stay the same.
+/// Returns `profile` with only the first `cores` cores of each socket. The profile must be that of
+/// a machine of two sockets whose cores have two CPUs each. All prices stay the same.
 fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
@@ -318,7 +318,7 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets. A quick run measures only the one about grown trees.
+/// The table of the targets. A quick run measures only the target that concerns grown trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);

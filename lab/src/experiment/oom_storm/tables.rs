@@ -33,7 +33,7 @@ fn reaping_of(design: &Named) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the processes in each scene, and of the sizes that are scaled down.
+/// A table of the processes in each scene. Its note says which sizes are scaled down.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
@@ -101,7 +101,8 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     )
 }
 
-/// The sentence about the scene in which only the reaper can empty the victim.
+/// The sentence about the scene in which only the reaper can empty the victim. It says how much of
+/// an allocator's wait is the reaper's delay.
 fn until_reaping(results: &Results, scene: &Scene) -> String {
     let share = |selector| {
         share(

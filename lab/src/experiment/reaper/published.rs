@@ -1,4 +1,4 @@
-//! The published figures of the thread about the reaper, beside our rows.
+//! The figures that the mailing-list thread on the reaper published, for comparison with our rows.
 
 use super::{ASCENDING, PATCH, PHONE};
 use crate::experiment::declared::{Figure, Published, Reported};

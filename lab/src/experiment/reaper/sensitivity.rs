@@ -1,5 +1,5 @@
-//! Which prices decide the result: the ratios of the headline with single prices halved and
-//! doubled.
+//! Which prices decide the result? The table shows the headline ratios when one price at a time is
+//! halved or doubled.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;
@@ -38,7 +38,7 @@ const PERCENT: [u32; 2] = [50, 200];
 const SHOWN: usize = 3;
 const SEEDS: usize = 3;
 
-/// The head of a column, and the ratio to Linux in it: a design and a metric.
+/// The columns: for each, its head, and the design and the metric whose ratio to Linux it shows.
 const COLUMNS: [(&str, (&str, Metric)); 4] = [
     ("running: patch", (PATCH, RAN)),
     ("running: ours", (OURS, RAN)),

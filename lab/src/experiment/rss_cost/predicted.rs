@@ -10,7 +10,7 @@ use crate::workload::page_fault::Mode;
 /// The factor by which a prediction may miss a published rate and still count as one that holds.
 const HOLDS_WITHIN: f64 = 2.0;
 
-/// One mode and number of tasks.
+/// A row of the table: one mode with one number of tasks.
 struct Row<'a> {
     mode: Mode,
     tasks: u32,

@@ -134,8 +134,8 @@ const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
     }
 }
 
-/// Makes the machine a guest: about every `every_ns`, the hypervisor steals a CPU for about
-/// `length_ns`.
+/// Makes the machine a guest whose hypervisor steals CPUs. Each steal takes one CPU away for about
+/// `length_ns`. The next steal of that CPU comes about `every_ns` after the end of the last.
 fn steal(scene: &mut Scene, every_ns: u64, length_ns: u64) {
     let mut jitter = scene.profile.jitter.clone().unwrap_or_default();
     jitter.rates[Disturbance::Steal as usize] = Some(Rate {

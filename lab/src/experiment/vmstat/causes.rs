@@ -20,32 +20,34 @@ const CHANGES: [(&str, &str); 7] = [
     ("all on one tick", "aligned+shepherd-at-once"),
 ];
 
-/// The single change that explains the patch's gain in contentions.
+/// The cause of the patch's gain in contentions: which of the patch's two changes explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// There are too few seeds for a verdict.
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
-    /// At equal work, only the phases can be seen to gain. The patch's changelog names this cause
-    /// alone.
+    /// The phases alone lower the contentions per decayed page; for the longer interval alone, the
+    /// runs do not show this. The patch's changelog names only the phases as the cause.
     Phases,
-    /// At equal work, only the longer interval can be seen to gain.
+    /// The longer interval alone lowers the contentions per decayed page; for the phases alone, the
+    /// runs do not show this.
     Interval,
-    /// At equal work, both gain.
+    /// Each of the two changes alone lowers the contentions per decayed page.
     Both,
-    /// Neither gains at equal work, but CPUs that do the work less often return fewer pages, and
-    /// the longer interval alone lowers contentions.
+    /// For neither change alone do the runs show fewer contentions per decayed page. But the longer
+    /// interval alone lowers the number of contentions: CPUs that do the work less often return
+    /// fewer pages.
     LessWork,
     /// Neither change alone explains the gain.
     Neither,
 }
 
 impl Cause {
-    /// The cause by the intervals of the runs. A cause explains the gain if that cause alone lowers
-    /// the contentions per decayed page, with an interval that excludes 1. Contentions are counted
-    /// per page, because a design that only fires less often has fewer contentions but also returns
-    /// fewer pages.
+    /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
+    /// change alone lowers the contentions of decays per decayed page, and the interval of the
+    /// ratio to Linux excludes 1. Contentions are counted per page, because a design that only
+    /// fires less often has fewer contentions but also returns fewer pages.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;
@@ -111,8 +113,8 @@ pub(super) fn table(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding of a report on one workload. Every statement in it follows from the intervals
-/// of the runs.
+/// Makes the finding of a report on one workload. Every statement in it follows from the confidence
+/// intervals of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
     let answer = format!(

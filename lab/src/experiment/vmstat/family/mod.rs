@@ -36,9 +36,9 @@ pub(super) struct Family {
     seeds: usize,
 }
 
-/// Runs the family. The workload [`MAIN`] on the machine of this report has run already. In a full
-/// run, it runs on the other machine in the same way. All other runs are shorter and have fewer
-/// seeds.
+/// Runs the family. The workload [`MAIN`] has run already on the machine of this report, so its
+/// results are taken over. In a full run, [`MAIN`] also runs on the other machine for as long and
+/// on as many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
         // A verdict takes six seeds.
@@ -105,8 +105,8 @@ impl Family {
         Finding::new(answer, causes::numbers(main))
     }
 
-    /// The lowest and the highest of the medians of a ratio of the patch to Linux, without members
-    /// in which Linux's median is zero.
+    /// Formats the range of the patch's ratio to Linux over the members of the family. The ratio of
+    /// a member is the median over its seeds. A member in which Linux's median is zero is left out.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();
@@ -115,8 +115,9 @@ impl Family {
         format!("{} to {}", ratio_of(1.0, low), ratio_of(1.0, high))
     }
 
-    /// The clause that says which workloads are like the thread's by all four ratios on every
-    /// machine, or that none is, and which is nearest.
+    /// The clause that compares the workloads with that of the mailing-list thread. It lists the
+    /// workloads whose four ratios are all within a factor of 2 of the published ones on every
+    /// machine, or says that there are none, and names the nearest workload.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());

@@ -31,7 +31,7 @@ impl Family {
         ]
     }
 
-    /// The rows of each machine, the published ones first.
+    /// The rows of each machine. The row with the published figures comes first.
     fn lines(&self) -> Vec<Line<'_>> {
         let of_machine = |machine: &'static str| {
             let members = self.members.iter();
@@ -149,7 +149,7 @@ impl Line<'_> {
         }
     }
 
-    /// The median with Linux.
+    /// The value of `metric` with Linux: the published one, or the median of our runs.
     fn level(&self, metric: &Metric) -> String {
         let value = match self {
             Self::Published(machine) => published(machine, BASELINE, metric),
