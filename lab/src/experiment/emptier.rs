@@ -193,8 +193,8 @@ const WAIT_PERCENT_MAX: f64 = 1.0;
 
 /// Returns the two targets for the time that `ours` waits for page-table locks. First, this time
 /// must be at most 1 % of the time that `ascending` waits; `percent` is the measured percentage.
-/// Second, `ours` must never wait longer than `descending-by-vma`; `ours` waited longer in `above`
-/// of `cases`.
+/// Second, `ours` must never wait longer than `descending-by-vma`. There are `cases` cases, and in
+/// `above` of them `ours` waited longer.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {

@@ -9,8 +9,8 @@
 //! whose sizes are distributed as on a real machine, and no two free blocks of one order are
 //! buddies. The seed of the run decides which parts of the zone the free blocks lie in. Inside
 //! these parts, free blocks lie as close together as possible while the buddy of each is in use; a
-//! real machine scatters them further. This makes no difference to a run: the merges that are
-//! possible are the same, and the simulator does not price a page by its address.
+//! real machine scatters them further. How far apart they lie makes no difference to a run: the
+//! merges that are possible are the same, and the simulator does not price a page by its address.
 //!
 //! The CPUs' page lists begin empty. A worker that is busy fills its CPU's lists within the first
 //! milliseconds, so experiments leave the beginning of a run out of their rates.

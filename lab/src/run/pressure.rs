@@ -53,7 +53,7 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes a reclaim without address spaces, for the configuration of a manager.
+    /// Makes the reclaim that the configuration of a manager needs. It has no address spaces yet.
     pub(super) fn reclaim(sim: &Sim) -> SimReclaim {
         Rc::new(Reclaim::new(sim, Threads::default()))
     }

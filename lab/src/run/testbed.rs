@@ -67,7 +67,7 @@ pub struct Log {
     pub out_of_memory: u64,
     /// The pages moved by holds of zone locks.
     pub holds: HoldLog,
-    /// The work of reclaim.
+    /// Counts of what reclaim did.
     pub reclaim: ReclaimLog,
 }
 
@@ -330,8 +330,8 @@ impl Log {
     }
 }
 
-/// The largest number of `starts`, times at which vmstat work started, within any interval of
-/// length `window`. `starts` must be in ascending order.
+/// Returns the largest number of `starts` within any interval of length `window`. `starts` are the
+/// times at which vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -349,8 +349,8 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The largest number of `starts`, times at which vmstat work started, between two successive
-/// ticks. `starts` must be in ascending order.
+/// Returns the largest number of `starts` between two successive ticks. `starts` are the times at
+/// which vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

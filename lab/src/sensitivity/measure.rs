@@ -276,7 +276,8 @@ mod tests {
         }
     }
 
-    /// A reaper never reads a page back from swap, and always takes away reverse mappings.
+    /// Emptying an address space never reads a page back from swap, but always takes pages out of
+    /// page tables.
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {
         let options = Options {

@@ -90,7 +90,7 @@ fn moves(headline: &Headline, price: &Price) -> String {
     format!("{} times", ratio_of(1.0, headline.effect(price)))
 }
 
-/// A ratio, with the verdict if it is not that of unchanged prices.
+/// A ratio, followed by its verdict if that differs from the verdict with unchanged prices.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))

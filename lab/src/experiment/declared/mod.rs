@@ -107,7 +107,7 @@ pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
 /// The clock that measures an experiment's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// The clock of the simulated machine. Two runs of a case are equal.
+    /// The clock of the simulated machine. Two runs of one case are identical.
     Virtual,
     /// The clock of this computer. Cases run one at a time, because two cases at once would slow
     /// each other down. Two runs of one case never give equal times.

@@ -165,9 +165,9 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// The changes of throughput by the patch, in percent, as the thread published them for one
-/// workload. It measured throughput in three ways: as the number of rounds, as rounds per second of
-/// real time, and as rounds per second of CPU time.
+/// A workload of ours, and the changes of throughput by the patch that the thread published for
+/// this workload, in percent. They are changes of the number of rounds, of rounds per second of
+/// real time, and of rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],
@@ -237,8 +237,8 @@ fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the interval from `low` to `high`, in percent, shows that two throughputs are
-/// equal.
+/// Says whether a change of throughput counts as none. `low` and `high` are the ends of its
+/// interval, in percent.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

@@ -37,7 +37,7 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::Every),
 ];
 /// The patch's selector with our counters, and our selector with the patch's counters. Each differs
-/// from the patch in one of the two, and from our design in the other.
+/// from the patch in one of these mechanisms, and from our design in the other.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
 /// The number of seeds. Two are enough, because the designs differ much more than the seeds do.
@@ -136,8 +136,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the finding that divides the gain over the patch between the counters and
-    /// the selector.
+    /// The sentence of the finding that says how much of our gain over the patch comes from the
+    /// counters, and how much from the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \

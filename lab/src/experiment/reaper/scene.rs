@@ -31,8 +31,8 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// The number of metrics of every scene except the first: those at the beginning of [`METRICS`].
-/// The first scene has all of [`METRICS`], and also [`BY_PARTY`].
+/// Every scene except the first has this many metrics, those at the beginning of [`METRICS`]. The
+/// first scene has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
 /// A victim, and the CPUs on which it is emptied.

@@ -65,7 +65,7 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program during which the errors in the rows of the report are measured.
+/// The machine, and the program that runs while the errors in the rows of the report are measured.
 struct Scene {
     profile: Profile,
     program: Program,
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// The program during which the errors in the rows of the report are measured.
+/// The program that runs while the errors in the rows of the report are measured.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),

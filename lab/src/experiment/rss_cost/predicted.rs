@@ -22,7 +22,7 @@ impl Row<'_> {
         self.run.published(design, &rate(self.mode, self.tasks))
     }
 
-    /// The simulated rate divided by the published one, with flat counters.
+    /// The simulated rate with flat counters, divided by the published rate with flat counters.
     fn miss(&self) -> Option<f64> {
         let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
         Some(ours / self.published(FLAT)?)

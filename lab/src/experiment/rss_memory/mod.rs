@@ -117,8 +117,8 @@ fn all_metrics() -> Vec<Metric> {
         .collect()
 }
 
-/// Returns the metrics that the report shows as columns: all except the cold times at numbers of
-/// CPUs other than [`HEADLINE`]. A separate table shows these times, because the important columns
+/// Returns the metrics that the report shows as columns. Of the cold times, only that at
+/// [`HEADLINE`] CPUs is a column. A separate table shows the others, because the important columns
 /// would be hard to find among thirty.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
@@ -231,7 +231,8 @@ fn finding(results: &Results) -> Finding {
     )
 }
 
-/// The machines on which an owner costs more than an owner of the published tree, in words.
+/// Says on which machines `owner` takes more bytes or more time than an owner of the published
+/// tree.
 fn dearer(results: &Results, owner: &str) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let machines = MACHINES.map(|(cpus, _)| cpus).into_iter();

@@ -1,4 +1,4 @@
-//! A workload on a machine: its ratios, and the published ones.
+//! A workload on a machine: the ratios that its runs measured, and the published ratios.
 
 use crate::experiment::declared::Results;
 use crate::experiment::vmstat::causes::Cause;

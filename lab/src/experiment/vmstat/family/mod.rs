@@ -41,7 +41,7 @@ pub(super) struct Family {
 /// on as many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
-        // A verdict takes six seeds.
+        // A verdict needs at least six seeds.
         Effort::Full => (8, 6),
         Effort::Quick => (3, 1),
     };
@@ -105,8 +105,9 @@ impl Family {
         Finding::new(answer, causes::numbers(main))
     }
 
-    /// Formats the range of the patch's ratio to Linux over the members of the family. The ratio of
-    /// a member is the median over its seeds. A member in which Linux's median is zero is left out.
+    /// Formats the range, over the members of the family, of `metric` with the patch divided by
+    /// `metric` with Linux. The ratio of a member is the median over its seeds. A member in which
+    /// Linux's median is zero is left out.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();

@@ -6,7 +6,7 @@ use crate::measure::comparison::Sample;
 use crate::run::progress::Progress;
 
 /// A family of made-up runs. `ratio` gets the names of a workload, a machine and a metric, and
-/// returns what the patch's value is divided by Linux's. All other designs have Linux's values.
+/// returns the patch's value divided by Linux's. All other designs have Linux's values.
 fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     let member = |machine: &'static str, workload: &'static Mix| {
         let designs = [&DESIGNS[..], &SEPARATE[..]].concat();
