@@ -167,7 +167,7 @@ impl Headline {
     }
 
     /// Returns whether the interval of `at` does not overlap the interval with unchanged prices. An
-    /// end that is not finite counts as the largest number.
+    /// end that is not finite counts as infinity.
     #[must_use]
     pub fn is_beyond_noise(&self, at: &Compared) -> bool {
         let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);

@@ -2,8 +2,9 @@
 //!
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
 //! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without
-//! a reschedule point, and runs Linux's detectors. Then it changes one thing at a time: more pages
-//! between two reschedule points, steals, more CPUs, slower memory.
+//! a reschedule point, and runs Linux's detectors. Then it applies several causes, each in runs of
+//! its own: more pages between two reschedule points; steals; slower memory; and slower memory on a
+//! machine with more CPUs.
 //!
 //! The submodule `scene` has the workload, the causes and the metrics.
 

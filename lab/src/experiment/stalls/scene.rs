@@ -88,7 +88,7 @@ pub(super) struct Cause {
 /// The largest number of pages of a gather that Linux frees between two reschedule points.
 const CHUNK: usize = 512;
 
-/// The causes. Each is applied alone to the machine.
+/// The causes. The machine runs with one of them at a time.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(
@@ -122,8 +122,8 @@ pub(super) const CAUSES: &[Cause] = &[
 ];
 
 /// The length, in milliseconds, of a run that is long enough for a detector to report. To save
-/// time, no interrupts and softirqs disturb the CPUs in such a run. They last microseconds, whereas
-/// the stretches last milliseconds.
+/// time, neither interrupts nor softirqs disturb the CPUs in such a run. They last microseconds,
+/// whereas the stretches last milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
