@@ -107,7 +107,7 @@ struct Shared {
 }
 
 /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
-/// began.
+/// began. From both follows how long these tasks have waited so far.
 #[derive(Default)]
 struct Waiting(Cell<(u64, u64)>);
 
@@ -266,7 +266,7 @@ impl Shared {
         }
     }
 
-    /// Creates an address space for `tasks` tasks, whose locks are near the calling CPU.
+    /// Creates an address space that `tasks` tasks use. Its locks are near the calling CPU.
     fn space(&self, sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Rc<Space> {
         let space = Rc::new(Space::new(sim, plan, tasks));
         self.spaces.borrow_mut().push(Rc::clone(&space));
