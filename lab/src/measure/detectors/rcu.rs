@@ -9,11 +9,11 @@ use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 /// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// If the CPU that delays a grace period has not reported itself, other CPUs report it this many
-/// jiffies later.
+/// If the CPU that delays a grace period has not reported the stall itself, another CPU reports it,
+/// this many jiffies later.
 const OTHERS_LATER: u64 = 2;
 
-/// The detector of a machine, during one grace period.
+/// The detector for one grace period of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct RcuStall {
     hz: u64,
@@ -52,7 +52,8 @@ impl RcuStall {
     }
 
     /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
-    /// that is the ticking CPU itself. Returns the report that the ticking CPU makes, if any.
+    /// the ticking CPU is the one that delays it. Returns the report that the ticking CPU makes, if
+    /// any.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
             By::Itself => 0,
