@@ -2,7 +2,7 @@
 //!
 //! Each worker is a process. It first touches all its pages in order. From then on it touches
 //! random pages: nine times out of ten one of its hot pages, which are the first half, and
-//! otherwise any page. A page that is in swap comes back, and another page has to leave.
+//! otherwise any page. If the page is in swap, it returns to memory, and another page has to go.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -77,8 +77,8 @@ impl RcuStall {
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));
     let mut detector = RcuStall::begin(first, hz);
-    // All CPUs tick at once. If the CPU that delays the grace period takes ticks, it reports the
-    // stall before the others would.
+    // All CPUs tick at the same moments. If the CPU that delays the grace period takes ticks, it
+    // reports the stall before the others would.
     let by = if ticks { By::Itself } else { By::Another };
     let ticks = (first.0..last.0).map(Jiffies);
     ticks.filter_map(|now| detector.tick(now, by)).collect()

@@ -1,14 +1,18 @@
 //! Turns the events of a storm into stalls, and each stall into its parts.
 //!
+//! Every nanosecond of a stall is in exactly one part. These are the parts of a stall in which the
+//! stalled task selects a victim, kills it, and sleeps until the victim's pages are free:
+//!
 //! ```text
-//! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
-//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are freed
-//!                                         to exit ┘           └ retry
+//! it runs:    attempts ─ looks ─ select ─ looks ┐                            ┌ attempts ─ page
+//! it sleeps:                                    └ to exit ─ emptying ─ retry ┘
 //! ```
 //!
-//! Every nanosecond of a stall is in exactly one part. While the stalled task runs, the part is
-//! named after what that task does. While the task sleeps, the part is named after what the rest of
-//! the machine does.
+//! While the task runs, the part is named after what the task does. While it sleeps, the part is
+//! named after what the rest of the machine does: `to exit` lasts until a task begins to empty the
+//! victim's memory, `emptying` until the first of the victim's pages are freed, and `retry` until
+//! the stalled task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy`
+//! until some process is told to die.
 
 use std::ops::Range;
 
