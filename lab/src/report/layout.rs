@@ -1,4 +1,5 @@
-//! A report as a sequence of text and grids, which both renderers draw.
+//! A report as a sequence of texts and grids, which the renderers for the terminal and for Markdown
+//! draw.
 //!
 //! The results by design and metric are split into grids that fit a width. A metric and its
 //! published values stay in one grid, and every grid repeats the designs.

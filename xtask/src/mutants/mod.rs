@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice. A
-//! changed version of the code is a mutant.
+//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice the
+//! changes. A changed version of the code is a mutant.
 //!
 //! Building a mutant takes longer than testing it. So all mutants are built together, each behind a
 //! switch (`rewrite`, `build`), and then the tests run on one mutant after the other (`judge`).

@@ -1,8 +1,8 @@
 //! The detector of RCU stalls: grace periods that do not end within 21 seconds.
 //!
 //! A grace period ends when each CPU has passed a quiescent state. In a kernel without full
-//! preemption, a reschedule point is one. At each tick, a CPU looks whether the grace period is too
-//! old, and whether the CPU itself delays it.
+//! preemption, a reschedule point is a quiescent state. At each tick, a CPU looks whether the grace
+//! period is too old, and whether the CPU itself delays it.
 
 use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 

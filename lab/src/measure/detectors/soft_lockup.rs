@@ -12,8 +12,8 @@ pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 /// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.
 const UNIT_BITS: u32 = 30;
 
-/// A firing reports a CPU whose noted time is more than this many units old. This is twice the
-/// threshold, taken as units instead of seconds.
+/// A firing reports a CPU whose noted time is more than this many units old. The number is twice
+/// the threshold in seconds; Linux compares it with a number of units, not of seconds.
 const LIMIT: u64 = 20;
 
 /// The detector of one CPU.

@@ -88,8 +88,8 @@ impl Storm {
     /// Runs the storm on the machine of `profile`.
     ///
     /// # Panics
-    /// When a page, a count or a process remains at the end, with the seed. This is a bug of ours,
-    /// never the user's.
+    /// When a page, a count or a process remains at the end. This is a bug of ours, never the
+    /// user's.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);

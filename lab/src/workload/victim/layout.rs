@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
-    /// kinds close together. A part of the process's memory is in swap.
+    /// kinds, close to each other. A part of the process's memory is in swap.
     ///
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
     /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
