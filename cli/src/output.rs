@@ -91,8 +91,8 @@ impl Sink {
         })
     }
 
-    /// Writes a table that belongs to no single report. With JSON, writes nothing: the reports
-    /// already have what the table shows.
+    /// Writes a table that belongs to no single report. With JSON, writes nothing, because the
+    /// reports already contain the table's figures.
     pub(crate) fn write_table(&mut self, of: &Table) -> anyhow::Result<()> {
         let tables = std::slice::from_ref(of);
         self.write_text(|format, width| match format {

@@ -80,9 +80,9 @@ pub fn contentions(rows: &[LockRow]) -> Figures {
     }
 }
 
-/// Returns two tables of the locks of a simulated run: waits as `perf lock contention` prints them,
-/// and figures that perf cannot show. Each table begins with the lock that CPUs spent the most time
-/// waiting for.
+/// Returns two tables about the locks of a simulated run. The first shows waits as `perf lock
+/// contention` prints them, the second shows figures that perf cannot show. In both tables, the
+/// lock for which CPUs waited longest in total comes first.
 #[must_use]
 pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL

@@ -12,8 +12,8 @@ use std::fmt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The number of resamples for each interval. If other resamples were drawn, an end of the interval
-/// would move by less than one percent of the interval's width.
+/// The number of resamples for each interval. With this number, drawing other resamples would move
+/// an end of the interval by less than one percent of the interval's width.
 const RESAMPLES: usize = 2000;
 
 /// The fewest runs that permit a verdict. With 5 runs, even the interval from the smallest to the

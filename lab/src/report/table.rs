@@ -60,7 +60,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // The horizontal rule includes the removed padding, so it loses two dashes.
+    // The horizontal rule also covers the removed padding, so it is shortened by two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))

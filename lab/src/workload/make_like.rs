@@ -43,7 +43,7 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        /// The number of pages that a process touches before it works again.
+        /// The number of pages that a process touches before it computes again.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let pages = around(sim, self.pages);

@@ -1,6 +1,6 @@
 //! `stress-ng --vm`: workers that repeatedly map memory, write every page, check it, and unmap it.
 //!
-//! With pauses between rounds, CPUs go idle and their vmstat work goes dormant.
+//! In pauses in which the workers sleep, CPUs go idle and their vmstat work goes dormant.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -78,7 +78,8 @@ impl StressVm {
         for cpu in cpus {
             let (mm, done) = (Rc::clone(&testbed.mm), done.clone());
             testbed.sim.spawn(cpu, move |sim| {
-                // Workers start at different moments of a round.
+                // Each worker starts after a random delay, so that the rounds of different workers
+                // do not begin together.
                 match self.pause {
                     Pause::No => sim.sleep(about(sim, Nanos::from_ms(1))),
                     pause => pause.take(sim),
