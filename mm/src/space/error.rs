@@ -37,7 +37,8 @@ pub enum MapError {
     /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
     /// Unmapping the middle of a mapping splits it into two.
     TooMany(usize),
-    /// A range of frames, or of an object's indexes, extends beyond the last one (Linux: `EINVAL`).
+    /// The mapping would need a frame, or an index of its object, that is above the largest
+    /// possible one (Linux: `EINVAL`).
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
