@@ -101,11 +101,12 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// translation to any of them until `end`.
     ///
     /// # Errors
-    /// [`Refused`] if the holder would have to wait for that and `may_wait` is false.
+    /// [`Refused`] if `may_wait` is false and the holder would have to wait before it can stop
+    /// using translations to these pages.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Notifies the holder that the pages announced by `start` have left. Meanwhile a page may have
-    /// come back into memory, in another frame.
+    /// Notifies the holder that the pages announced by `start` have left, or will not leave after
+    /// all. A page that has left may already be back in memory, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
     /// Notifies the holder that the address space is about to be emptied for good: from now on the

@@ -37,7 +37,8 @@ pub enum Reaped {
 }
 
 impl Reaped {
-    /// Combines this outcome with that of a later step, `next`.
+    /// Combines this outcome with that of a later step, `next`: returns the first of the two that
+    /// is not `All`.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
