@@ -155,9 +155,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         });
     }
 
-    /// Does one round of the kswapd of `node`: reclaims until a zone is above its high watermark,
-    /// or lets kswapd fall asleep (Linux: `balance_pgdat`, `kswapd_try_to_sleep`). One thread of
-    /// the embedder at a time calls this for a node.
+    /// Does one step of the kswapd of `node`. If no zone is above its high watermark, reclaims
+    /// until one is; otherwise lets kswapd doze, and then fall asleep (Linux: `balance_pgdat`,
+    /// `kswapd_try_to_sleep`). Returns the time of the next step. One thread of the embedder at a
+    /// time calls this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
         let kswapd = self.kswapd_of(node);
         if !kswapd.begins(machine) {

@@ -101,8 +101,8 @@ impl<M: Machine> Budget<M> {
 
     /// Uncharges `pages` from this budget and from all above it (Linux: `page_counter_uncharge`).
     ///
-    /// Uncharging more than was charged is a mistake of the caller. With debug assertions it
-    /// panics; without them the budget is left at 0.
+    /// Uncharging more than was charged is a mistake of the caller. With debug assertions, this
+    /// call panics; without them, it leaves the budget at 0.
     pub fn uncharge(&self, machine: &M, pages: u64) {
         self.upwards()
             .for_each(|budget| budget.uncharge_here(machine, pages));

@@ -22,10 +22,11 @@ pub enum MapError {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The address is not a multiple of the alignment that a mapping of this kind needs (Linux:
-    /// `EINVAL`).
+    /// The start, the end or the number of pages is not a multiple of the alignment that a mapping
+    /// of this kind needs (Linux: `EINVAL`).
     Unaligned {
-        /// The page at which the mapping, or a piece of it, would begin or end.
+        /// The page at which the mapping, or a piece of it, would begin or end; or the number of
+        /// pages that was requested, if that number is the cause.
         page: Vpn,
         /// The alignment, in pages.
         align: u64,

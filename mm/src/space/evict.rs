@@ -1,5 +1,6 @@
 //! Enlisting an address space for reclaim, and the steps by which reclaim takes one page from it
 //! (Linux: `folio_referenced_one`, `try_to_unmap_one`).
+//!
 //! Each step takes the lock of the page's table and checks that the page is still mapped where its
 //! owner says. The steps do not need the lock of the mappings: a CPU that unmaps a page, here or
 //! elsewhere, replaces or empties the page's entry under the lock of the table, and only the CPU

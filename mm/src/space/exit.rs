@@ -36,7 +36,7 @@ const SHARE_MAX: u64 = 64;
 /// The walker that completes the exit of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
-    /// The last user has ended it: the space is empty.
+    /// The last user has completed the exit: the space is empty.
     Finished,
     /// Helpers are still at work, and the last of them will finish.
     LeftToHelpers,
@@ -176,8 +176,8 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, each walker has already forgotten the mappings of the page tables
-            // that it claimed, so only few mappings are left.
+            // With a frontier, each walker has already dropped the resources of the mappings in the
+            // page tables that it claimed, so only few mappings are left for this walker.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier

@@ -4,13 +4,13 @@
 //! map ──> mapping ──fault──> page table entry ──unmap, exit, reap──> gather ──> zone
 //! ```
 //!
-//! `vma_tree` and `mapping` record what is mapped, and `page_table` where its pages are. A living
-//! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. The last
-//! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
-//! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
-//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru`,
-//! `batches` and `memory`. Reclaim finds the mapping of a page through `rmap`, and unmaps the page
-//! by `evict`.
+//! `vma_tree` and `mapping` record what is mapped, and `page_table` in which frames the pages are.
+//! A living process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages.
+//! The last user empties a dying address space in `exit`, and helpers do so in `reap`; `frontier`
+//! divides the work between them. `rss` counts the resident pages of a space, `usage` counts the
+//! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
+//! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
+//! the mapping of a page through `rmap`, and unmaps the page by `evict`.
 
 pub(crate) mod batches;
 pub mod budget;

@@ -58,8 +58,8 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // The page for a table is kept beside the huge page, because splitting the huge page needs
-        // a table.
+        // Splitting the huge page will need a table, so a page for this table is allocated and
+        // kept, too.
         let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);

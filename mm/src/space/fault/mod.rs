@@ -17,10 +17,10 @@
 //! reader.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside. Pages are
-//! allocated before these locks are taken. A fault of a file, shared memory or a device, or one
-//! that has started over too often, also holds `Mmap` as a reader around them. A fault of a file or
-//! of shared memory takes and releases `Object` before it takes the lock of the table that it
-//! fills.
+//! allocated before these locks are taken. A fault of a file, shared memory or a device, and a
+//! fault that has started over too often, holds `Mmap` as a reader while it takes these locks. A
+//! fault of a file or of shared memory takes and releases `Object` before it takes the lock of the
+//! table that it fills.
 
 mod huge;
 mod small;

@@ -60,7 +60,8 @@ pub(crate) struct Frontier<M: Machine> {
 /// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The numbers of the claimed tables. Some of these tables may not exist.
+    /// The numbers of the claimed tables. Some of these tables may be *missing*, that is, they do
+    /// not exist.
     pub(crate) tables: Range<u64>,
     /// True if the last user has joined, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
@@ -204,9 +205,9 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Lets a helper join at the end that seems to have fewer walkers. A process has its memory
-    /// near the CPUs that it ran on, so walkers at the same end would often free pages into the
-    /// same zone, and wait for its lock.
+    /// Lets a helper join at the end that seems to have fewer walkers. The memory at one end of the
+    /// address space is often all in one zone, so walkers at the same end would wait for the lock
+    /// of that zone.
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
@@ -231,7 +232,7 @@ impl<M: Machine> Frontier<M> {
             Ok((State { at_work, ..state }, end))
         });
         // If rests may exist, the helper first looks in the place of its CPU. A helper that gave
-        // way on this CPU may have left a rest there, which is continued now.
+        // way on this CPU may have left a rest there. The new helper then continues that rest.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)

@@ -145,8 +145,8 @@ impl<M: Machine> PageTable<M> {
         at_least_0(self.frames.load(machine, Relaxed))
     }
 
-    /// Counts pages of tables: new ones whose tables are live or, if `frames` is negative, removed
-    /// ones.
+    /// Adds `frames` to the number of pages that tables take; a negative number counts removed
+    /// tables. The caller has already changed the state of the tables' places.
     ///
     /// Suppose that CPU 1 makes a table live, counts the table, and then checks whether it may fill
     /// the table. CPU 2 forbids filling the table, [catches up](Self::catch_up), and then looks for
