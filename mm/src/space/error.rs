@@ -22,10 +22,11 @@ pub enum MapError {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The address is not a multiple of the alignment that a mapping of this kind needs (Linux:
-    /// `EINVAL`).
+    /// The start, the end or the number of pages is not a multiple of the alignment that a mapping
+    /// of this kind needs (Linux: `EINVAL`).
     Unaligned {
-        /// The page at which the mapping, or a piece of it, would begin or end.
+        /// The page at which the mapping, or a piece of it, would begin or end; or the number of
+        /// pages that was requested, if that number is the cause.
         page: Vpn,
         /// The alignment, in pages.
         align: u64,
@@ -37,7 +38,8 @@ pub enum MapError {
     /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
     /// Unmapping the middle of a mapping splits it into two.
     TooMany(usize),
-    /// A range of frames, or of an object's indexes, extends beyond the last one (Linux: `EINVAL`).
+    /// The mapping would need a frame, or an index of its object, that is above the largest
+    /// possible one (Linux: `EINVAL`).
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
