@@ -84,7 +84,8 @@ impl Sim {
             .push(Box::new(observer));
     }
 
-    /// Hashes a slow-path event, and passes every event to observers that want it.
+    /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
+    /// is an event of a single page.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
         // `tell` gets a closure that builds the event of a single page a second time. If `tell` got

@@ -1,8 +1,8 @@
 //! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
-//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines hold
-//! handles, no caller can resume the coroutines any more. So the drop of the last other handle
-//! unwinds every coroutine that has not finished.
+//! Handles are reference-counted, and each coroutine holds one. When the last handle outside the
+//! coroutines is dropped, no caller is left that could run the machine and so resume the
+//! coroutines. This drop therefore unwinds every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;
@@ -60,8 +60,8 @@ impl Sim {
         }
     }
 
-    /// Ends the current run. In this run the calling task continues at most until its next order
-    /// point; the next run continues from there.
+    /// Ends the current run. The calling task stops at its next order point at the latest; the next
+    /// run continues the task from there.
     pub fn stop(&self) {
         self.0.stop();
     }

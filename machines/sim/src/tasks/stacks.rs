@@ -92,7 +92,7 @@ impl Drop for Room {
 }
 
 impl NoStack {
-    /// The error for when the kernel refuses a stack although the count was below the limit.
+    /// The error if the kernel refuses a stack although the count of stacks is below the limit.
     pub(crate) fn refused() -> Self {
         Self {
             stacks: LIVE.load(Relaxed),
