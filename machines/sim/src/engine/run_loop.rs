@@ -138,7 +138,7 @@ impl Inner {
         self.tasks.get(self.cpus[cpu].current.get()).suspend();
     }
 
-    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than `when`.
+    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than that.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);

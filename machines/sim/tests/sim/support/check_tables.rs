@@ -18,7 +18,8 @@ use plimsoll_sim::Sim;
 
 use super::space_stage::Process;
 
-/// The most tables that helpers can hand back to later helpers. The exit handles any further ones.
+/// The largest number of tables that helpers can hand back for later helpers to empty. If helpers
+/// hand back more tables, the exit empties the rest.
 const HANDED_BACK_MAX: u32 = 16;
 
 /// The operations of one kind that are in progress.
@@ -176,8 +177,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are freeing page tables. The last user frees the tables when it has emptied all
-/// mappings. So all tables are empty at that time, unless helpers share the work.
+/// The tasks that are freeing page tables. The last user frees the page tables only after it has
+/// emptied all mappings. So the tables are empty when it frees them, unless helpers share the work.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

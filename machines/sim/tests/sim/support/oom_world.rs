@@ -77,7 +77,8 @@ pub(crate) struct OomWorld {
     pub(crate) reports: RefCell<Vec<Told>>,
     /// The result of each finished reaping, with its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
-    /// The process that exits just before the OOM code next lists the processes.
+    /// The id of the process that exits just before the OOM code next lists the processes; `None`
+    /// for no process.
     pub(crate) leaves: Cell<Option<u32>>,
     /// The nodes from which requests may allocate; `None` for all nodes.
     pub(crate) allowed: Cell<Option<NodeSet>>,
