@@ -41,7 +41,7 @@ impl<T: 'static> Kept<T> {
     /// Returns the value.
     ///
     /// # Panics
-    /// On another thread.
+    /// If the calling thread is not the one that stores the value.
     pub(crate) fn get(&self) -> Rc<T> {
         assert_eq!(
             thread::current().id(),

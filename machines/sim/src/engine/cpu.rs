@@ -110,7 +110,7 @@ impl Cpu {
     }
 
     /// The time, in nanoseconds, of the first event that wakes this CPU if it is idle; `u64::MAX`
-    /// if there is none. Deferrable jobs do not count.
+    /// if there is none. Jobs that do not wake an idle CPU are left out.
     pub(crate) fn wakes_at(&self) -> u64 {
         let timers = self
             .jobs

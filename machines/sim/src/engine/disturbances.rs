@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::engine::random::{Purpose, exponential, stream};
 use crate::profile::{Disturbance, Profile, Rate};
 
-/// The largest length of a disturbance, as a multiple of the mean.
+/// The largest length of a disturbance, as a multiple of the mean length.
 const LONGEST: u64 = 8;
 
 /// The number that one hold of a spinlock of `class` adds to `Inner::pins`. The low 16 bits of

@@ -11,7 +11,7 @@
 //!
 //! A disturbance takes effect at the first of these moments after it has come due:
 //!
-//! * during or at the end of a spend;
+//! * while the CPU spends time on work, or at the end of this time;
 //! * at the end of a wait for a spinlock. The disturbance happened while the CPU was spinning. So
 //!   it delays the CPU only if it lasts beyond the end of the wait, and only by the rest of its
 //!   length;

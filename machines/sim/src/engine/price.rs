@@ -136,13 +136,13 @@ impl Prices {
         }
     }
 
-    /// The price of acquiring and releasing a lock that the running CPU held last, in nanoseconds.
+    /// The price, in nanoseconds, of acquiring and releasing a lock that the running CPU held last.
     #[inline(always)]
     pub(crate) fn lock_own(&self) -> u64 {
         u64::from(self.lock_own_ns.get())
     }
 
-    /// The price of changing a word whose line the running CPU owns, in nanoseconds.
+    /// The price, in nanoseconds, of changing a word whose line the running CPU owns.
     #[inline(always)]
     pub(crate) fn word_own(&self) -> u64 {
         u64::from(self.word_own_ns.get())
@@ -201,7 +201,7 @@ impl Prices {
         self.loaded.set(pace);
     }
 
-    /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The line
+    /// The price, in nanoseconds, of moving a dirty line from CPU `from` to CPU `to`. The line
     /// belongs to memory near CPU `home`.
     ///
     /// The price depends on `home` only if `from` and `to` are in one socket but in different

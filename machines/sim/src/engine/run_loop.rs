@@ -225,7 +225,8 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.run.halt.set(true);
-        // With both at 0, the running CPU stops at its next order point or spend.
+        // If both are 0, the running CPU stops at its next order point or at its next call of
+        // `spend`.
         self.limit.set(0);
         self.deadline.set(0);
     }

@@ -132,8 +132,8 @@ impl Queue {
         }
     }
 
-    /// The time in nanoseconds to bring the lock's line to the running CPU; 0 if the running CPU
-    /// has the line.
+    /// The time, in nanoseconds, that it takes to bring the lock's line to the running CPU; 0 if
+    /// the running CPU has the line.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -300,7 +300,7 @@ impl Queue {
         }
     }
 
-    /// The time in nanoseconds at which the next section starts, if the last section was on CPU
+    /// The time, in nanoseconds, at which the next section starts, if the last section was on CPU
     /// `from` and the next one is on CPU `to`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);

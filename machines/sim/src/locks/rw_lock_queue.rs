@@ -77,7 +77,7 @@ struct Request {
     asked: u64,
     /// True if the requesting CPU already had the line.
     own: bool,
-    /// The time until the line arrives, in nanoseconds.
+    /// The time that the line still needs to reach the requesting CPU, in nanoseconds.
     rest_ns: u64,
 }
 

@@ -76,7 +76,7 @@ pub struct Disturbed {
     pub length_source: String,
 }
 
-/// How often each kind of disturbance comes, and its length, at one card.
+/// How often each kind of disturbance comes, and how long it lasts, at one card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
     /// For each kind, indexed by `Disturbance as usize`: the mean time between two disturbances and

@@ -145,7 +145,8 @@ mod tests {
             assert_eq!(price.total(pages), u64::from(pages * ns));
             let totals: Vec<u64> = (0..3 * pages).map(|k| price.total(k)).collect();
             let pages: Vec<u64> = totals.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // A price that is no whole number alternates between the two whole numbers beside it.
+            // If the price is not a whole number, each page costs the whole number just below it or
+            // just above it.
             let further = &pages[at as usize..];
             let (low, high) = (further.iter().min(), further.iter().max());
             assert!(high.unwrap() - low.unwrap() <= 1);

@@ -57,7 +57,7 @@ impl fmt::Display for NoStack {
 
 impl std::error::Error for NoStack {}
 
-/// The right to one stack, returned when it is dropped.
+/// The right to allocate one stack. When this value is dropped, the right is given back.
 #[derive(Debug)]
 pub(crate) struct Room(());
 

@@ -93,7 +93,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     let readings = |design: Design| {
         let small = Small::flat(2, 1 << 18, design);
         small.mm.start(&small.sim);
-        // The shepherd, which is on CPU 0, does not wake an idle CPU.
+        // Both CPUs are kept busy, because the shepherd, which is on CPU 0, does not wake an idle
+        // CPU.
         small.keep_busy(CpuId(0));
         small.keep_busy(CpuId(1));
         small.sim.run_until(Nanos(10 * Nanos::SECOND.0));

@@ -247,7 +247,8 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
             }
             let group = Rc::new(group);
             let of_task = Rc::clone(&group);
-            // The first addition of a CPU also marks the CPU.
+            // The first addition of a CPU also records that this CPU has added, so it is not
+            // measured.
             sim.spawn(CpuId(0), move |sim| of_task.add(sim, 0, 1));
             sim.run();
             let before = group.approximate_sum(&sim, 0);

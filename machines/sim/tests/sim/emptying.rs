@@ -110,7 +110,8 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // The last flush happens at the end. Each of the others happens because the gather is full.
+    // The last flush happens at the end of the unmapping. Each of the other flushes happens because
+    // the gather is full.
     let full = (pages - 1) / each;
     assert_eq!(flushes.len() as u64, full + 1, "{flushes:?}");
     for (nth, flush) in (1..=full).zip(&flushes) {
@@ -164,7 +165,7 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
     no_cpu_looks_before_the_flush(scene, pages, 4 * TABLE);
 }
 
-/// A helper empties the tables that a listener refused to an earlier helper.
+/// If a listener has not let a helper empty some tables, the next helper empties them.
 #[test]
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;

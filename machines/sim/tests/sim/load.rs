@@ -1,4 +1,4 @@
-//! Busy CPUs take clock, execution units and memory bandwidth from each other.
+//! Busy CPUs take clock frequency, execution units and memory bandwidth from each other.
 
 use crate::common;
 
@@ -154,7 +154,8 @@ fn a_cpu_is_fast_again_once_others_are_idle() {
     assert_eq!(*took.borrow(), [100_000, 50_000]);
 }
 
-/// The hash, the time and the work of a run in which CPUs fault, take locks, sleep and wake.
+/// Runs CPUs that fault, take locks, sleep and wake. Returns the hash of the run, the time at its
+/// end, and the nanoseconds that all CPUs together spent on faults.
 fn run(load: Load, options: SimOptions) -> (u64, Nanos, u64) {
     let sim = Sim::new(&profile(load), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));

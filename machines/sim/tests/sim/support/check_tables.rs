@@ -126,7 +126,7 @@ pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     });
 }
 
-/// Checks that no private page is left if helpers have emptied everything. After that, faults do
+/// If helpers have emptied everything, checks that no private page is left. From then on, faults do
 /// not add private pages.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {

@@ -52,7 +52,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             options: SimOptions::default(),
-            // More pages than a test needs that does not run out of memory.
+            // Tests that are not meant to run out of memory need fewer pages than this.
             pages: 1 << 17,
             reaping: Reaping::MeetInTheMiddle,
             patience: Patience::LINUX,
@@ -368,7 +368,7 @@ impl OomWorld {
 pub(crate) enum Device {
     /// Refuses a range if the device may not wait.
     Refuses,
-    /// Never refuses. If it may wait, it takes until this time.
+    /// Never refuses a range. If the device may wait, it waits until this time.
     BusyUntil(Nanos),
 }
 
