@@ -1,8 +1,8 @@
 //! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
-//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines hold
-//! handles, no caller can resume the coroutines any more. So the drop of the last other handle
-//! unwinds every coroutine that has not finished.
+//! Handles are reference-counted, and each coroutine holds one. When the last handle outside the
+//! coroutines is dropped, no caller is left that could run the machine and so resume the
+//! coroutines. This drop therefore unwinds every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;
@@ -48,7 +48,7 @@ impl Sim {
         }
     }
 
-    /// Runs all events before `at`, or until [`Sim::stop`].
+    /// Runs the machine until all events before time `at` have happened, or until [`Sim::stop`].
     ///
     /// # Panics
     /// If a task panics; the message names the seed.
@@ -60,8 +60,8 @@ impl Sim {
         }
     }
 
-    /// Ends the current run. In this run the calling task continues at most until its next order
-    /// point; the next run continues from there.
+    /// Ends the current run. The calling task stops at its next order point at the latest; the next
+    /// run continues the task from there.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -106,19 +106,19 @@ impl Sim {
         self.0.hooks.observed.set(true);
     }
 
-    /// Passes events of single pages to every observer as well.
+    /// From now on, also passes events of single pages to every observer.
     pub fn observe_pages(&self) {
         self.0.hooks.pages_observed.set(true);
     }
 
-    /// Calls `handler` for each job, as kernel work on the CPU to which the job was deferred.
-    /// Replaces the previous handler.
+    /// Makes `handler` run all jobs: it is called for each job, as kernel work on the CPU to which
+    /// the job was deferred. Replaces the previous handler.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
         *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Calls `handler`, as kernel work, on each CPU that runs out of work. Replaces the previous
-    /// handler.
+    /// Makes the machine call `handler`, as kernel work, on each CPU that runs out of work.
+    /// Replaces the previous handler.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
         *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }

@@ -20,7 +20,8 @@ const PAGES_MAX: u64 = u32::MAX as u64;
 /// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
 /// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
-/// The most pages that the longer hold of a price's second point may have.
+/// If a price depends on the length of a hold, the file gives its average in a short and in a
+/// longer hold. This is the largest number of pages of the longer hold.
 const HOLD_PAGES_MAX: u32 = 65_535;
 
 /// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.
@@ -112,8 +113,8 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
     Ok(range)
 }
 
-/// Reads `at` and `then` of the price `key`, whose table is `table` and whose averages in a short
-/// hold are `first`.
+/// Reads `at` and `then` of the price `key` from `table`. `first` has the average prices in the
+/// shorter hold.
 fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>, ProfileError> {
     const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
     let (at, then) = match (table.get("at"), table.get("then")) {

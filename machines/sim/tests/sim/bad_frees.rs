@@ -1,4 +1,4 @@
-//! The page allocator refuses an invalid free with a reason, and changes nothing.
+//! The page allocator refuses an invalid free, returns the reason, and changes nothing.
 
 use crate::support;
 

@@ -13,8 +13,8 @@ use plimsoll_sim::{LockModel, Sim, SimOptions};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// 42 ns for each of 63 pages, 22 ns on average for 2047: each page after the 63rd costs
-/// 42,388 / 1984 ns, about 21.36.
+/// The first 63 pages of a hold cost 42 ns each, and the average over 2047 pages is 22 ns. So each
+/// page after the 63rd costs 42,388 / 1984 ns, about 21.36.
 const SLOPE: Slope = Slope {
     at: 63,
     pages: 2047,
@@ -39,8 +39,8 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Spends `parts` of `work`, one after the other, under one lock of `class`. Returns the time that
-/// passes under the lock, in nanoseconds.
+/// Does `work` under one lock of `class`: for each number in `parts`, one step of that many units.
+/// Returns the time that passes under the lock, in nanoseconds.
 fn held_ns(sim: &Sim, class: LockClass, work: Work, parts: &[u32]) -> u64 {
     let lock = sim.lock(class, CpuId(0), ());
     lock.with(sim, Site::Refill, |_| {

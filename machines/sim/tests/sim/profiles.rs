@@ -47,8 +47,8 @@ fn price_ns(profile: &Profile, key: CostKey) -> u32 {
 
 #[test]
 fn the_machines_have_the_shape_of_the_real_ones() {
-    // The numbers of CPUs, cores, last-level caches and nodes, then HZ. Last, the total memory in
-    // bytes.
+    // Each entry has the machine's name, its numbers of CPUs, cores, last-level caches and nodes,
+    // its HZ, and its total memory in bytes.
     let shapes = [
         ("grace-72", [72, 72, 1, 1, 1000], 480_000_000_000),
         ("bergamo-176", [176, 88, 11, 1, 1000], 249_999_998_976),
