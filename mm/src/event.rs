@@ -81,7 +81,8 @@ pub enum Event {
     /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While
     /// the task waits, other tasks on the same CPU may begin phases.
     Begin(Phase),
-    /// Of the task's phases that have not ended yet, the one that began last ends.
+    /// The innermost phase of the task ends: the phase that began last among those that have not
+    /// ended.
     End(Phase),
     /// An allocation failed because no zone could give a block.
     OutOfMemory {
@@ -159,7 +160,8 @@ pub enum Phase {
     Flush,
     /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
-    /// The last flush of a gather, with all pages that are freed then (Linux: `tlb_finish_mmu`).
+    /// Finishing a gather: flushing it for the last time, and freeing its pages and its own memory
+    /// (Linux: `tlb_finish_mmu`).
     FinishGather,
     /// Freeing slots of swap (Linux: `free_swap_and_cache_nr`).
     FreeSwap,

@@ -75,7 +75,7 @@ impl<M: Machine> Counters<M> {
 
     /// Adds `delta` for `blocks` blocks of about equal size on this CPU. Linux adds one block after
     /// another, and folds the differential each time it passes the threshold. This call leaves the
-    /// same differential as Linux, but makes only one addition to the shared word.
+    /// same differential as Linux, but adds to the shared word at most once.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
