@@ -158,8 +158,8 @@ impl Design {
     }
 
     /// Returns the design called `name`. A name consists of parts joined by `+`. The first part may
-    /// name a base; otherwise the base is [`Design::OURS`]. Every other part names a variant, which
-    /// replaces the base's variant of the same mechanism.
+    /// name a base; otherwise the base is [`Design::OURS`]. Every part that is not a base names a
+    /// variant, which replaces the base's variant of the same mechanism.
     ///
     /// # Errors
     /// Returns the first part of the name that is unknown, that is a base but not in

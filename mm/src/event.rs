@@ -139,8 +139,8 @@ pub enum ReclaimedBy {
     Direct,
 }
 
-/// A phase of a CPU's work when memory has run out or an address space is emptied, as a profile
-/// would show it.
+/// A phase of the work that a CPU does when memory has run out or an address space is emptied. A
+/// profile of Linux would show each phase as one function, which [`Phase::name`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {

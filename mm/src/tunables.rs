@@ -13,10 +13,12 @@ pub enum Knob {
     StatInterval,
     /// log₂ of the maximum number of batches in one refill, spill or decay.
     BatchScaleMax,
-    /// If this is not 0, `high` is fixed: the lists of all CPUs together may hold the number of a
-    /// zone's pages divided by this value. If it is 0, `high` is tuned automatically.
+    /// If this is 0, `high` is tuned automatically. Otherwise `high` is fixed: the lists of all
+    /// CPUs together may hold the zone's pages divided by this value, but each CPU's lists at least
+    /// four batches.
     HighFraction,
-    /// The memory kept free for urgent requests, in KiB. 0 computes it from the size of memory.
+    /// The memory kept free for urgent requests, in KiB. If this is 0, it is computed from the size
+    /// of memory.
     MinFree,
     /// The minimum distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,

@@ -89,8 +89,8 @@ pub(super) struct Settings<M: Machine> {
     /// The number of free pages below which readers of the free-page counter must also read all
     /// CPUs' differentials and include them in the result.
     drift_mark: M::Word,
-    /// 1 if an allocation has found the zone below its high watermark and no spill has found it
-    /// above since; otherwise 0.
+    /// 1 from the moment when an allocation finds the zone below its high watermark, until a spill
+    /// finds the zone above that watermark; otherwise 0.
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
@@ -225,7 +225,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The current inputs, other than the lists themselves, of decisions about page lists.
+    /// The current values of everything that decides about page lists, except the lists themselves.
     #[inline]
     pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
@@ -448,7 +448,8 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         }
         let mut at = page;
         while at < end {
-            // Pages and holes are both in ascending order, so each hole is visited once.
+            // This passes the holes that end before the page `at`. Pages and holes are both in
+            // ascending order, so no hole is needed again once it is passed.
             while holes.next_if(|hole| hole.end - first <= at).is_some() {}
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),

@@ -2,9 +2,9 @@
 //! number, to almost twice the nominal length.
 //!
 //! The author meant the extra time as a fixed offset of the CPU's turn, but the patch adds it to
-//! every interval. So the turns of different CPUs drift past each other, and the work runs about 30
-//! % less often. If the CPU numbers have holes, two CPUs may get the same interval, because only
-//! the remainder of the CPU's number modulo the number of online CPUs counts.
+//! every interval. As a result, the turns of different CPUs drift past each other, and the work
+//! runs about 30 % less often. If the CPU numbers have holes, two CPUs may get the same interval,
+//! because only the remainder of the CPU's number modulo the number of online CPUs counts.
 
 use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;
