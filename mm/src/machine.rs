@@ -12,7 +12,7 @@
 //!    [`Machine::pinned`] and inside a lock's closure. A stale id never breaks anything: per-CPU
 //!    state is guarded by a [`CpuLock`], so a stale id only costs locality.
 //! 2. Closures run exactly once, on the calling CPU, before the call returns.
-//! 3. Releasing a lock happens before its next acquisition.
+//! 3. The release of a lock happens before (in the sense of C11) the next acquisition of that lock.
 //! 4. [`Word`] operations follow the C11 orderings passed to them.
 //! 5. A deferred job runs once unless it is cancelled or replaced. The machine calls the handler
 //!    that the embedder registered with the machine, on the CPU that the job was deferred to.

@@ -352,8 +352,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes a block for `ask` under the zone lock. An atomic request of several pages first tries
-    /// the blocks kept for such requests. Every request then tries the other blocks. A request that
-    /// may use reserves tries the kept blocks last.
+    /// the blocks kept for such requests. Every request then tries the other blocks. Last, a
+    /// request that may use kept blocks tries those.
     fn take_direct(&self, buddy: &mut Buddy, ask: ZoneRequest) -> Option<u32> {
         let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
         if ask.keeps_block()

@@ -1,5 +1,5 @@
-//! Returning pages from the page lists to their zones: the periodic decay, lists for remote nodes,
-//! the lists of one CPU, and those of all CPUs.
+//! Returning pages from the page lists to their zones: by the periodic decay, from lists whose zone
+//! is on a remote node, and by drains of one CPU's lists or of all lists.
 //!
 //! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
 //! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU

@@ -186,8 +186,8 @@ impl Pcp {
     }
 
     /// The state of the lists, with page numbers converted to frames by `pfn`. The blocks are
-    /// written into `room`, whose memory becomes part of the result. If `room` is too small,
-    /// returns the number of blocks it must hold.
+    /// written into `room`, whose memory becomes part of the result. If `room` is too small, the
+    /// error is the number of blocks that it must hold.
     pub(super) fn state(
         &self,
         pfn: impl Fn(u32) -> Pfn,
@@ -413,7 +413,7 @@ impl Pcp {
     }
 
     /// If `high` is above `high_min`, sets it to the largest of `high_min`, 7/8 of `high`, and the
-    /// pages on the lists less `batch << scale_max`. Returns the number of pages to return to the
+    /// lists' page count less `batch << scale_max`. Returns the number of pages to return to the
     /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);

@@ -33,14 +33,14 @@ pub enum SeedError {
     NotFresh(u32),
     /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// No list holds blocks of this order. The tuning values of the state have been set, and the
-    /// blocks before this one are on the lists.
+    /// A block is of this order, for which there is no list. The tuning values of the state have
+    /// been set, and the blocks that precede this block in the state are on the lists.
     NotListed(Order),
-    /// The list for blocks of this order has no room for another one. The tuning values of the
-    /// state have been set, and the blocks before this one are on the lists.
+    /// A block is of this order, and its list has no room for it. The tuning values of the state
+    /// have been set, and the blocks that precede this block in the state are on the lists.
     NoRoom(Order),
     /// A block was not allocated with the order given for it. The tuning values of the state have
-    /// been set, and the blocks before this one are on the lists.
+    /// been set, and the blocks that precede this block in the state are on the lists.
     Block(FreeError),
     /// No lists can have these sizes: see [`Sizes::is_possible`].
     Sizes(Sizes),

@@ -1,8 +1,9 @@
 //! Taking pages from blocks of another type when the lists of the request's own type have none.
 //!
-//! First the request tries to claim a page block: if enough pages of that block are free or
-//! compatible, the block changes its type. If that fails, the request steals from the smallest free
-//! block that is large enough, and the page block around it keeps its type.
+//! First the request tries to claim a page block: if at least half of its pages are free or
+//! compatible with the request (see `claim_around`), the page block changes its type. If that
+//! fails, the request steals from the smallest free block that is large enough, and the page block
+//! around it keeps its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;
@@ -54,7 +55,7 @@ impl Buddy {
         }
     }
 
-    /// Takes a block of at most `pages` pages. It consists of the pages that a series of
+    /// Takes a block of at most `pages` pages. The block consists of the pages that a series of
     /// single-page requests would take next. The order of `wanted` must be 0.
     pub(in crate::page) fn take_wanted_up_to<T: Tags>(
         &mut self,

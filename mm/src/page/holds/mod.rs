@@ -1,7 +1,7 @@
-//! Policies for zone-lock holds, which differ in how many pages one hold moves.
+//! The policies for zone-lock holds. They differ in how many pages one hold moves.
 //!
 //! Every CPU that needs the zone lock waits for the hold in progress, so long holds delay other
-//! CPUs. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
+//! CPUs. In Linux, one hold moves up to 63 × 2⁵ = 2016 pages.
 
 mod batched;
 mod bounded;
@@ -36,8 +36,8 @@ pub trait Holds: fmt::Debug + Sync {
     }
 
     /// The number of pages that a spill, decay or drain at `site` may move, in one or more holds of
-    /// the zone lock, before it releases the pcp lock. `None` means that it releases the pcp lock
-    /// after each hold of the zone lock.
+    /// the zone lock, before it releases the pcp lock. `None` means that the spill, decay or drain
+    /// releases the pcp lock after each hold of the zone lock.
     fn pages_per_pcp_hold(&self, _site: Site, _batch: Pages) -> Option<Pages> {
         None
     }
@@ -46,7 +46,7 @@ pub trait Holds: fmt::Debug + Sync {
     /// because a drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
-    /// Returns how an allocation continues that finds no memory while another CPU is draining all
+    /// Returns what an allocation does if it finds no memory while another CPU is draining all
     /// lists.
     fn meets_drain(&self) -> MeetsDrain {
         MeetsDrain::LeavesIt

@@ -1,5 +1,5 @@
-//! Linux's schedule: whole seconds, skewed by three jiffies per CPU, then rounded by the timer
-//! wheel.
+//! Linux's schedule: a CPU sets its timer to a whole second, less a skew of three jiffies times the
+//! CPU's number. The timer wheel then rounds this time.
 //!
 //! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
 //! first multiple of the wheel's granularity after its jiffy. At that distance the granularity is

@@ -9,7 +9,7 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 
 /// [`RoundJiffies`](super::RoundJiffies), with a longer interval, so that every CPU fires at the
-/// mean rate of the stretched schedule.
+/// mean rate of the CPUs under [`Stretched`](super::Stretched).
 #[derive(Clone, Copy, Debug)]
 pub struct Slowed;
 
