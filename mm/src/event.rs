@@ -229,9 +229,10 @@ impl Phase {
 /// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh folded nothing and returned no pages, so the CPU's work goes dormant.
+    /// The refresh found no work, except perhaps pages that an interrupted spill owed. So the CPU's
+    /// work goes dormant.
     No,
-    /// The refresh folded something or returned pages, or the next one may. The CPU's work is
-    /// deferred again.
+    /// The refresh folded something or returned pages, or the next refresh may find something to
+    /// do. So the CPU's work is deferred again.
     Yes,
 }

@@ -145,7 +145,7 @@ mod tests {
             let beyond = 63 * step;
             let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
             // The clock is at 7. So a timer that is `beyond - 1` jiffies away expires in the bucket
-            // that begins at 63 steps, and fires when that bucket ends.
+            // that begins at jiffy `63 * step`, and fires when that bucket ends.
             assert_eq!(at(beyond - 1), 64 * step);
             assert_eq!(at(beyond - 8), 63 * step);
             assert_eq!(at(beyond), 63 * step);
