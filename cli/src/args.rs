@@ -123,8 +123,9 @@ pub(crate) struct Compare {
     /// Workers or jobs, at most 16384 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) workers: Option<u32>,
-    /// The state of free memory when a run begins: fresh, aged or fragmented. Memory that the
-    /// workload does not need is then in use [default: all memory is free]
+    /// The state of free memory when a run begins: fresh, aged or fragmented. With this option,
+    /// memory that the workload does not need is in use from the start [default: all memory is
+    /// free]
     #[arg(long, value_name = "STATE")]
     pub(crate) memory: Option<String>,
     /// Virtual milliseconds of each run

@@ -61,7 +61,7 @@ pub enum Event {
         further: bool,
         /// The number of pages moved during the hold.
         pages: Pages,
-        /// The number of blocks in which these pages were moved.
+        /// The number of blocks that were moved during the hold.
         blocks: u32,
         /// The zone's batch at the time of the hold.
         batch: Pages,

@@ -213,15 +213,11 @@ impl fmt::Display for TunableError {
             max,
             ..
         } = self.knob.spec();
-        write!(
-            f,
-            "{name} cannot be {} ({unit}): it takes {min} to {max}",
-            self.value
-        )?;
-        if self.knob == Knob::HighFraction {
-            write!(f, ", and 0 or at least 8")?;
+        write!(f, "{name} cannot be {} ({unit}): it takes ", self.value)?;
+        match self.knob {
+            Knob::HighFraction => write!(f, "0, or 8 to {max}"),
+            _ => write!(f, "{min} to {max}"),
         }
-        Ok(())
     }
 }
 
@@ -238,7 +234,7 @@ mod tests {
         let error = tunables.set(Knob::HighFraction, 7).expect_err("below 8");
         assert_eq!(
             error.to_string(),
-            "high_fraction cannot be 7 (1/n of a zone): it takes 0 to 4294967295, and 0 or at least 8"
+            "high_fraction cannot be 7 (1/n of a zone): it takes 0, or 8 to 4294967295"
         );
         assert_eq!(tunables, Tunables::default());
         assert_eq!(tunables.set(Knob::HighFraction, 8), Ok(()));

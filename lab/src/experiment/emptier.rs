@@ -156,7 +156,8 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// The smallest percentage of the running time that [`limiter`] reports as a limit.
+/// The limit of a race is named only if it takes at least this percentage of the running time.
+/// Otherwise [`limiter`] names the work itself.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.

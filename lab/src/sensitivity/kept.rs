@@ -73,9 +73,9 @@ pub struct Price {
 pub struct Compared {
     /// The median of the ratios.
     pub ratio: Option<f64>,
-    /// The low end of its interval.
+    /// The low end of the 95 % interval of `ratio`.
     pub low: Option<f64>,
-    /// The high end of its interval.
+    /// The high end of the 95 % interval of `ratio`.
     pub high: Option<f64>,
     /// The words of the verdict.
     pub verdict: String,

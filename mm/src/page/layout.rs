@@ -235,7 +235,7 @@ impl fmt::Display for LayoutError {
             ),
             Self::NoSuchNode(zone) => write!(
                 f,
-                "zone {zone} is on a node that cannot be: nodes are 0 to {}",
+                "zone {zone} has an invalid node number: nodes are 0 to {}",
                 NODES_MAX - 1
             ),
             Self::Unaligned(zone) => {

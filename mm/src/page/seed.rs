@@ -75,8 +75,8 @@ impl fmt::Display for SeedError {
                 high_max,
             }) => write!(
                 f,
-                "lists cannot move {batch} pages at a time and have {high_min} to {high_max}: a \
-                 batch is 1 to {}, and the lowest high is not above the highest, which is {} at most",
+                "lists cannot have batch {batch}, high_min {high_min} and high_max {high_max}: the \
+                 batch must be 1 to {}, high_min at most high_max, and high_max at most {}",
                 Sizes::BATCH_MAX,
                 Sizes::HIGH_MAX
             ),

@@ -354,8 +354,8 @@ impl<M: Machine> Slot<M> {
 #[inline(never)]
 pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
     panic!(
-        "CPU {cpu} is none of the {cpus} of the machine that this allocator was made with: \
-         call it with that machine"
+        "CPU {cpu} does not exist on the machine of {cpus} CPUs with which this allocator was \
+         created: pass that machine"
     )
 }
 

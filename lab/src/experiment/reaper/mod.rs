@@ -9,13 +9,11 @@
 //! wait for those of page tables.
 //!
 //! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
-//! the reaper's phases with the thread's profile, and `sensitivity` shows which prices decide.
-//! `published` has the published figures.
+//! the reaper's phases with the thread's profile. `published` has the published figures.
 
 mod profile;
 mod published;
 mod scene;
-mod sensitivity;
 mod targets;
 
 use plimsoll_mm::space::reap::Reaping;
@@ -87,9 +85,6 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
     tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
     if run.machine == PHONE {
         tables.push(profile::table(run));
-        if run.has_cards() {
-            tables.push(sensitivity::table(run)?);
-        }
     }
     tables.extend(run.cards()?);
     Ok((tables, finding(run)))

@@ -1,4 +1,5 @@
-//! The figures that the mailing-list thread on the reaper published, for comparison with our rows.
+//! The measurements published in the mailing-list thread on the OOM reaper. The report shows them
+//! beside our own measurements.
 
 use super::{ASCENDING, PATCH, PHONE};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -2,7 +2,7 @@
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::profile::{Card, CostKey, Profile};
+use plimsoll_sim::profile::{Card, Profile};
 
 use crate::error::Error;
 use crate::experiment::declared::{Reading, metrics_of, read, readings};
@@ -133,23 +133,6 @@ impl Scenes {
             all,
             equal,
         })
-    }
-
-    /// The first scene alone.
-    pub(super) fn first_alone(&self) -> Self {
-        Self {
-            profile: self.profile.clone(),
-            all: self.all[..1].to_vec(),
-            equal: 0,
-        }
-    }
-
-    /// These scenes on a machine whose price `price` is `percent` % of what it was.
-    pub(super) fn with_scaled(self, price: CostKey, percent: u32) -> Self {
-        Self {
-            profile: self.profile.with_scaled(price, percent),
-            ..self
-        }
     }
 
     /// The scene in which exit and reaper run on cores of one kind, and memory is left.

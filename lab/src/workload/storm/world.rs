@@ -240,8 +240,8 @@ impl StormWorld {
         sim.spawn(self.population.helper, move |sim| {
             world.empties(sim, id, || {
                 let (process, all) = (&world.processes[id as usize], world.processes.iter());
-                // The result does not matter: the call may be too late, or leave the rest to the
-                // exit.
+                // The result does not matter: the call may come after the process's exit, or free
+                // only some of its pages and leave the other pages to the exit.
                 let _ = release(world.memory(sim), Some(process), all, 0, || false);
             });
         });

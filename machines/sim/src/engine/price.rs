@@ -78,7 +78,7 @@ impl Prices {
         let cpus = topology.cpus() as usize;
         assert!(
             [0, cpus].contains(&speed_percent.len()),
-            "every CPU has a speed, or none"
+            "either all CPUs have a speed or no CPU has one"
         );
         let mut costs = costs.clone();
         costs.work_ns[Work::Think as usize] = 1;

@@ -127,7 +127,7 @@ impl Inner {
     }
 
     /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if an
-    /// event already waits to be handled. The running CPU is not in a pinned section.
+    /// event already waits to be handled. Must not be called in a pinned section.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());

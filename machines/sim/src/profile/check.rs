@@ -97,7 +97,7 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
         let value = table.need(name, &format!("write the {name} end of its range in ns"))?;
         let ns = value.number()?;
         if ns == 0 && !key.may_be_zero() {
-            return Err(value.absurd("0 ns: nothing is free; write at least 1".to_owned()));
+            return Err(value.absurd("0 ns: every step takes time; write at least 1".to_owned()));
         }
         if ns > COST_NS_MAX {
             return Err(value.absurd(format!("{ns} ns is more than a second; prices are in ns")));
@@ -135,13 +135,17 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     for card in Card::ALL {
         let (ns, first_ns) = (longer.at(card), first.at(card));
         if ns > first_ns {
-            let why = format!("{ns} ns, but {first_ns} in the shorter hold; write at most that");
+            let why = format!(
+                "{ns} ns is more than the {first_ns} ns in the shorter hold; write at most {first_ns}"
+            );
             return Err(then.absurd(card.name(), why));
         }
         let first_part_ns = u64::from(at) * u64::from(first_ns) + u64::from(pages - at);
         let least_ns = first_part_ns.div_ceil(u64::from(pages));
         if u64::from(ns) < least_ns {
-            let why = format!("leaves less than 1 ns for a page after {at}; write {least_ns}");
+            let why = format!(
+                "leaves less than 1 ns for each page after the first {at}; write {least_ns}"
+            );
             return Err(then.absurd(card.name(), format!("{ns} ns {why} or more")));
         }
     }

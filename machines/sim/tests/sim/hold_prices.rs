@@ -189,7 +189,7 @@ fn a_second_point_that_cannot_be_is_refused() {
             "at = 63",
         ),
         (
-            &format!("then: 22 will not do; {SHAPE}"),
+            &format!("then: 22 is not allowed here; {SHAPE}"),
             "at = 63, then = 22",
         ),
         (
@@ -217,11 +217,11 @@ fn a_second_point_that_cannot_be_is_refused() {
             "at = 63, then = { pages = 2047, low = 10, mid = 9, high = 50 }",
         ),
         (
-            "then.mid: 21 ns, but 20 in the shorter hold; write at most that",
+            "then.mid: 21 ns is more than the 20 ns in the shorter hold; write at most 20",
             "at = 63, then = { pages = 2047, low = 5, mid = 21, high = 50 }",
         ),
         (
-            "then.low: 1 ns leaves less than 1 ns for a page after 63; write 2 or more",
+            "then.low: 1 ns leaves less than 1 ns for each page after the first 63; write 2 or more",
             "at = 63, then = { pages = 2047, low = 1, mid = 10, high = 50 }",
         ),
         (

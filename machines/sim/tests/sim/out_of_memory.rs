@@ -68,7 +68,11 @@ fn the_error_says_what_was_tried() {
         };
         assert_eq!(tried, expected);
         let text = AllocError::OutOfMemory(tried).to_string();
-        assert!(text.starts_with("out of memory: asked 1 zones (0 keep a block in reserve)"));
+        assert!(
+            text.starts_with(
+                "out of memory: asked 1 zones (0 of them have a block but must keep it)"
+            )
+        );
     });
     // The allocation that found no single page called each reclaimer once. The allocation of the
     // pair called each reclaimer twice: the first round of calls freed pages, the second round
