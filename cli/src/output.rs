@@ -25,7 +25,7 @@ pub(crate) struct Output {
     /// The format of the results; json is one object per line, one line per result
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
-    /// Writes results to a file, which is replaced as a whole after each
+    /// Writes results to this file, which is replaced as a whole after each result
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

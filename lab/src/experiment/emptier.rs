@@ -168,7 +168,8 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -
     });
     tabulate!(
         "Which locks are waited for, first seed",
-        "Waits and holds of exit and helpers together; waits in percent of the time they ran.",
+        "Waits and holds of exit and helpers together. `of running`: the waits in percent of the \
+         running time of both.",
         &rows.collect::<Vec<_>>(),
         |(name, raced, class, used)| {
             "design" => name,
@@ -217,7 +218,8 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
 pub(super) fn targets(targets: &[Target]) -> Table {
     declared::targets(
         "What meet-in-the-middle must reach",
-        "Medians of ratios by seed; cases are seeds and scenes.",
+        "Ratios are taken seed by seed; shown is their median. A case is one seed in one scene, or \
+         with one number of helpers.",
         targets,
     )
 }

@@ -126,9 +126,9 @@ fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
     };
     Table {
         title: format!("Locks taken under {design}, first seed"),
-        note:
-            "`in perf`: waits without the first waiter's, which perf lock contention does not see."
-                .to_owned(),
+        note: "`in perf`: the waits that perf lock contention sees, which are all but the first \
+             waiter's."
+            .to_owned(),
         columns: ["acquired", "in perf", "max hold", "type", "caller"]
             .map(str::to_owned)
             .to_vec(),

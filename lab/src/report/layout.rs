@@ -57,7 +57,8 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     if unsure_count > 0 {
         let more = report.seeds.len() * 2;
         blocks.push(Block::Text(format!(
-            "Where no difference is seen, `--seeds {more}` looks closer."
+            "Where no difference is seen, run again with `--seeds {more}` to detect smaller \
+             differences."
         )));
     }
     blocks.extend(tables(&report.tables));
@@ -80,15 +81,21 @@ fn decided(decided: &Decided) -> Vec<String> {
             format!("{} ({}{fitted})", price.key, price.effect)
         };
         let prices: Vec<String> = headline.prices.iter().map(price).collect();
+        let more = if prices.is_empty() { "" } else { " more" };
         let noisy = match headline.within_noise {
             0 => String::new(),
-            more => format!(
-                " {more} of the prices change the verdict or the ratio, but within the noise of {} seeds.",
+            1 => format!(
+                " 1{more} price changes {WITHIN_NOISE} {} seeds.",
+                decided.seeds
+            ),
+            count => format!(
+                " {count}{more} prices change {WITHIN_NOISE} {} seeds.",
                 decided.seeds
             ),
         };
         let what = if prices.is_empty() && noisy.is_empty() {
-            "no price flips the verdict or moves the ratio by more than twice".to_owned()
+            "no price flips the verdict or changes the ratio by more than a factor of two"
+                .to_owned()
         } else if prices.is_empty() {
             "no single price decides".to_owned()
         } else {
@@ -99,6 +106,9 @@ fn decided(decided: &Decided) -> Vec<String> {
     let headlines = decided.headlines.iter().map(line);
     note.into_iter().chain(headlines).collect()
 }
+
+/// The end of a sentence about prices that may not matter, up to the number of seeds.
+const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Each table as a grid, followed by its note.
 pub(super) fn tables(tables: &[Table]) -> Vec<Block> {

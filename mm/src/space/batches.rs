@@ -102,7 +102,10 @@ impl<M: Machine> Batches<M> {
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {
-                debug_assert!(spare.len() < spare.capacity(), "no batch is given twice");
+                debug_assert!(
+                    spare.len() < spare.capacity(),
+                    "no batch is given back twice"
+                );
                 spare.push(records);
             }
         });

@@ -223,11 +223,13 @@ pub struct OverBudget {
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, limit, used } = self;
-        write!(f, "over budget: {used} of {limit} pages are used")?;
-        if *level > 0 {
-            write!(f, " by the group {level} above")?;
+        write!(f, "over budget: {used} of {limit} pages ")?;
+        match level {
+            0 => {}
+            1 => f.write_str("of the parent budget ")?,
+            _ => write!(f, "of the budget {level} levels above ")?,
         }
-        f.write_str(": give some back, or raise the limit")
+        f.write_str("are used: give some back, or raise the limit")
     }
 }
 

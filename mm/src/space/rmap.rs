@@ -130,7 +130,10 @@ impl<M: Machine> Rmap<M> {
         // The caller has another reference to the space, so this does not drop the space.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
-            debug_assert!(free.len() < free.capacity(), "a number is given back once");
+            debug_assert!(
+                free.len() < free.capacity(),
+                "no number is given back twice"
+            );
             free.push(number);
         });
     }

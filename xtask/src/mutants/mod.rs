@@ -55,7 +55,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let mut build = Build::new(root)?;
     let chosen = shard(choose(&all, &options, &mut build)?, options.shard);
     if chosen.is_empty() {
-        return Err("no mutant to try: nothing that was asked for has one".to_owned());
+        return Err("no mutant to try: the chosen groups and options select none".to_owned());
     }
     let fates = judge_all(root, &all, &chosen, &mut build, &options)?;
     outcomes::write(&root.join(build::FOLDER), &all, &fates)?;

@@ -152,8 +152,8 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
         show_range(ratios)
     };
     format!(
-        "{}, the merged patch multiplies the throughput of unbatched Linux by {} and its longest wait \
-         for the zone lock by {}, bounded holds by {} and {}",
+        "{}, the merged patch multiplies the throughput of unbatched Linux by {} and its longest \
+         wait for the zone lock by {}, and bounded holds multiply them by {} and {}",
         match pressure {
             Pressure::Plenty => "With plenty of memory",
             Pressure::Short => "if memory is short",

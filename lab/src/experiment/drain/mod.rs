@@ -203,9 +203,9 @@ fn holds_and_drains(results: &Results) -> Table {
     ];
     tabulate!(
         "What comes from holds, and what from drains",
-        "Throughput is that of unbatched Linux times the number. Linux lets one CPU at a time drain \
-         all lists. `pcp`: waits for the locks of page lists, which are those of drains and of \
-         vmstat work.",
+        "Throughput is given as a multiple of unbatched Linux's. Linux lets one CPU at a time \
+         drain all lists. `pcp`: waits for the locks of page lists; only drains and vmstat work \
+         wait for these locks.",
         &rows,
         |(holds, drains, design)| {
             "holds" => holds,
@@ -230,7 +230,8 @@ fn histogram(run: &Run<'_, Scene, Kept>) -> Table {
     let buckets: Vec<usize> = (0..BUCKETS).collect();
     let table = tabulate!(
         "Zone-lock holds by pages moved, first seed",
-        "The thread's buckets; frees, refills and drains together.",
+        "The buckets are those of the mailing-list thread. Frees, refills and drains are counted \
+         together.",
         &buckets,
         |bucket| {
             "pages" => range(bucket),
@@ -256,14 +257,15 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
     let waits = waits.filter_map(|(design, kept)| Some((&design.name, kept.longest?)));
     tabulate!(
         "The longest waits for the zone lock, and the holder, first seed",
-        "The CPU that held the lock when the wait began; CPUs queued in between held it too.",
+        "The holder is the CPU that held the lock when the wait began. During the wait, the CPUs \
+         that were already in the queue held it too.",
         &waits.collect::<Vec<_>>(),
         |(design, longest)| {
             "design" => design,
             "wait" => human(longest.wait.0 as f64, Unit::Nanos),
             "CPU" => longest.cpu,
             "holder" => longest.blocker,
-            "held for" => longest.blocker_site.name(),
+            "holder's call site" => longest.blocker_site.name(),
         }
     )
 }
@@ -279,7 +281,7 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     let baseline = spread(UNBATCHED).mean;
     tabulate!(
         "Throughput",
-        "Means over the seeds; rows above are medians.",
+        "Means over the seeds; the rows of the report are medians.",
         &run.designs,
         |design| {
             "design" => design.name,
@@ -332,7 +334,7 @@ fn finding(results: &Results, family: &[Member]) -> Finding {
             ),
             ("bounded against unbatched", ratio(UNBATCHED, BOUNDED)),
             (
-                "of which holds, with Linux's rule for drains",
+                "bounded holds with Linux's rule for drains, against unbatched",
                 ratio(UNBATCHED, ONE_DRAIN),
             ),
         ],

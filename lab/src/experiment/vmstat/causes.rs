@@ -83,15 +83,24 @@ impl Cause {
         match self {
             Self::TooFewSeeds => "",
             Self::NoGain => ", so there is no gain to explain",
-            Self::Phases => ", and at equal work only its phases can be seen to gain",
-            Self::Interval => ", and at equal work only its longer interval can be seen to gain",
-            Self::Both => ", and at equal work both its longer interval and its phases gain",
+            Self::Phases => {
+                ", and per page that decays return, the runs show a gain only for its phases"
+            }
+            Self::Interval => {
+                ", and per page that decays return, the runs show a gain only for its longer \
+                 interval"
+            }
+            Self::Both => {
+                ", and per page that decays return, the runs show a gain for its longer interval \
+                 alone and for its phases alone"
+            }
             Self::LessWork => {
-                ", but at equal work neither its longer interval nor its phases gain: CPUs only do \
-                 less work"
+                ", but per page that decays return, the runs show no gain for its longer interval \
+                 alone or its phases alone: CPUs only do less work"
             }
             Self::Neither => {
-                ", and at equal work neither its longer interval nor its phases explain that alone"
+                ", but per page that decays return, the runs show no gain for its longer interval \
+                 alone or its phases alone"
             }
         }
     }
@@ -101,14 +110,15 @@ pub(super) fn table(results: &Results) -> Table {
     let ratio = |design: &str, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     tabulate!(
         format!("One cause at a time in {MAIN}, as ratios to {BASELINE}"),
-        "`at equal work`: contentions of decays per page they gave back. Below 1 is fewer.",
+        "`of decays, per page`: contentions of decays divided by the pages that decays returned. A \
+         ratio below 1 means fewer.",
         &CHANGES,
         |(cause, design)| {
             "cause" => cause,
             "contentions" => ratio(design, &CONTENTIONS),
             "of decays" => ratio(design, &DECAY_CONTENTIONS),
             "pages decayed" => ratio(design, &DECAYED),
-            "at equal work" => ratio(design, &PER_DECAYED),
+            "of decays, per page" => ratio(design, &PER_DECAYED),
         }
     )
 }
@@ -133,9 +143,9 @@ pub(super) fn numbers(results: &Results) -> [(&'static str, String); 5] {
             "contentions in bursts, the patch against Linux",
             ratio(PATCH, &CONTENTIONS),
         ),
-        ("pages it gives back", ratio(PATCH, &DECAYED)),
+        ("pages that decays return", ratio(PATCH, &DECAYED)),
         (
-            "at equal work, the longer interval alone",
+            "contentions of decays per page, the longer interval alone",
             ratio(SLOWED, &PER_DECAYED),
         ),
         (

@@ -146,7 +146,7 @@ fn spread(run: &Run<'_, Scene>) -> Table {
     };
     tabulate!(
         format!("How much single runs of {MAIN} differ"),
-        "Contentions at free_pcppages_bulk over the seeds. A published count is one run.",
+        "Contentions at free_pcppages_bulk over the seeds. A published count is that of one run.",
         &run.named(&[BASELINE, PATCH, OURS]).iter().map(row).collect::<Vec<_>>(),
         |(name, spread, values)| {
             "design" => name,

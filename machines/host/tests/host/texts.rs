@@ -105,11 +105,11 @@ fn errors_of_address_spaces_say_what_is_wrong() {
     says(MapError::NoRoom(12), "no gap of 12 pages");
     says(
         MapError::Unaligned { page, align: 512 },
-        "page 7 is not a multiple of 512",
+        "a multiple of 512 pages, which 7 is not",
     );
     says(FaultError::NotMapped(page), "nothing is mapped at page 7");
-    says(FaultError::Unstable(page), "page 7 may have been reaped");
-    says(ExitError::Ended, "ended before");
+    says(FaultError::Unstable(page), "page 7 may have been unmapped");
+    says(ExitError::Ended, "already ended");
     says(PageError::NoMemory, "index of an object's pages");
     says(VmaError::NotMapped(page), "7");
     says(Busy, "changed whenever they were read");
@@ -128,7 +128,7 @@ fn errors_of_address_spaces_say_what_is_wrong() {
     };
     let own = "over budget: 9 of 10 pages are used: give some back, or raise the limit";
     assert_eq!(over(0).to_string(), own);
-    says(over(2), "are used by the group 2 above: give");
+    says(over(2), "of the budget 2 levels above are used: give");
     says(FaultError::OverBudget(over(0)), own);
 }
 

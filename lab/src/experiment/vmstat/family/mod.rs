@@ -126,15 +126,19 @@ impl Family {
         let like: Vec<&str> = like.map(|(name, _)| *name).collect();
         let Some((name, apart)) = likeness::nearest(complete) else {
             return "no workload has contentions on both machines, so none can be compared with the \
-                    thread's"
+                    published figures"
                 .to_owned();
         };
         let like = if like.is_empty() {
-            "no workload is within 2 × of the thread's by all four ratios on both machines"
+            "no workload has all four ratios within a factor of 2 of the published ones on both \
+             machines"
                 .to_owned()
         } else {
             let like = like.join(", ");
-            format!("within 2 × of the thread's by all four ratios on both machines: {like}")
+            format!(
+                "workloads with all four ratios within a factor of 2 of the published ones on both \
+                 machines: {like}"
+            )
         };
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
@@ -172,7 +176,10 @@ impl Family {
         let each = by_cause.iter();
         let each = each.map(|(cause, names)| format!("{} in {}", cause.words(), names.join(", ")));
         let each: Vec<String> = each.collect();
-        format!("Cause of its gain on {MAPPED}: {}.", each.join("; "))
+        format!(
+            "Cause of the patch's gain on {MAPPED}: {}.",
+            each.join("; ")
+        )
     }
 }
 

@@ -76,8 +76,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
         published(machine, metric) * off
     });
     let finding = family.finding(&family.members[0].results).to_string();
-    let like = "within 2 × of the thread's by all four ratios on both machines: steady; the nearest \
-                is steady, typically 1.0 × apart";
+    let like = "workloads with all four ratios within a factor of 2 of the published ones on both \
+                machines: steady; the nearest is steady, typically 1.0 × apart";
     assert!(finding.contains(like), "{finding}");
     let [_, _, patch, ..] = family.tables();
     let within = patch.columns.iter().position(|head| head == "within 2 ×");
@@ -105,8 +105,8 @@ fn one_ratio_that_is_off_on_one_machine_makes_a_workload_unlike_the_thread_s() {
         published(machine, metric) * off
     });
     let finding = family.finding(&family.members[0].results).to_string();
-    let unlike = "no workload is within 2 × of the thread's by all four ratios on both machines; \
-                  the nearest is steady";
+    let unlike = "no workload has all four ratios within a factor of 2 of the published ones on \
+                  both machines; the nearest is steady";
     assert!(finding.contains(unlike), "{finding}");
     let [_, _, patch, ..] = family.tables();
     let steady = patch
