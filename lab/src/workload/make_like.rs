@@ -8,7 +8,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::{Mapping, about, around, think};
+use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
 /// The jobs, and the processes that each of them runs.
@@ -52,7 +52,7 @@ impl MakeLike {
                 break;
             }
             let mean = u64::from(self.think_ns_per_page) * STEP as u64;
-            think(sim, about(sim, Nanos(mean)));
+            sim.compute(about(sim, Nanos(mean)));
         }
         mapping.unmap(sim);
     }

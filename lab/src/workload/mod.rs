@@ -178,13 +178,3 @@ fn about(sim: &Sim, span: Nanos) -> Nanos {
 fn around(sim: &Sim, pages: usize) -> usize {
     sim.rng().random_range(pages / 2..=pages + pages / 2)
 }
-
-/// Computes for `span` without touching memory.
-fn think(sim: &Sim, span: Nanos) {
-    let mut left = span.0;
-    while left > 0 {
-        let step = u32::try_from(left).unwrap_or(u32::MAX);
-        sim.spend(Work::Think, step);
-        left -= u64::from(step);
-    }
-}

@@ -13,7 +13,6 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::think;
 use crate::run::pressure::Pressure;
 use crate::run::testbed::Testbed;
 
@@ -72,7 +71,7 @@ impl Overcommit {
             let page = Vpn(START + page);
             let faulted =
                 pressure.with_memory(sim, |memory| space.fault(memory, page, Access::Write));
-            think(sim, Nanos(u64::from(self.think_ns)));
+            sim.compute(Nanos(u64::from(self.think_ns)));
             match faulted {
                 Ok(_) => sim.now() < until,
                 Err(FaultError::OutOfMemory(_)) => false,

@@ -11,7 +11,7 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::{Mapping, about, around, think};
+use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
 /// The work of each worker in a round.
@@ -43,7 +43,7 @@ impl Pause {
         match self {
             Self::No => {}
             Self::Asleep(mean) => sim.sleep(about(sim, mean)),
-            Self::Awake(mean) => think(sim, about(sim, mean)),
+            Self::Awake(mean) => sim.compute(about(sim, mean)),
         }
     }
 }
@@ -133,7 +133,7 @@ impl StressVm {
             mapped += step;
             done.add(step);
         }
-        think(sim, Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
+        sim.compute(Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
         mapping.unmap(sim);
         self.pause.take(sim);
     }

@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use plimsoll_mm::event::Event;
-use plimsoll_mm::machine::Job;
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::cpu_rng::CpuRng;
@@ -29,6 +30,34 @@ impl Sim {
     #[must_use]
     pub fn new(profile: &Profile, options: SimOptions) -> Self {
         Self(Inner::new(profile, options))
+    }
+
+    /// Lets the running CPU compute for a program. The computation would take `span` on an idle
+    /// machine, by a core to which the profile's prices apply. It takes longer on a slower core, or
+    /// while other CPUs are busy ([`SimOptions::under_load`]). This is for computing that touches no
+    /// memory of other CPUs; for waiting by the clock, use [`Work::Think`].
+    pub fn compute(&self, span: Nanos) {
+        /// The part of a computation after which the speed is read again. The speed of a CPU may
+        /// change every 131 µs.
+        const PART_NS: u64 = 50_000;
+        if self.0.prices.are_alike() {
+            return self.think(span.0);
+        }
+        let mut left = span.0;
+        while left > 0 {
+            let part = left.min(PART_NS);
+            let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
+            self.think(takes);
+            left -= part;
+        }
+    }
+
+    fn think(&self, mut ns: u64) {
+        while ns > 0 {
+            let part = u32::try_from(ns).unwrap_or(u32::MAX);
+            self.spend(Work::Think, part);
+            ns -= u64::from(part);
+        }
     }
 
     /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].

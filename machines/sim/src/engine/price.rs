@@ -164,6 +164,13 @@ impl Prices {
         self.own_percent.get(cpu).copied().unwrap_or(100)
     }
 
+    /// The current speed of the running CPU, in percent of the speed to which the profile's prices
+    /// apply.
+    #[inline]
+    pub(crate) fn percent(&self) -> u32 {
+        self.loaded.get().percent
+    }
+
     /// Loads the prices of `cpu`, which runs from now on.
     #[inline]
     pub(crate) fn run_on(&self, cpu: usize) {

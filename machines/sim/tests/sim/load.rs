@@ -136,6 +136,25 @@ fn siblings_share_a_core_while_both_are_busy() {
 }
 
 #[test]
+fn a_program_computes_as_slowly_as_the_kernel_works() {
+    let sim = Sim::new(&profile(clock(100, 50)), under_load(LockModel::RunAhead));
+    let took = Rc::new(RefCell::new(Vec::new()));
+    sim.spawn(CpuId(1), |sim| sim.spend(Work::Fault, 200_000));
+    let told = Rc::clone(&took);
+    sim.spawn(CpuId(0), move |sim| {
+        sim.sleep(Nanos::from_ms(5));
+        for _ in 0..2 {
+            let begin = sim.now();
+            sim.compute(Nanos(60_000));
+            told.borrow_mut().push(sim.now().0 - begin.0);
+            sim.sleep(Nanos::from_ms(30));
+        }
+    });
+    sim.run();
+    assert_eq!(*took.borrow(), [120_000, 60_000]);
+}
+
+#[test]
 fn a_cpu_is_fast_again_once_others_are_idle() {
     let sim = Sim::new(&profile(clock(100, 50)), under_load(LockModel::RunAhead));
     let took = Rc::new(RefCell::new(Vec::new()));
