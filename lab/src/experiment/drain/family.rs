@@ -4,8 +4,6 @@
 //! One workload chosen by us proves little: with all memory fresh and short, moving whole blocks
 //! gains most. So a report gives the range of a ratio over all of these workloads.
 
-use plimsoll_mm::units::Nanos;
-
 use super::scene::{FIFTY, Kept, Pressure, QUICK_USE_NS, RATE, SCALE, Scene, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
 use crate::error::Error;
@@ -14,7 +12,6 @@ use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
-use crate::run::options::Effort;
 
 /// The designs that run on the side workloads.
 const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
@@ -52,21 +49,12 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
             return Ok(Member { scene, results });
         }
         let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
-        let short = scene.clone().lasting(side_length(run));
-        let (results, _) = run.further_on_few(&about, &short, &designs, SEEDS)?;
+        // Runs of all workloads are equally long: a shorter run has a larger share of the first
+        // round, in which the workers only fill memory.
+        let (results, _) = run.further_on_few(&about, &scene, &designs, SEEDS)?;
         Ok(Member { scene, results })
     };
     scenes(run).into_iter().map(member).collect()
-}
-
-/// The virtual length of a run of a side workload: long enough for more than one round of each
-/// worker.
-fn side_length(run: &Run<'_, Scene, Kept>) -> Nanos {
-    match run.options.effort {
-        Effort::Full if run.scene.shape == FIFTY => Nanos::from_ms(400),
-        Effort::Full => Nanos::from_ms(250),
-        Effort::Quick => Nanos::from_ms(20),
-    }
 }
 
 fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
@@ -90,8 +78,8 @@ fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
 pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     let mut table = tabulate!(
         title,
-        "B / A, where A is unbatched: medians over two seeds of shorter runs, or over all seeds \
-         for the workload of the rest of the report. \
+        "B / A, where A is unbatched: medians over two seeds, or over all seeds for the workload of \
+         the rest of the report. \
          `measured`: workers use each page for 2500 ns, as stress-ng does; `quick`: for 400 ns. The \
          last row has the range over all rows.",
         family,
