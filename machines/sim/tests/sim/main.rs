@@ -13,6 +13,7 @@ mod counters;
 mod decay;
 mod disturbed;
 mod dormancy;
+mod drains;
 mod dying;
 mod emptying;
 mod fallbacks;
