@@ -40,6 +40,7 @@ mod phases;
 mod profiles;
 mod reaping;
 mod reclaim;
+mod reclaim_rules;
 mod rw_killed;
 mod rw_lock;
 mod rw_swarm;
