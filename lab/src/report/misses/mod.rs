@@ -475,44 +475,6 @@ mod tests {
         }
     }
 
-    /// Nearly every simulation agrees that a patch changes nothing. So the values have to agree too.
-    #[test]
-    fn a_change_of_nearly_nothing_matches_only_if_the_values_match_as_well() {
-        let mut figure = sample().remove(2);
-        figure.published = Values::Levels(vec![100.0, 101.0]);
-        for (values, ratio, expected) in [
-            ([60.0, 60.0], 1.0, Agreement::Match),
-            ([40.0, 40.0], 1.0, Agreement::Miss),
-            ([210.0, 210.0], 1.0, Agreement::Miss),
-            ([100.0, 94.0], 0.94, Agreement::Miss),
-        ] {
-            let ours = figure.ours.as_mut().expect("measured");
-            ours.values = values.to_vec();
-            ours.ratio = ours.ratio.map(|it| Estimate {
-                median: ratio,
-                ..it
-            });
-            assert_eq!(figure.agreement(), expected, "{values:?}");
-        }
-    }
-
-    #[test]
-    fn matches_that_prove_nothing_are_counted_and_misses_are_not() {
-        let with = |nth: usize, basis| {
-            let mut figure = sample().remove(nth);
-            figure.basis = basis;
-            figure
-        };
-        let figures = [
-            with(1, Basis::Fitted),
-            with(1, Basis::Construction),
-            with(1, Basis::Independent),
-            with(2, Basis::Construction),
-        ];
-        let counts = Counts::of(&figures);
-        assert_eq!((counts.matches, counts.given, counts.misses), (3, 2, 1));
-    }
-
     #[test]
     fn the_table_has_the_figures_thread_by_thread() {
         let table = table(&sample());

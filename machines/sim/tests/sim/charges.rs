@@ -180,6 +180,10 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
 /// The first group of a run gets fresh memory, and the next one a place that was used before. Both
 /// are cleared on every CPU. A further CPU needs a row of its own.
 #[test]
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines it is both; a simulated one has one thread"
+)]
 fn a_group_of_counters_pays_for_each_cpu_whether_its_place_is_new_or_was_used() {
     let bytes_of = |cpus: u32| {
         let small = Small::flat(cpus, 1 << 16, Design::OURS);
