@@ -243,8 +243,8 @@ mod tests {
         let place = space.map(&testbed.sim, &shared.waiting);
         let writer = Rc::clone(&space);
         testbed.sim.spawn(CpuId(0), move |sim| {
-            let busy = |()| sim.spend(Work::Think, 100_000);
-            writer.mmap_lock.write(sim, Site::Mmap, |it| busy(*it));
+            let lock = &writer.mmap_lock;
+            lock.write(sim, Site::Mmap, |()| sim.spend(Work::Think, 100_000));
         });
         let mm = Rc::clone(&testbed.mm);
         testbed.sim.spawn(CpuId(1), move |sim| {
