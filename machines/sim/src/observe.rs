@@ -84,8 +84,9 @@ impl Sim {
             .push(Box::new(observer));
     }
 
-    /// Hashes a slow-path event, and passes every event to observers that want it.
-    #[inline]
+    /// Hashes a slow-path event, and passes every event to observers that want it. Always inlined:
+    /// where the kind of the event is known, only the test of one flag is left for a page.
+    #[inline(always)]
     pub(crate) fn note(&self, event: Event) {
         // `tell` gets a closure that builds the event of a single page a second time. If `tell` got
         // `event` itself, `event` would have to be stored in memory even if no observer wants it.
@@ -114,6 +115,7 @@ impl Sim {
         }
     }
 
+    #[inline(never)]
     fn note_slow(&self, event: Event) {
         let (now, cpu) = (self.0.now(), self.0.cur.get());
         self.0.record.fold(now, cpu, EMIT | kind_of(event));

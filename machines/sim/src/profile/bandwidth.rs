@@ -10,7 +10,7 @@ use super::read::{Section, Value};
 
 /// The kinds of work that move whole pages between a CPU and memory. All other work moves a few
 /// cache lines, whose transfers are part of its price.
-const MOVERS: [Work; 2] = [Work::Fault, Work::SwapIn];
+pub(crate) const MOVERS: [Work; 2] = [Work::Fault, Work::SwapIn];
 
 /// The memory bandwidth of each node, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
