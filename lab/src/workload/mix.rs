@@ -19,7 +19,7 @@ pub(crate) struct Mix {
     pub(crate) name: &'static str,
     /// The situation on a real machine that the mix imitates.
     pub(crate) stands_for: &'static str,
-    /// The parameters, and the reason for their values.
+    /// The values of the parameters and the reason for them, as text.
     pub(crate) parameters: &'static str,
     /// The programs, in the order in which they start.
     pub(crate) parts: &'static [Part],
@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub(crate) program: Program,
 }
 
-/// The CPUs whose numbers have one of `remainders` when they are divided by `divisor`.
+/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
     pub(crate) divisor: u32,
@@ -63,10 +63,10 @@ pub(crate) enum Memory {
 }
 
 impl Mix {
-    /// The mix called `name` in `family`.
+    /// Finds the mix called `name` in `family`.
     ///
     /// # Errors
-    /// [`Error::Unknown`] with the nearest names.
+    /// [`Error::Unknown`] if no mix has this name; the error lists the most similar names.
     pub(crate) fn find(family: &'static [Self], name: &str) -> Result<&'static Self, Error> {
         let names: Vec<&str> = family.iter().map(|mix| mix.name).collect();
         let found = family.iter().find(|mix| mix.name == name);
@@ -112,8 +112,8 @@ impl Memory {
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);
         begun.expect("the machine has this much memory");
         if kswapd == Kswapd::Awake {
-            // A kswapd that is awake marks the zones of its node, and lowers the thresholds of
-            // their counters.
+            // As Linux does when kswapd wakes: page lists of the node's zones become shorter, and
+            // counters fold at lower thresholds.
             let (pages, sim) = (testbed.mm.pages(), &testbed.sim);
             for zone in pages.view(sim) {
                 pages.set_kswapd(sim, zone.node, Kswapd::Awake);

@@ -1,13 +1,16 @@
 //! Looking at the used pages of a node, and moving those to swap that were not touched for long
 //! (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
 //!
-//! A batch of pages is isolated in one hold of the lock of the lists. Each page is then checked and
-//! evicted without that lock. A second hold of the lock puts the pages that stay back on a list. So
-//! the lists' lock and the lock of a page table are never held together here, whereas a fault may
-//! take them in that order.
+//! A CPU isolates a batch of pages in one hold of the lock of the lists. It then checks and evicts
+//! each page without that lock. In a second hold of the lock, it puts the pages that stay back on a
+//! list. So this code never holds the lists' lock and the lock of a page table together. If it took
+//! a table's lock inside the lists' lock, it could deadlock with a CPU that splits a huge page,
+//! which takes the lists' lock inside the table's lock.
 //!
-//! Locks: `Lru`; then, one after the other for each page, `Rmap` as a reader (tried) with
-//! `PageTable` inside; `Swap`; then `Lru` again. Pages are freed with none of them held.
+//! Locks, one after the other: `Lru`; for each page that is checked, `Rmap` as a reader, with
+//! `PageTable` inside; `Swap`; for each page that is evicted, `Rmap` and `PageTable` again; `Swap`;
+//! `Lru`. If `Rmap` is busy, the page stays in memory. Pages are freed with none of these locks
+//! held.
 
 use super::scan::{self, CLUSTER, PRIORITY_FIRST};
 use crate::event::{Event, ReclaimedBy};
@@ -27,7 +30,8 @@ const FREED_TOGETHER: usize = 31;
 pub(super) struct Pass {
     pub(super) by: ReclaimedBy,
     pub(super) priority: u32,
-    /// The number of pages to free. Once the pass has freed as many, it ends.
+    /// The number of pages to free. Once the pass has freed this many, it ends, unless it is a pass
+    /// of direct reclaim at the first priority.
     pub(super) target: u64,
     /// True if active pages become inactive even if there are enough inactive ones.
     pub(super) forced: bool,
@@ -96,8 +100,9 @@ impl<'m, M: Machine> Shrinker<'m, M> {
                 }
             }
             let first_direct = pass.by == ReclaimedBy::Direct && pass.priority == PRIORITY_FIRST;
-            // Linux would now keep the numbers of anonymous and of file pages that it looks at in
-            // proportion. Here, there are no file pages.
+            // Once the target is reached, Linux goes on only to keep the number of anonymous pages
+            // and the number of file pages that it looks at in proportion. Here, there are no file
+            // pages.
             if passed.reclaimed >= pass.target && !first_direct {
                 break;
             }
@@ -222,8 +227,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let mut slots = [SwapSlot(0); ISOLATED_MAX];
         let got = spaces.swap().take_many(machine, &mut slots[..wanted]);
         for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
-            // No free slot of swap is left for this page. It becomes active, because it cannot
-            // leave memory until there is one.
+            // No free slot of swap is left for this page. The page becomes active, because it
+            // cannot leave memory until a slot is free.
             let Some(&slot) = slots[..got].get(len) else {
                 *fate = stays(List::Active, false);
                 continue;

@@ -2,7 +2,7 @@
 //! `address_space`).
 //!
 //! A page has an index in its object, and exists from its first touch until the object is emptied.
-//! The object owns the page; it does not record which mappings use it.
+//! The object owns the page. No record says which mappings use the page.
 //!
 //! Invariant: every page of an object was allocated for it as a single page, and has one index.
 //!

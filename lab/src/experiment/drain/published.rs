@@ -1,4 +1,5 @@
-//! The published figures of the thread that batches frees, beside our rows.
+//! The figures that the mailing-list thread on batched frees published, for comparison with our
+//! rows.
 
 use super::{MERGED, UNBATCHED};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -184,12 +184,12 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
         rows.push((MOST, &most));
     }
     let table = tabulate!(
-        "Time for each process, one hog",
+        "Time of a selection divided by the number of processes, one hog",
         format!(
-            "If the times of a column are equal, the whole grows in proportion to the number of \
-             processes. The first look at a process costs as much with few processes as with many, \
-             because few are not in this CPU's caches either. The row of {MOST} is one run, of the \
-             first seed."
+            "If the times in a column are equal, the time of a selection grows in proportion to \
+             the number of processes. The first look at a process costs as much among few \
+             processes as among many, because even few are not in this CPU's caches. The row of \
+             {MOST} is one run, with the first seed."
         ),
         &rows,
         |(count, _)| {
@@ -213,8 +213,9 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     let rows = of(0, "one hog").chain(of(1, "in the band"));
     tabulate!(
         "Where the time goes, first seed",
-        "First looks at processes; precise sums one by one, and together; sorting; cache lines of \
-         counters, their locks, and further looks. No price is fitted to a published time.",
+        "`looks`: first looks at processes. `sums`: precise sums made one by one. `together`: \
+         those made together. `rest`: cache lines and locks of counters, and further looks. No \
+         price is fitted to a published time.",
         &rows.collect::<Vec<_>>(),
         |(name, design, (count, chosen))| {
             "population" => format!("{name}, {count}"),
@@ -229,13 +230,13 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
                 let known = parts.looks_ns + parts.scans_ns + parts.streams_ns + parts.sorts_ns;
                 time(chosen.ns - known)
             },
-            "sums taken" => human(chosen.sums as f64, Unit::Count),
+            "sums made" => human(chosen.sums as f64, Unit::Count),
         }
     )
 }
 
-/// `profile`, of a machine of two sockets, with only the first `cores` cores of each socket. All
-/// prices stay the same.
+/// Returns `profile` with only the first `cores` cores of each socket. The profile must be that of
+/// a machine of two sockets whose cores have two CPUs each. All prices stay the same.
 fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
@@ -268,9 +269,10 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     };
     let rows: Vec<_> = of("one hog", hog).chain(of("in the band", band)).collect();
     let table = tabulate!(
-        format!("Time for {FEW} processes on more CPUs"),
+        format!("Time of a selection among {FEW} processes, by number of CPUs"),
         format!(
-            "That number of CPUs of epyc-9654-2s, the same on both sockets; {SIDE_SEEDS} seeds at most."
+            "Machines with this many CPUs of epyc-9654-2s, half of them on each socket; {SIDE_SEEDS} \
+             seeds at most."
         ),
         &rows,
         |(cpus, name, ..)| {
@@ -301,7 +303,8 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let table = tabulate!(
         format!("One hog among {HEADLINE} processes at each cost card"),
         format!(
-            "The last column is of {FEW} processes, all in the band. {SIDE_SEEDS} seeds at most."
+            "The last column is the ratio with {FEW} processes, all of them in the band. {SIDE_SEEDS} \
+             seeds at most."
         ),
         &rows,
         |(card, _)| {
@@ -328,7 +331,7 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets. A quick run measures only the one about grown trees.
+/// The table of the targets. A quick run measures only the target that concerns grown trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -345,7 +348,7 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
     };
     targets(
         "Targets",
-        "By the less favourable end of an interval.",
+        "A target is met if the less favourable end of the interval meets it.",
         &[
             of(
                 "one hog among 10,000: ours against select-approximate",
@@ -373,9 +376,9 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
 fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(
-        "With one hog among {count} processes ours chooses in {} of the time of one cheap look at \
-         each and needs {} precise sums; with all of them in the band, precise sums of all take {} \
-         times as long as ours. {}",
+        "With one hog among {count} processes, ours takes {} times as long as one cheap look at \
+         each process, and makes {} precise sums; with all of them in the band, precise sums of \
+         all take {} times as long as ours. {}",
         results.show_ratio((APPROXIMATE, OURS), &hog(count)),
         results.show(OURS, &hog_sums(count)),
         results.show_ratio((OURS, PRECISE), &band(count)),

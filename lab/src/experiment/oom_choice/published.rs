@@ -1,4 +1,4 @@
-//! The published times of choosing a victim, beside our rows.
+//! The published times of choosing a victim, for comparison with our rows.
 
 use super::{APPROXIMATE, MACHINE, PATCH, PRECISE};
 use crate::experiment::declared::{Figure, Published, Reported};

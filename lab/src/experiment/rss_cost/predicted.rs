@@ -10,7 +10,7 @@ use crate::workload::page_fault::Mode;
 /// The factor by which a prediction may miss a published rate and still count as one that holds.
 const HOLDS_WITHIN: f64 = 2.0;
 
-/// One mode and number of tasks.
+/// A row of the table: one mode with one number of tasks.
 struct Row<'a> {
     mode: Mode,
     tasks: u32,
@@ -22,7 +22,7 @@ impl Row<'_> {
         self.run.published(design, &rate(self.mode, self.tasks))
     }
 
-    /// The simulated rate divided by the published one, with flat counters.
+    /// The simulated rate with flat counters, divided by the published rate with flat counters.
     fn miss(&self) -> Option<f64> {
         let ours = self.run.results.median(FLAT, &rate(self.mode, self.tasks));
         Some(ours / self.published(FLAT)?)

@@ -1,4 +1,4 @@
-//! The published rates of `page_fault1`, beside our rows.
+//! The published rates of `page_fault1`, for comparison with our rows.
 
 use super::{FLAT, MACHINE, TREE};
 use crate::experiment::declared::{Figure, Published, Reported};

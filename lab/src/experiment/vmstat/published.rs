@@ -1,4 +1,5 @@
-//! The published figures of the thread that spreads the vmstat work, beside our rows.
+//! The figures that the mailing-list thread on `vmstat_spread_delay` published, for comparison with
+//! our rows.
 
 use super::{BASELINE, MAPPED, PATCH, PLAIN};
 use crate::experiment::declared::{Figure, Published, Reported};

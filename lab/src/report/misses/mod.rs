@@ -16,22 +16,23 @@ use super::{Table, tabulate};
 use crate::measure::metric::Unit;
 use crate::measure::stats::Estimate;
 
-/// Two ratios match if neither is more than this many times the other.
+/// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
-/// If a published ratio is nearer to 1 than this, the publication says that the patch changes
-/// nothing. Nearly every simulation agrees with that. So ours then counts as a match only if our
-/// ratio is as near to 1 and our values match as well.
+/// If a published ratio differs from 1 by less than this, the publication says that the patch
+/// changes nothing. Even a bad simulation is likely to show no change. So our ratio counts as a
+/// match only if it differs from 1 by less than this as well, and if our values match the published
+/// values.
 pub const NO_CHANGE: f64 = 0.05;
 
-/// How ours depends on the published figure: whether the two may agree for another reason than that
-/// the simulation is right.
+/// How our figure depends on the published figure. If it does depend on it, the two may agree
+/// although the simulation is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Ours does not depend on the figure.
+    /// Our figure does not depend on the published figure.
     Independent,
-    /// A price was derived from the figure, so if ours agrees with it, that proves nothing.
+    /// We derived a price from the published figure, so it proves nothing if our figure agrees.
     Fitted,
-    /// The figure follows from how the patch is built, without a measurement.
+    /// Both figures follow directly from how the patch is built: nothing has to be measured.
     Construction,
 }
 
@@ -56,7 +57,7 @@ pub enum Values {
     ChangePercent(f64),
 }
 
-/// The experiment, machine, metric and designs by which ours is measured.
+/// The experiment, machine, metric and designs with which we measure our figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The experiment.
@@ -65,7 +66,8 @@ pub struct Place {
     pub machine: &'static str,
     /// The metric.
     pub metric: String,
-    /// The design of each published level; for a published change, Linux's design and the patch's.
+    /// The designs that we measure. If levels were published, there is one design for each level.
+    /// If only a change was published, they are Linux's design and the patch's.
     pub designs: Vec<&'static str>,
 }
 
@@ -74,8 +76,8 @@ pub struct Place {
 pub struct Ours {
     /// The median with each design, in the order of [`Place::designs`].
     pub values: Vec<f64>,
-    /// If there are two designs, the value with the second divided by that with the first: the
-    /// median over the seeds, with its interval.
+    /// The ratio of the second design's value to the first design's value: its median over the
+    /// seeds, with the interval. `None` if there is only one design.
     pub ratio: Option<Estimate>,
 }
 
@@ -92,25 +94,25 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// Whether it would prove anything if ours agreed.
+    /// How our figure depends on the published one, and so whether it proves anything that they
+    /// agree.
     pub basis: Basis,
-    /// Where ours is measured; `None` if no experiment measures it.
+    /// Where our figure is measured; `None` if no experiment measures it.
     pub place: Option<Place>,
-    /// The cause of the difference between the figure and ours, or the reason why nothing is
-    /// measured.
+    /// The cause of the difference between the published figure and ours, or the reason why we do
+    /// not measure it.
     pub why: &'static str,
-    /// Ours; `None` if it was not measured.
+    /// Our figure; `None` if it was not measured.
     pub ours: Option<Ours>,
 }
 
-/// Whether a figure and ours agree.
+/// Whether a published figure and ours agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The ratios, or the single values, are within [`FACTOR`] of each other; see [`NO_CHANGE`] for
-    /// ratios near 1.
+    /// The ratios, or the single values, are within a factor of [`FACTOR`] of each other. For
+    /// published ratios near 1, [`NO_CHANGE`] has a stricter rule.
     Match,
-    /// The ratios, or the single values, differ by more than [`FACTOR`]; see [`NO_CHANGE`] for
-    /// ratios near 1.
+    /// The ratios, or the single values, differ by more than [`Agreement::Match`] allows.
     Miss,
     /// Ours was not measured.
     NotMeasured,
@@ -148,7 +150,7 @@ impl Beside {
         ours.ratio.map(|ratio| ratio.median)
     }
 
-    /// Our values divided by the published ones, for each level.
+    /// For each published level, our value divided by the published value.
     #[must_use]
     pub fn levels_off(&self) -> Vec<f64> {
         match (&self.published, &self.ours) {
@@ -160,8 +162,8 @@ impl Beside {
         }
     }
 
-    /// Whether the two agree: by the ratio of the patch to Linux, or, if only one value was
-    /// published, by that value.
+    /// Whether the published figure and ours agree. This compares the ratios of the patch to Linux,
+    /// or, if only one value was published, that value with ours.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
         let within = match (self.published_ratio(), self.our_ratio()) {
@@ -181,7 +183,8 @@ impl Beside {
         }
     }
 
-    /// Returns whether a level is off by more than [`FACTOR`].
+    /// Returns whether one of our values is more than [`FACTOR`] times the published value, or less
+    /// than the published value divided by [`FACTOR`].
     #[must_use]
     pub fn is_level_off(&self) -> bool {
         self.levels_off().into_iter().any(|off| !near(1.0, off))
@@ -238,17 +241,18 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The numbers of figures that match, miss, or are not measured.
+/// How many figures match, miss, or are not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of all figures.
     pub all: usize,
     /// The number of figures that match.
     pub matches: usize,
-    /// The number of matches that there would be whatever the simulation did; see [`Basis`].
+    /// The number of matches that prove nothing, because our figure depends on the published one;
+    /// see [`Basis`].
     pub given: usize,
-    /// The number of matches in which only the ratio matches: a value is off by more than
-    /// [`FACTOR`].
+    /// The number of matches in which only the ratio matches: at least one of our values does not
+    /// match the published one.
     pub off: usize,
     /// The number of figures that do not match.
     pub misses: usize,

@@ -12,7 +12,7 @@ use crate::report::value::human_ratio;
 use crate::report::{Report, markdown};
 use crate::report::{Table, tabulate};
 
-/// Makes the page of `figures`, beside what `stored` says was measured.
+/// Makes the page from `figures`, with the runs and the values of `stored` at its end.
 #[must_use]
 fn page(figures: &[Beside], stored: &[Stored]) -> String {
     let mut page = intro();
@@ -36,7 +36,7 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page
 }
 
-/// The page of a full run.
+/// Makes the page from the reports of a full run.
 ///
 /// # Errors
 /// If the reports are not those of a full run of all experiments: a figure is missing.
@@ -55,11 +55,11 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
-/// The page, made again from what was kept at its end. A figure that was declared after that run
-/// counts as not measured.
+/// Makes the page again from the values that are stored at its end. A figure that was declared
+/// after these values were measured counts as not measured.
 ///
 /// # Errors
-/// If something that is kept is not declared.
+/// If a stored value belongs to a figure that is not declared.
 pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
     stored::fill(&mut declared, stored)?;
     Ok(page(&declared, stored))
@@ -169,8 +169,8 @@ fn verdict(figure: &Beside) -> String {
     }
 }
 
-/// For each figure, where it was published, what measures ours, and why they differ. Successive
-/// figures share a paragraph if all of this is the same for them.
+/// For each figure, a paragraph about where it was published, what measures ours, and why the two
+/// differ. Successive figures share a paragraph if they agree in all three.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |it: &Beside| {
@@ -278,7 +278,7 @@ mod tests {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
         report.figures = sample();
         let mut stored = Stored::of(&report);
-        // The prices of the machine may change; this snapshot must not.
+        // A change of the machine's prices must not change this snapshot.
         "0".clone_into(&mut stored.prices);
         let page = page(&report.figures, &[stored]);
         insta::assert_snapshot!(page);

@@ -13,7 +13,8 @@ fault = { low = 4096, mid = 8192, high = 8192, source = "u" }
 swap_in = { low = 0, mid = 9830, high = 16384, source = "v" }
 [transfer]"#;
 
-/// Checks the message for `GOOD` with `from` replaced by `to`.
+/// Replaces `from` with `to` in `GOOD`, and checks that the error message for the result is
+/// `expected`.
 #[track_caller]
 fn refused(from: &str, to: &str, expected: &str) {
     assert!(GOOD.contains(from), "nothing to replace: {from}");
