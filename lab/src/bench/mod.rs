@@ -182,6 +182,48 @@ const CPUS: [u32; 4] = [72, 176, 384, 1024];
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench sim");
     progress.expect((engine::ALL.len() + 1) * CPUS.len() + LOADED.len());
+    let steps = steps(progress);
+    let mut resident = Vec::new();
+    for cpus in CPUS {
+        let bytes = engine::resident_bytes(cpus);
+        progress.step();
+        let bytes = bytes.map_or_else(
+            || NOTHING.to_owned(),
+            |bytes| human(bytes as f64, Unit::Bytes),
+        );
+        resident.push(vec![cpus.to_string(), bytes]);
+    }
+    let loaded = LOADED.iter().map(|load| {
+        let row = load.run();
+        progress.step();
+        row
+    });
+    let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
+    Ok(vec![
+        steps,
+        table(
+            "Resident memory per virtual CPU, each running a task",
+            &["CPUs", "per CPU"],
+            resident,
+        ),
+        table(
+            "Fault-saturated, with the page allocator inside, CPU time of one core",
+            &[
+                "machine",
+                "interrupts and load",
+                "virtual",
+                "host",
+                "pages",
+                "ns per page",
+                "M pages/s",
+            ],
+            loaded,
+        ),
+    ])
+}
+
+/// Times every kind of step on machines of every size.
+fn steps(progress: &Progress) -> Table {
     let mut steps = Vec::new();
     let mut plain: Vec<f64> = Vec::new();
     for (name, bench) in engine::ALL {
@@ -208,54 +250,18 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
         }
         plain = costs.map(|cost| cost.ns_per_step()).to_vec();
     }
-    let mut resident = Vec::new();
-    for cpus in CPUS {
-        let bytes = engine::resident_bytes(cpus);
-        progress.step();
-        let bytes = bytes.map_or_else(
-            || NOTHING.to_owned(),
-            |bytes| human(bytes as f64, Unit::Bytes),
-        );
-        resident.push(vec![cpus.to_string(), bytes]);
+    Table {
+        note: format!(
+            "`loaded`: with the interrupts and the effects of load of {}. The last column is the time \
+             of such a step, divided by that of the same step without them.",
+            engine::LOADED_LIKE
+        ),
+        ..table(
+            "Steps of the engine",
+            &["step", "CPUs", "ns", "M steps/s", "contended", "to plain"],
+            steps,
+        )
     }
-    let loaded = LOADED.iter().map(|load| {
-        let row = load.run();
-        progress.step();
-        row
-    });
-    let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
-    Ok(vec![
-        Table {
-            note: format!(
-                "`loaded`: with the interrupts and the effects of load of {}; the last column has the \
-                 time of such a step as a multiple of that of the same step without them.",
-                engine::LOADED_LIKE
-            ),
-            ..table(
-                "Steps of the engine",
-                &["step", "CPUs", "ns", "M steps/s", "contended", "to plain"],
-                steps,
-            )
-        },
-        table(
-            "Resident memory per virtual CPU, each running a task",
-            &["CPUs", "per CPU"],
-            resident,
-        ),
-        table(
-            "Fault-saturated, with the page allocator inside, CPU time of one core",
-            &[
-                "machine",
-                "interrupts and load",
-                "virtual",
-                "host",
-                "pages",
-                "ns per page",
-                "M pages/s",
-            ],
-            loaded,
-        ),
-    ])
 }
 
 /// Repeats the measurement with more and more steps until it lasts long enough for the host's clock

@@ -68,7 +68,7 @@ const OURS: [&str; 2] = [
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
 /// The largest number of seeds with numbers of helpers that are only in the table by number of
-/// helpers. The table shows medians; a run of 64 GiB takes the host seconds.
+/// helpers. A run of 64 GiB takes this computer seconds, and the seeds hardly differ.
 const CURVE_SEEDS: usize = 2;
 /// The largest number of seeds of a victim of huge pages.
 const HUGE_SEEDS: usize = 3;
