@@ -215,7 +215,7 @@ pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
 mod tests {
     use proptest::prelude::*;
     use rand_xoshiro::Xoshiro256PlusPlus;
-    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::rand_core::SeedableRng;
 
     use super::*;
 

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::experiment::declared::{Results, Run};
 use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
+use crate::report::misses::EQUAL_PERCENT;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
 
@@ -160,10 +161,6 @@ struct Claim {
     scene: Scene,
     published: [f64; 3],
 }
-
-/// The largest change, in percent, at which we call two throughputs equal. This is the largest
-/// variation between runs that the thread gives for its measurements.
-const EQUAL_PERCENT: f64 = 0.56;
 
 /// The table of the merged patch's throughput beside the published changes. `None` on a machine for
 /// which none were published.

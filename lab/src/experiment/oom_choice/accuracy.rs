@@ -356,12 +356,12 @@ fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
     let ours = match results.max(OURS, &WRONG) {
-        0.0 => "never chooses a wrong victim".to_owned(),
-        _ => format!("chooses {} of its victims wrong", percent(OURS)),
+        0.0 => "chose no wrong victim in these populations".to_owned(),
+        _ => format!("chose {} of its victims wrong", percent(OURS)),
     };
     let answer = format!(
         "Ours {ours}, the patch in its development version (two passes over the published tree) \
-         chooses {} of its victims wrong, and cheap sums alone {}.",
+         chose {} of its victims wrong, and cheap sums alone {}.",
         percent(PATCH),
         percent(APPROXIMATE)
     );
@@ -426,13 +426,17 @@ mod tests {
     use crate::catalog::designs;
 
     fn wrong_of(way: &str, kind: Kind, count: u32) -> Vec<Chosen> {
+        choices_of(way, kind, count, 4)
+    }
+
+    fn choices_of(way: &str, kind: Kind, count: u32, trials: u64) -> Vec<Chosen> {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
         let design = designs::find(way).expect("a design").design;
         let choose = |seed| {
             let population = Population::new(kind, count, profile.topology.cpus(), seed);
             processes::select(&profile, &design, population, seed)
         };
-        (0..4).map(choose).collect()
+        (0..trials).map(choose).collect()
     }
 
     fn value(metric: &Metric, choices: &Vec<Chosen>) -> f64 {
@@ -460,11 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_measured_against_a_choice_by_lot() {
-        let choices = wrong_of(PATCH, Kind::InTheBand, 100);
-        let [regret, worst, lot] =
-            [REGRET, REGRET_MAX, BY_LOT].map(|metric| value(&metric, &choices));
-        assert!(regret <= worst && lot > 0.0);
-        assert!(value(&LEAST, &choices) >= 1.0);
+    fn a_choice_that_sees_no_difference_loses_as_much_as_a_choice_by_lot() {
+        let choices = choices_of(PATCH, Kind::InTheBand, 100, 16);
+        let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
+        let share = regret / lot;
+        assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
+        // Cheap sums cannot tell these processes apart, so a proof needs nearly all precise sums.
+        let least = value(&LEAST, &choices);
+        assert!((90.0..=100.0).contains(&least), "{least}");
     }
 }

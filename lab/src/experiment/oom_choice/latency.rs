@@ -215,7 +215,8 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
         "Where the time goes, first seed",
         "`looks`: first looks at processes. `sums`: precise sums made one by one. `together`: \
          those made together. `rest`: cache lines and locks of counters, and further looks. No \
-         price is fitted to a published time.",
+         price is computed from a published time, but `next_cpu` was added because the published \
+         time of `precise` was missed without it.",
         &rows.collect::<Vec<_>>(),
         |(name, design, (count, chosen))| {
             "population" => format!("{name}, {count}"),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::stored::{self, Stored};
 use super::{
-    Agreement, Basis, Beside, Counts, FACTOR, NO_CHANGE, Values, by_thread, our_text,
-    published_text, ratio_text,
+    Agreement, Basis, Beside, Counts, EQUAL_PERCENT, FACTOR, NO_CHANGE, Values, by_thread,
+    our_text, published_text, ratio_text, without_effect_text,
 };
 use crate::error::Error;
 use crate::report::value::human_ratio;
@@ -85,14 +85,25 @@ fn intro() -> String {
     );
     let same = format!(
         "There is one exception. If the published change is below {} %, the patch changes nothing, \
-         and nearly every simulation agrees with that. So our change must be as small, and our values \
-         must be within the factor too.",
+         and nearly every simulation agrees with that. Then a match needs more: our values must be \
+         within the factor too, and the 95 % interval of our change must lie within \
+         ±{EQUAL_PERCENT} %, the largest variation between runs that was published. If our values \
+         are within the factor but the interval is wider, the figure is **open**; if the whole \
+         interval is beyond {} %, the figure is a miss.",
+        100.0 * NO_CHANGE,
         100.0 * NO_CHANGE,
     );
-    let given = "Some matches prove nothing. In the tables, *fitted* is a figure from which one of \
-                 our prices was derived, and *construction* is a figure that follows from how the \
-                 patch is built.";
-    let parts = [about, &rule, &same, given].map(|text| wrap("", text));
+    let given = "Some matches prove nothing about the patch. In the tables, *fitted* is a figure \
+                 from which one of our prices was derived, and *construction* is a figure that \
+                 follows from how the patch is built. The column *no effect* has the verdict that \
+                 the figure would have if the patch had no effect in our runs, with our value for \
+                 Linux in place of that for the patch. If it says *match*, the match of our figure \
+                 may say something about the values, but says nothing about the patch. The summary \
+                 counts the matches that are left without these three kinds.";
+    let once = "Two published figures may be compared with one measurement of ours, for example \
+                the figures of two postings. The column *measurements of ours* counts such a \
+                measurement once.";
+    let parts = [about, &rule, &same, given, once].map(|text| wrap("", text));
     format!("# Published figures, and ours\n\n{}\n", parts.join("\n"))
 }
 
@@ -108,10 +119,14 @@ fn summary(figures: &[Beside]) -> Table {
         |(thread, counts)| {
             "thread" => thread,
             "figures" => counts.all,
+            "measurements of ours" => counts.ours,
             "match" => counts.matches,
             "of these fitted or by construction" => counts.given,
+            "of these also with no effect" => counts.without_effect,
+            "of these neither" => counts.telling,
             "of these by the ratio alone" => counts.off,
             "miss" => counts.misses,
+            "open" => counts.open,
             "not measured" => counts.not_measured,
         }
     )
@@ -131,6 +146,7 @@ fn table(figures: &[&Beside]) -> Table {
             "ours" => our_text(figure),
             "our ratio" => our_ratio(figure),
             "ours / published" => levels(figure),
+            "no effect" => without_effect_text(figure),
             "verdict" => verdict(figure),
         }
     )

@@ -46,6 +46,9 @@ impl Sim {
         let mut left = span.0;
         while left > 0 {
             let part = left.min(PART_NS);
+            // Work that takes no time makes a CPU whose window has ended enter the next one, so that
+            // the speed is that of now.
+            self.spend(Work::Think, 0);
             let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
             self.think(takes);
             left -= part;
