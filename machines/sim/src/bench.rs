@@ -81,9 +81,9 @@ pub const ALL: [(&str, Bench); 9] = [
 /// What happens on the simulated machine besides the steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum World {
-    /// Nothing.
+    /// Nothing else happens.
     Plain,
-    /// The disturbances and the effects of load of the machine [`LOADED_LIKE`].
+    /// There are the disturbances and the effects of load of the machine [`LOADED_LIKE`].
     Loaded,
 }
 

@@ -9,7 +9,6 @@
 use std::cell::Cell;
 use std::ptr;
 
-use crate::engine::state::Task;
 use crate::tasks::coroutine::prefetch;
 
 /// The bytes of a cache line of the host.
@@ -22,7 +21,7 @@ const STACK_LINES: [isize; 4] = [-2, -1, 0, 1];
 
 /// The task that a CPU ran when it was suspended last, and an address near the end of its stack.
 pub(crate) struct Resume {
-    task: Cell<*const Task>,
+    task: Cell<*const u8>,
     stack: Cell<*const u8>,
 }
 
@@ -38,16 +37,16 @@ impl Default for Resume {
 impl Resume {
     /// Notes that `task`, on whose stack this is called, is about to be suspended.
     #[inline(always)]
-    pub(crate) fn note(&self, task: &Task) {
+    pub(crate) fn note<T>(&self, task: &T) {
         let here = 0;
         self.stack.set(&raw const here);
-        self.task.set(task);
+        self.task.set(ptr::from_ref(task).cast());
     }
 
     /// Lets the host fetch what was noted last.
     #[inline(always)]
     pub(crate) fn fetch(&self) {
-        let (task, stack) = (self.task.get().cast::<u8>(), self.stack.get());
+        let (task, stack) = (self.task.get(), self.stack.get());
         for line in 0..TASK_LINES {
             prefetch(task.wrapping_add(line * LINE));
         }
