@@ -139,12 +139,14 @@ fn effects_of_load(text: &ProfileText) -> Table {
     if let Some(bandwidth) = &text.bandwidth {
         let whole: fn(u32) -> String = |value| value.to_string();
         rows.push(("bandwidth.node, GB/s", &bandwidth.node, whole));
-        let named = |work: Work| match work {
-            Work::Fault => "bandwidth.fault, bytes",
-            _ => "bandwidth.swap_in, bytes",
-        };
         for (work, bytes) in &bandwidth.bytes {
-            rows.push((named(*work), bytes, whole));
+            let what = match work {
+                Work::Fault => "bandwidth.fault, bytes",
+                Work::SwapIn => "bandwidth.swap_in, bytes",
+                Work::SwapOut => "bandwidth.swap_out, bytes",
+                _ => "bandwidth.lru_move, bytes",
+            };
+            rows.push((what, bytes, whole));
         }
     }
     Table {
