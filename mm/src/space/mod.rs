@@ -10,10 +10,11 @@
 //! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
 //! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru`,
 //! `batches` and `memory`. Reclaim finds the mapping of a page through `rmap`, and unmaps the page
-//! by `evict`.
+//! by `evict`. `cached` has the files whose pages are reclaimed.
 
 pub(crate) mod batches;
 pub mod budget;
+mod cached;
 mod error;
 mod evict;
 mod exit;
@@ -46,6 +47,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use self::budget::Budget;
+pub use self::cached::Read;
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
 pub use self::fault::{Access, FAULT_TRIES, Faulted};
