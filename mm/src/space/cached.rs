@@ -109,9 +109,9 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Frees all pages of an enlisted `file`, and makes the file an ordinary one that is no longer
-    /// reclaimed (Linux: `truncate_inode_pages`). The caller must make sure that no address space
-    /// maps the pages and no CPU reads them. The file must not be used again afterwards.
+    /// Frees all pages of `file`, and drops the reference that was kept since it was enlisted (Linux:
+    /// `truncate_inode_pages`). The caller must make sure that no address space maps the pages and no
+    /// CPU reads them. A file that was enlisted must not be used again afterwards.
     ///
     /// # Panics
     /// If a page of the file is still in use.
@@ -134,7 +134,7 @@ impl<M: Machine> Memory<'_, M> {
             }
         });
         self.free_cached(&batch[..len]);
-        if let (Some(&number), Some(rmap)) = (file.number.get(), &self.spaces.rmap) {
+        if let Some(rmap) = &self.spaces.rmap {
             rmap.give_back(machine, number);
         }
     }

@@ -322,4 +322,24 @@ mod tests {
             prop_assert!(all.into_iter().eq(map.into_values()));
         }
     }
+
+    #[test]
+    fn a_frame_that_leaves_keeps_its_place_as_a_shadow() {
+        let mut index = Index::default();
+        let mut spares = Spares::new(index.missing(700)).expect("there is memory");
+        assert_eq!(index.insert(700, Pfn(5), &mut spares), Ok(Pfn(5)));
+        let shadow = Shadow {
+            node: 3,
+            age: 99,
+            was_active: true,
+        };
+        assert!(!index.leave(700, Pfn(6), shadow), "it is another frame");
+        assert!(!index.leave(1 << 40, Pfn(5), shadow), "nothing is there");
+        assert!(index.leave(700, Pfn(5), shadow));
+        assert_eq!((index.get(700), index.len()), (None, 0));
+        assert_eq!(index.shadow(700), Some(shadow));
+        index.for_each(|frame| panic!("{frame:?} is gone"));
+        assert_eq!(index.insert(700, Pfn(0), &mut spares), Ok(Pfn(0)));
+        assert_eq!((index.get(700), index.shadow(700)), (Some(Pfn(0)), None));
+    }
 }
