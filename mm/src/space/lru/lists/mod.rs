@@ -162,7 +162,8 @@ impl State {
     const PLACE: u8 = 0xf;
     const NOWHERE: u8 = 0;
     const ISOLATED: u8 = 1;
-    const ON: u8 = Self::ISOLATED + Kind::ALL.len() as u8;
+    /// The first value after those of isolated pages of each kind.
+    const ON: u8 = Self::ISOLATED + Kind::File as u8 + 1;
 
     const fn new(place: Place, past: Past) -> Self {
         let place = match place {
