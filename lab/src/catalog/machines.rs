@@ -119,7 +119,8 @@ fn speeds(text: &ProfileText) -> Table {
     }
 }
 
-/// The table of what busy CPUs take from each other.
+/// The table of the effects of load: the speeds to which busy CPUs slow each other down, and the
+/// memory bandwidth that they share.
 fn effects_of_load(text: &ProfileText) -> Table {
     type Row<'a> = (&'a str, &'a Sourced, fn(u32) -> String);
     let row = |(what, entry, show): Row<'_>| {

@@ -26,7 +26,8 @@ use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId};
 
 /// The number of rounds in a row without progress after which kswapd gives up (Linux:
-/// `MAX_RECLAIM_RETRIES`). From then on, only allocations reclaim, until one makes progress.
+/// `MAX_RECLAIM_RETRIES`). From then on, only allocations reclaim. Once an allocation has freed a
+/// page, kswapd tries again.
 const FAILURES_MAX: i64 = 16;
 
 const ASLEEP: i64 = 0;
@@ -38,8 +39,8 @@ const WANTED: i64 = 2;
 /// The state of the kswapd of a node.
 pub(crate) struct Kswapd<M: Machine> {
     state: M::Word,
-    /// The highest kind of zone for which an allocation has asked since kswapd fell asleep, as a
-    /// number. Only a hint.
+    /// The number of the highest kind of zone for which an allocation has asked since kswapd fell
+    /// asleep. Only a hint: if two CPUs write it at once, it may be too low.
     highest: M::Word,
     /// The number of rounds in a row without progress.
     failures: M::Word,
@@ -76,7 +77,8 @@ impl<M: Machine> Kswapd<M> {
         self.failures.load(machine, Relaxed) >= FAILURES_MAX
     }
 
-    /// Notes that a CPU has reclaimed a page.
+    /// Notes that a CPU has reclaimed a page. Kswapd then counts its rounds without progress from 0
+    /// again. If it had given up, it tries again, too.
     pub(super) fn note_progress(&self, machine: &M) {
         if self.failures.load(machine, Relaxed) != 0 {
             self.failures.store(machine, 0, Relaxed);
@@ -112,8 +114,8 @@ impl<M: Machine> Kswapd<M> {
     pub(crate) fn falls_asleep(&self, machine: &M) -> bool {
         self.dozing.set(0);
         self.running.set(0);
-        // AcqRel pairs with the AcqRel in `ask`: whichever of the two comes later sees the earlier
-        // one.
+        // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this
+        // exchange comes first, `ask` finds `ASLEEP`, and the caller of `ask` wakes the thread.
         let slept = self
             .state
             .compare_exchange(machine, AWAKE, ASLEEP, AcqRel)
@@ -153,9 +155,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         });
     }
 
-    /// Does one round of the kswapd of `node`: reclaims until a zone is above its high watermark,
-    /// or lets kswapd fall asleep (Linux: `balance_pgdat`, `kswapd_try_to_sleep`). One thread of
-    /// the embedder at a time calls this for a node.
+    /// Does one step of the kswapd of `node`. If no zone is above its high watermark, reclaims
+    /// until one is; otherwise lets kswapd doze, and then fall asleep (Linux: `balance_pgdat`,
+    /// `kswapd_try_to_sleep`). Returns the time of the next step. One thread of the embedder at a
+    /// time calls this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
         let kswapd = self.kswapd_of(node);
         if !kswapd.begins(machine) {
@@ -201,8 +204,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         Next::At(machine.now())
     }
 
-    /// Reclaims until the node is balanced, or until even passes over half of the lists make too
-    /// little progress.
+    /// Reclaims until the node is balanced, that is, until some zone is above its high watermark.
+    /// Stops earlier if even a pass over half of the lists frees nothing or looks at too few pages.
     fn round(&self, memory: Memory<'_, M>, kswapd: &Kswapd<M>, node: NodeId, highest: ZoneKind) {
         let (machine, pages) = (memory.machine, memory.manager.pages());
         let Some(shrinker) = Shrinker::new(memory, node) else {
