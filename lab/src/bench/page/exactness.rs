@@ -43,6 +43,7 @@ struct Counted {
 
 impl Counted {
     fn of(subject: &dyn Subject) -> Self {
+        subject.settle();
         let before = huge_blocks(subject);
         let mut frames = vec![NO_BLOCK; FRAMES.0 as usize];
         let frames = {
