@@ -159,8 +159,8 @@ impl Embedder<Sim> for Threads {
     }
 
     /// Starts the kswapd of `node`, as a thread on the CPU that the workload has chosen. If the
-    /// workload has chosen no CPU of the node, the thread runs on the calling CPU if that CPU is of the
-    /// node, or else on the node's first CPU, or on CPU 0 if the node has no CPU.
+    /// workload has chosen no CPU of the node, the thread runs on the calling CPU if that CPU is of
+    /// the node, or else on the node's first CPU, or on CPU 0 if the node has no CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;
