@@ -77,8 +77,8 @@ pub(crate) struct Reproduce {
     /// Runs every case twice and fails if anything differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
-    /// Writes every published figure beside ours, with the cause of the difference, to a page; only
-    /// for a full run of all experiments
+    /// Writes every published figure beside ours, with the cause of the difference, to a page. If
+    /// experiments are named, the page must exist, and only their figures are replaced
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card", "memory"])]
     pub(crate) misses: Option<PathBuf>,
     #[command(flatten)]

@@ -228,6 +228,11 @@ impl Testbed {
         self.log.take();
     }
 
+    /// Removes what was logged so far, such as the work of preparing memory.
+    pub(crate) fn forget_log(&self) {
+        self.log.take();
+    }
+
     /// Starts to record the events that a kernel would have printed, up to `events_max` events.
     #[must_use]
     pub fn record(&self, events_max: usize) -> Recorder {

@@ -9,6 +9,7 @@
 
 pub mod area;
 pub mod budget;
+pub mod cached;
 pub mod cast;
 pub mod churn;
 pub mod counter;

@@ -154,6 +154,16 @@ impl<M: Machine> PageAllocator<M> {
         min == 0 || free > min / 2
     }
 
+    /// Returns the number of free pages of `node`, and the sum of the high watermarks of its zones.
+    pub(crate) fn free_and_high(&self, machine: &M, node: NodeId) -> (u64, u64) {
+        let of = |zone: &Zone<M>| {
+            let high = u64::from(zone.watermarks(machine).high.0);
+            (zone.free_pages(machine), high)
+        };
+        let zones = self.zones_of(node, ZoneKind::Normal).map(of);
+        zones.fold((0, 0), |sum, zone| (sum.0 + zone.0, sum.1 + zone.1))
+    }
+
     fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone<M>> {
         let zones = self.zones.iter();
         zones.filter(move |zone| zone.node == node && zone.kind <= highest)

@@ -48,6 +48,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
                 break;
             }
             self.sweep(memory, request, forced, &mut swept);
+            end_of_sweep(memory, request);
             if swept.reclaimed > 0 {
                 break;
             }
@@ -126,4 +127,16 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         machine.emit(Event::End(Phase::Throttle));
         lives
     }
+}
+
+/// Notes on each node that `request` would try that a sweep has ended.
+fn end_of_sweep<M: Machine>(memory: Memory<'_, M>, request: Request) {
+    let Memory {
+        machine, manager, ..
+    } = memory;
+    manager.pages().each_node(machine, request, |node| {
+        if let Some(shrinker) = Shrinker::new(memory, node) {
+            shrinker.end();
+        }
+    });
 }

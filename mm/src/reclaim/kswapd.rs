@@ -233,6 +233,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
             }
         }
         pages.set_reclaiming(machine, node, highest, Reclaiming::No);
+        shrinker.end();
         if reclaimed > 0 {
             kswapd.note_progress(machine);
         } else if priority == 0 {

@@ -1,4 +1,5 @@
-//! Reclaim: moving used pages to swap, so that their memory can be allocated again.
+//! Reclaim: moving used pages to swap, and dropping pages of files, so that their memory can be
+//! allocated again.
 //!
 //! ```text
 //! allocation finds every zone low ──wakes──> kswapd ─┐
@@ -6,15 +7,17 @@
 //! ```
 //!
 //! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
-//! [`Memory::enlist`](crate::space::Memory::enlist)). The lists that
+//! [`Memory::enlist`](crate::space::Memory::enlist)) and pages of enlisted files (see
+//! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
-//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them. `shrink`
-//! has two callers: `kswapd`, the thread of a node, and `direct`, an allocation. The page allocator
-//! calls [`Reclaim`] as its [`Pressure`].
+//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and `evict`
+//! takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the thread of
+//! a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
 //!
 //! Locks: none of its own.
 
 mod direct;
+mod evict;
 mod kswapd;
 #[cfg(feature = "laws")]
 pub(crate) mod laws;
@@ -30,7 +33,7 @@ pub use self::kswapd::Next;
 use crate::machine::Machine;
 use crate::page::{PageAllocator, Pressure, Request};
 use crate::space::Memory;
-use crate::space::lru::List;
+use crate::space::lru::Kind;
 use crate::units::{Nanos, NodeId, Pages};
 
 /// The services that reclaim needs from the program that embeds the memory manager.
@@ -48,7 +51,7 @@ pub trait Embedder<M: Machine> {
     fn pause(&self, machine: &M, span: Nanos) -> bool;
 }
 
-/// Reclaims anonymous pages, for the page allocator. An embedder makes one for each memory manager.
+/// Reclaims used pages, for the page allocator. An embedder makes one for each memory manager.
 pub struct Reclaim<M: Machine, E> {
     embedder: E,
     kswapds: Box<[Kswapd<M>]>,
@@ -70,8 +73,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         &self.embedder
     }
 
-    /// Returns the number of pages of `node` that could be reclaimed: none if no slot of swap is
-    /// free (Linux: `zone_reclaimable_pages`).
+    /// Returns the number of pages of `node` that could be reclaimed: if no slot of swap is free,
+    /// only those of files (Linux: `zone_reclaimable_pages`).
     pub fn reclaimable(&self, machine: &M, node: NodeId) -> u64 {
         let mut pages = 0;
         self.embedder.with_memory(machine, &mut |memory| {
@@ -89,9 +92,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
 
 fn reclaimable<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> u64 {
     let lru = memory.spaces.lru();
+    let of = |kind: Kind| lru.len(node, kind.inactive()) + lru.len(node, kind.active());
     match memory.spaces.swap().free() {
-        0 => 0,
-        _ => lru.len(node, List::Inactive) + lru.len(node, List::Active),
+        0 => of(Kind::File),
+        _ => of(Kind::File) + of(Kind::Anon),
     }
 }
 

@@ -10,10 +10,12 @@
 //! divides the work between them. `rss` counts the resident pages of a space, `usage` counts the
 //! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
 //! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
-//! the mapping of a page through `rmap`, and unmaps the page by `evict`.
+//! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files whose
+//! pages are reclaimed.
 
 pub(crate) mod batches;
 pub mod budget;
+mod cached;
 mod error;
 mod evict;
 mod exit;
@@ -46,6 +48,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use self::budget::Budget;
+pub use self::cached::Read;
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
 pub use self::fault::{Access, FAULT_TRIES, Faulted};
