@@ -13,7 +13,7 @@ use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::units::{CpuId, Nanos, NodeId};
-use plimsoll_sim::Sim;
+use plimsoll_sim::{KswapdThread, Sim};
 
 use crate::measure::metric::{Metric, Unit};
 
@@ -34,6 +34,8 @@ pub struct Pressure {
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,
+    /// For each node, the thread of its kswapd.
+    threads: RefCell<Vec<Rc<KswapdThread>>>,
     /// The CPU on which kswapd runs, if the workload has chosen one.
     seat: Cell<Option<CpuId>>,
     /// The time that allocations have waited for kswapd or for other CPUs that reclaim.
@@ -149,6 +151,15 @@ impl Pressure {
     }
 }
 
+impl Threads {
+    fn thread(&self, node: NodeId) -> Rc<KswapdThread> {
+        let mut threads = self.threads.borrow_mut();
+        let nodes = threads.len().max(node.index() + 1);
+        threads.resize_with(nodes, Rc::default);
+        Rc::clone(&threads[node.index()])
+    }
+}
+
 impl Embedder<Sim> for Threads {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
         let pressure = self.pressure.borrow().upgrade();
@@ -157,8 +168,9 @@ impl Embedder<Sim> for Threads {
         }
     }
 
-    /// Starts a thread on the CPU that the workload has chosen. If it has chosen none of the node,
-    /// starts the thread on the calling CPU if it is of the node, or else on the node's first CPU.
+    /// Wakes the thread of `node` if it dozes. If it sleeps, starts it on the CPU that the workload
+    /// has chosen. If the workload has chosen none of the node, starts it on the calling CPU if that
+    /// is of the node, or else on the node's first CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;
@@ -168,14 +180,15 @@ impl Embedder<Sim> for Threads {
         let chosen = self.seat.get().filter(near);
         let here = chosen.or_else(|| Some(sim.this_cpu()).filter(near));
         let cpu = here.or_else(|| topology.ids().find(near));
-        let reclaim = Weak::clone(&pressure.reclaim);
-        sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
-            let Some(reclaim) = reclaim.upgrade() else {
-                return;
-            };
-            while let Next::At(at) = reclaim.kswapd(sim, node) {
-                sim.sleep_until(at);
-            }
+        let thread = self.thread(node);
+        thread.wake(sim, || {
+            let (thread, reclaim) = (Rc::clone(&thread), Weak::clone(&pressure.reclaim));
+            sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
+                thread.run(sim, || match reclaim.upgrade() {
+                    Some(reclaim) => reclaim.kswapd(sim, node),
+                    None => Next::Woken,
+                });
+            })
         });
     }
 

@@ -12,13 +12,14 @@ use crate::counter::Counters;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::manager::Manager;
-use crate::page::{Config, Layout};
-use crate::reclaim::laws::{Drowsy, pass};
+use crate::page::{Config, Kswapd, Layout, ZoneKind};
+use crate::reclaim::Next;
+use crate::reclaim::laws::{Drowsy, Duty, pass};
 use crate::space::budget::Budget;
 use crate::space::lru::List;
 use crate::space::rss::RssKind;
 use crate::space::{Access, AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
-use crate::units::{NodeId, Pages, Vpn};
+use crate::units::{Nanos, NodeId, Pages, Vpn};
 
 /// The number of pages of the machine: so few that a model checker can handle the records of all of
 /// them.
@@ -252,7 +253,7 @@ pub fn reclaimed_by_two_while_dying<M: Machine>() -> Law<M, Pressed<M>> {
 /// A kswapd that is awake and has nothing to do, and an allocation that needs it.
 pub struct Needed<M: Machine> {
     kswapd: Drowsy<M>,
-    /// 1 once memory is short.
+    /// 1 once normal memory is short. Of the lower kinds of zones there is always enough.
     short: M::Word,
     /// The number of times that the thread of kswapd was woken.
     woken: M::Word,
@@ -266,6 +267,28 @@ impl<M: Machine> fmt::Debug for Needed<M> {
     }
 }
 
+/// The work of [`Needed::kswapd`].
+struct Watching<'n, M: Machine> {
+    machine: &'n M,
+    needed: &'n Needed<M>,
+}
+
+impl<M: Machine> Duty for Watching<'_, M> {
+    fn node(&self) -> NodeId {
+        NODE
+    }
+
+    fn is_short(&self, highest: ZoneKind) -> bool {
+        highest >= ZoneKind::Normal && self.needed.short.load(self.machine, Relaxed) != 0
+    }
+
+    fn reclaim(&self, _: ZoneKind) {
+        self.needed.seen.store(self.machine, 1, Relaxed);
+    }
+
+    fn becomes(&self, _: Kswapd) {}
+}
+
 impl<M: Machine> Needed<M> {
     fn new(machine: &M) -> Self {
         let needed = Self {
@@ -274,29 +297,49 @@ impl<M: Machine> Needed<M> {
             woken: machine.word(0),
             seen: machine.word(0),
         };
-        assert!(needed.kswapd.ask(machine), "it was asleep");
+        let asked = needed.kswapd.ask(machine, ZoneKind::Dma);
+        assert!(asked, "it was asleep");
         needed
     }
 
-    /// Uses the last free page, and asks for kswapd.
+    /// Uses the last free page of normal memory, and asks for kswapd.
     fn allocates(&self, machine: &M) {
         self.short.store(machine, 1, Relaxed);
-        if self.kswapd.ask(machine) {
+        if self.kswapd.ask(machine, ZoneKind::Normal) {
             self.woken.add(machine, 1, AcqRel);
         }
     }
 
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short.
-    fn steps(&self, machine: &M) {
-        while self.kswapd.begins(machine) {
-            if self.short.load(machine, Relaxed) != 0 {
-                self.seen.store(machine, 1, Relaxed);
-                return;
-            }
-            if self.kswapd.falls_asleep(machine) {
-                return;
-            }
+    /// Does one step of kswapd's thread. Returns the span after which the next step is due; `None`
+    /// if kswapd is asleep, or has found that memory is short.
+    fn step(&self, machine: &M) -> Option<Nanos> {
+        let begun = self.kswapd.begins(machine)?;
+        let duty = Watching {
+            machine,
+            needed: self,
+        };
+        let next = self.kswapd.step(machine, begun, &duty);
+        if self.seen.load(machine, Relaxed) != 0 {
+            return None;
         }
+        match next {
+            Next::At(at) => Some(at.since(machine.now())),
+            Next::Woken => None,
+        }
+    }
+
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. No wake-up
+    /// shortens the time that kswapd dozes.
+    fn steps(&self, machine: &M) {
+        while self.step(machine).is_some() {}
+    }
+
+    /// Does kswapd's steps until kswapd dozes, or has found that memory is short.
+    fn steps_until_it_dozes(&self, machine: &M) {
+        while self
+            .step(machine)
+            .is_some_and(|span| span < Nanos::from_ms(50))
+        {}
     }
 
     fn is_cared_for(&self, machine: &M) {
@@ -304,7 +347,17 @@ impl<M: Machine> Needed<M> {
             self.seen.load(machine, Acquire),
             self.woken.load(machine, Acquire),
         );
-        assert!(seen + woken > 0, "kswapd sleeps while memory is short");
+        assert!(
+            seen + woken > 0,
+            "kswapd sleeps or dozes while memory is short"
+        );
+        // A thread that was woken reclaims.
+        self.steps(machine);
+        let seen = self.seen.load(machine, Acquire);
+        assert!(
+            seen > 0,
+            "kswapd sees the kind of zone that was asked for last"
+        );
     }
 }
 
@@ -317,6 +370,20 @@ pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
         bodies: vec![
             |machine, needed| needed.allocates(machine),
             |machine, needed| needed.steps(machine),
+        ],
+        check: |machine, needed| needed.is_cared_for(machine),
+    }
+}
+
+/// An allocation asks for kswapd while kswapd begins to doze.
+#[must_use]
+pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "kswapd sees the shortage for which it was asked, or its doze is interrupted",
+        setup: Needed::new,
+        bodies: vec![
+            |machine, needed| needed.allocates(machine),
+            |machine, needed| needed.steps_until_it_dozes(machine),
         ],
         check: |machine, needed| needed.is_cared_for(machine),
     }

@@ -1,6 +1,6 @@
 //! The parts of reclaim that laws test apart from the whole.
 
-pub(crate) use super::kswapd::Kswapd as Drowsy;
+pub(crate) use super::kswapd::{Duty, Kswapd as Drowsy};
 use super::scan::CLUSTER;
 use super::shrink::{Pass, Shrinker};
 use crate::event::ReclaimedBy;

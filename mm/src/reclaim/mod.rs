@@ -42,8 +42,9 @@ pub trait Embedder<M: Machine> {
     /// exists, it need not call `f`; nothing is reclaimed then.
     fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
 
-    /// Makes the thread of `node` call [`Reclaim::kswapd`]. May be called with locks of the
-    /// embedder held, and must neither wait nor allocate.
+    /// Makes the thread of `node` call [`Reclaim::kswapd`] at once, even if the thread is waiting
+    /// for the time that the last call returned, or is about to wait for it. May be called with
+    /// locks of the embedder held, and must neither wait nor allocate.
     fn wake_kswapd(&self, machine: &M, node: NodeId);
 
     /// Makes an allocation wait for about `span`. Returns `false` if the allocating task was

@@ -40,3 +40,8 @@ fn reclaimed_by_two_while_dying() {
 fn asked_while_falling_asleep() {
     run_law(&reclaim::asked_while_falling_asleep(), 2, ROUNDS);
 }
+
+#[test]
+fn asked_while_dozing() {
+    run_law(&reclaim::asked_while_dozing(), 2, ROUNDS);
+}

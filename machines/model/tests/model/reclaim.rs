@@ -69,3 +69,15 @@ fn shuttle_reclaimed_by_two_while_dying() {
 fn shuttle_asked_while_falling_asleep() {
     shuttle::run_law(&reclaim::asked_while_falling_asleep(), 2, SCHEDULES);
 }
+
+#[test]
+fn loom_asked_while_dozing() {
+    in_own_process(|| {
+        loom::run_law(&reclaim::asked_while_dozing(), 2);
+    });
+}
+
+#[test]
+fn shuttle_asked_while_dozing() {
+    shuttle::run_law(&reclaim::asked_while_dozing(), 2, SCHEDULES);
+}

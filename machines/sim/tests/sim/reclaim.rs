@@ -47,3 +47,8 @@ fn reclaimed_by_two_while_dying() {
 fn asked_while_falling_asleep() {
     run(&reclaim::asked_while_falling_asleep());
 }
+
+#[test]
+fn asked_while_dozing() {
+    run(&reclaim::asked_while_dozing());
+}
