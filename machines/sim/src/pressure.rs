@@ -32,7 +32,7 @@ impl<E: Embedder<Sim> + 'static> Pressure<Sim> for Reclaims<E> {
         self.0.get().wake(sim, pages, request);
     }
 
-    fn reclaim(&self, sim: &Sim, _: &PageAllocator<Sim>, request: Request) -> Pages {
+    fn reclaim(&self, sim: &Sim, _: &PageAllocator<Sim>, request: Request) -> Option<Pages> {
         self.0.get().reclaim(sim, request)
     }
 
