@@ -9,6 +9,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase, ReclaimedBy};
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Layout;
 use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
@@ -62,9 +63,9 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes a reclaim without address spaces, for the configuration of a manager.
-    pub(super) fn reclaim(sim: &Sim) -> SimReclaim {
-        Rc::new(Reclaim::new(sim, Threads::default()))
+    /// Makes a reclaim without address spaces, for the configuration of a manager of `layout`.
+    pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
+        Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
     /// Makes the parts that address spaces share, with `swap` slots of swap space.

@@ -187,7 +187,7 @@ impl<M: Machine> Kswapd<M> {
 
     /// Lets kswapd fall asleep, unless an allocation has asked for it since the step began. Returns
     /// whether kswapd is asleep now.
-    fn falls_asleep(&self, machine: &M, begun: Begun) -> bool {
+    pub(crate) fn falls_asleep(&self, machine: &M, begun: Begun) -> bool {
         self.rests(machine, begun, ASLEEP)
     }
 
@@ -213,7 +213,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     /// above its high watermark, or kswapd has given up (Linux: `wakeup_kswapd`).
     pub fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request) {
         pages.each_node(machine, request, |node| {
-            let kswapd = self.kswapd_of(node);
+            let Some(kswapd) = self.kswapd_of(node) else {
+                return;
+            };
             if kswapd.is_hopeless(machine) || pages.is_balanced(machine, node, request.class) {
                 return;
             }
@@ -227,8 +229,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     /// or lets kswapd fall asleep (Linux: `balance_pgdat`, `kswapd_try_to_sleep`). One thread of
     /// the embedder at a time calls this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
-        let kswapd = self.kswapd_of(node);
-        let Some(begun) = kswapd.begins(machine) else {
+        let begun = self
+            .kswapd_of(node)
+            .and_then(|kswapd| Some((kswapd, kswapd.begins(machine)?)));
+        let Some((kswapd, begun)) = begun else {
             return Next::Woken;
         };
         let mut next = None;
@@ -295,7 +299,7 @@ impl<M: Machine> Duty for OfNode<'_, M> {
                 forced: false,
             };
             // Kswapd never waits for pages that other CPUs have isolated.
-            let passed = shrinker.pass(pass, || ());
+            let passed = shrinker.pass(pass, |_| true);
             reclaimed += passed.reclaimed;
             // The next pass looks at a larger part of the lists only if this one freed nothing, or
             // looked at too few pages.
