@@ -117,6 +117,9 @@ impl<M: Machine> Memory<'_, M> {
     /// If a page of the file is still in use.
     pub fn release_file(&self, file: &Object<M>) {
         let machine = self.machine;
+        let Some(&number) = file.number.get() else {
+            return file.empty(machine, self.manager.pages());
+        };
         let all = file
             .pages
             .with(machine, Site::ObjectEmpty, |map| map.take());
