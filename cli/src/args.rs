@@ -63,11 +63,12 @@ pub(crate) struct Reproduce {
     pub(crate) experiment: Vec<String>,
     #[command(flatten)]
     pub(crate) runs: Runs,
-    /// The card of costs; each experiment's own choice if not given
+    /// The cost card: prices at the low end, in the middle or at the high end of their ranges
+    /// [default: the experiment's own]
     #[arg(long)]
     pub(crate) card: Option<CardName>,
     /// The state of free memory when a run begins, for experiments that can choose it (drain):
-    /// fresh, aged or fragmented; each experiment's own choice if not given
+    /// fresh, aged or fragmented [default: the experiment's own]
     #[arg(long, value_name = "STATE")]
     pub(crate) memory: Option<String>,
     /// Measures less: shorter runs, and 2 seeds unless --seeds says otherwise
@@ -88,7 +89,7 @@ pub(crate) struct Reproduce {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sensitivity {
-    /// The experiments whose prices to vary; all of them if none is named
+    /// The experiments in which prices are varied; all of them if none is named
     pub(crate) experiment: Vec<String>,
     /// Varies only this price, such as work.fault; may be given several times
     #[arg(long, value_name = "PRICE", conflicts_with = "save")]
@@ -99,7 +100,7 @@ pub(crate) struct Sensitivity {
     /// The number of cases that run at once [default: one per CPU]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Writes the result to a data file too; what the file has of other experiments stays
+    /// Also writes the result to a data file; the file's results of other experiments are kept
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// The format of the tables
@@ -117,14 +118,15 @@ pub(crate) struct Compare {
     /// The design to compare against
     #[arg(long, value_name = "DESIGN", default_value = "linux")]
     pub(crate) a: String,
-    /// The designs in question
+    /// The designs to compare with A
     #[arg(long, value_name = "DESIGN", default_value = "ours", num_args = 1..)]
     pub(crate) b: Vec<String>,
     /// Workers or jobs, at most 16384 [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) workers: Option<u32>,
-    /// The state of free memory when a run begins: fresh, aged or fragmented. Memory that the
-    /// workload does not need is then in use [default: all memory is free]
+    /// The state of free memory when a run begins: fresh, aged or fragmented. With this option,
+    /// memory that the workload does not need is in use from the start [default: all memory is
+    /// free]
     #[arg(long, value_name = "STATE")]
     pub(crate) memory: Option<String>,
     /// Virtual milliseconds of each run
@@ -132,7 +134,7 @@ pub(crate) struct Compare {
     pub(crate) length_ms: u64,
     #[command(flatten)]
     pub(crate) runs: Runs,
-    /// The card of costs
+    /// The cost card: prices at the low end, in the middle or at the high end of their ranges
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
     #[command(flatten)]
@@ -150,22 +152,24 @@ pub(crate) struct Replay {
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "exact")]
     pub(crate) machine: Option<String>,
-    /// Compares every decision of Plimsoll with the recorded kernel's instead
+    /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
+    /// recorded kernel made
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
     pub(crate) exact: bool,
-    /// With --exact: compares only this subject
+    /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
+    /// scores, reaping or watermarks
     #[arg(long, value_name = "SUBJECT", requires = "exact")]
     pub(crate) only: Option<String>,
     /// With --exact: the design to compare [default: that of the recorded kernel's version]
     #[arg(long, value_name = "DESIGN", requires = "exact")]
     pub(crate) design: Option<String>,
-    /// The number of disjoint sets of CPUs that each repeat the recording
+    /// The number of copies of the recording that run at once, each on its own CPUs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) scale: NonZeroU32,
     /// The design to compare against [default: what Linux does]
     #[arg(long, value_name = "DESIGN")]
     pub(crate) a: Option<String>,
-    /// The design in question; only A runs if not given
+    /// The design to compare with A; without it, only A runs
     #[arg(long, value_name = "DESIGN")]
     pub(crate) b: Option<String>,
     /// Runs only this seed instead of seeds 1 to N
@@ -173,7 +177,7 @@ pub(crate) struct Replay {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) runs: Runs,
-    /// The card of costs
+    /// The cost card: prices at the low end, in the middle or at the high end of their ranges
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
     #[command(flatten)]
@@ -191,8 +195,8 @@ pub(crate) struct Show {
     /// crowding, shepherd, reaping, victims or events
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
-    /// Counts only waits for locks with this text in a function of the call chain; several are
-    /// separated by commas, as for `perf lock contention -S`
+    /// Counts only waits where the name of a function in the call chain contains this text; several
+    /// texts are separated by commas, as for `perf lock contention -S`
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub(crate) caller: Vec<String>,
     #[command(flatten)]
@@ -202,16 +206,17 @@ pub(crate) struct Show {
 #[cfg(target_os = "linux")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Record {
-    /// The recording to write; a pipe or a device will do
+    /// The file to write the recording to; it may be a pipe or a device
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
     /// Stops after this many seconds [default: when the command ends, or on Ctrl-C]
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
-    /// The kernel's ring buffer of each CPU in MiB [default: 16, less if memory is short]
+    /// The size, in MiB, of the kernel's ring buffer of each CPU [default: 16, less if memory is
+    /// short]
     #[arg(long, value_name = "MIB")]
     pub(crate) buffer_mb: Option<NonZeroU32>,
-    /// MiB of events that may wait in memory to be packed
+    /// The most memory, in MiB, for events that are not compressed yet
     #[arg(long, value_name = "MIB", default_value = "256")]
     pub(crate) memory_mb: NonZeroU32,
     /// Reads the ring buffers only after the load has ended, so that reading does not disturb it
@@ -223,12 +228,12 @@ pub(crate) struct Record {
     /// Records where holds of a zone lock end, by a probe, so that `plimsoll show` can count pages per hold
     #[arg(long)]
     pub(crate) holds: bool,
-    /// Adds each file of this folder to the recording, as a text, at the end; the command finds the
-    /// folder's name in PLIMSOLL_TEXTS
+    /// At the end, adds each file of this folder to the recording as a text; the environment
+    /// variable PLIMSOLL_TEXTS tells the command the folder's name
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,
-    /// The command to run, and its arguments; notes that it writes to the file named by
-    /// PLIMSOLL_MARKER become part of the recording
+    /// The command to run, and its arguments; notes that the command writes to the file whose name
+    /// is in the environment variable PLIMSOLL_MARKER become part of the recording
     #[arg(last = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -257,7 +262,7 @@ pub(crate) struct Bench {
     /// reap: resident memory of the address space [default: 512]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::MIB_MAX)))]
     pub(crate) mib: Option<u32>,
-    /// reap: threads that help its last user [default: 1]
+    /// reap: threads that help the last user to empty the address space [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::HELPERS_MAX)))]
     pub(crate) helpers: Option<u32>,
     /// reap: measurements of each case [default: 9]
@@ -285,7 +290,7 @@ impl Bench {
 /// Whether simulated CPUs are disturbed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WithJitter {
-    /// Runs without interrupts, softirqs and steals
+    /// Runs without random disturbances of CPUs: interrupts, softirqs and stolen time
     #[arg(long)]
     no_jitter: bool,
 }

@@ -11,8 +11,9 @@ use crate::command::linux_build::LinuxBuild;
 /// Boots a Linux kernel with many CPUs in QEMU, without hardware virtualization, runs a load in it and
 /// records what its memory management does.
 ///
-/// The guest's time is the number of instructions it has run, so that counts and positions are
-/// those of a real kernel, however busy this computer is. Speed means nothing in such a recording.
+/// The guest's time is the number of instructions it has run, so the recording shows how often and
+/// where events happen in a real kernel, however busy this computer is. The recording's times mean
+/// nothing.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Linux {
@@ -95,6 +96,6 @@ pub(crate) enum Role {
     },
     /// A worker of a load
     Worker,
-    /// A program that ends when its standard input does
+    /// A program that ends when its standard input is closed
     Nothing,
 }

@@ -25,7 +25,7 @@ pub(crate) struct Output {
     /// The format of the results; json is one object per line, one line per result
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
-    /// Writes results to a file, which is replaced as a whole after each
+    /// Writes results to this file, which is replaced as a whole after each result
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -91,8 +91,8 @@ impl Sink {
         })
     }
 
-    /// Writes a table that belongs to no single report. With JSON, writes nothing: the reports
-    /// already have what the table shows.
+    /// Writes a table that belongs to no single report. With JSON, writes nothing, because the
+    /// reports already contain the table's figures.
     pub(crate) fn write_table(&mut self, of: &Table) -> anyhow::Result<()> {
         let tables = std::slice::from_ref(of);
         self.write_text(|format, width| match format {

@@ -11,7 +11,8 @@ use tempfile::NamedTempFile;
 use crate::args::RecordRun;
 use crate::output::{folder, make_public, writable};
 
-/// Writes the recordings of one command to the file that `--record` names, if that option is given.
+/// Writes the recordings of one command to the file that `--record` names; writes nothing without
+/// that option.
 pub(crate) struct Shelf(Option<PathBuf>);
 
 impl Shelf {
@@ -24,8 +25,7 @@ impl Shelf {
         Ok(Self(args.record))
     }
 
-    /// Returns the largest number of events in the recording of a run; `None` if no run is
-    /// recorded.
+    /// Returns how many events the recording of a run may have; `None` if no run is recorded.
     pub(crate) fn events_max(&self) -> Option<usize> {
         self.0.as_ref().map(|_| EVENTS_MAX)
     }

@@ -142,7 +142,7 @@ pub struct CompareOptions {
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs: the low, middle or high value of every cost's range.
+    /// The cost card: the low, middle or high value of every cost's range.
     pub card: Card,
     /// The maximum number of events to record of each design's run of the first seed; `None`
     /// records nothing.

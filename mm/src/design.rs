@@ -98,8 +98,8 @@ impl Design {
     /// kernel.
     pub const LINUX: Self = Self::LINUX_6_18;
 
-    /// Linux without any of the changes that are compared here, whichever release first contained
-    /// each of them. Published measurements of these changes have this as their baseline.
+    /// Linux without any of the changes that are compared here, even those that a release already
+    /// contains. It is the baseline of the published measurements of these changes.
     pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -157,9 +157,9 @@ impl Design {
             .collect()
     }
 
-    /// Returns the design called `name`. A name consists of variants joined by `+`, each of which
-    /// replaces the variant of its mechanism. The first part may be a base; otherwise the base is
-    /// [`Design::OURS`].
+    /// Returns the design called `name`. A name consists of parts joined by `+`. The first part may
+    /// name a base; otherwise the base is [`Design::OURS`]. Every part that is not a base names a
+    /// variant, which replaces the base's variant of the same mechanism.
     ///
     /// # Errors
     /// Returns the first part of the name that is unknown, that is a base but not in
@@ -242,8 +242,8 @@ impl Design {
 /// The number of mechanisms that have variants.
 const MECHANISMS: usize = 6;
 
-/// The reason why a name is not the name of a design. Each variant contains the part of the name
-/// that is wrong.
+/// The reason why a name is not the name of a design, together with the part of the name that is
+/// wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
     /// This part is not the name of a variant.

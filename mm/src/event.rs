@@ -61,7 +61,7 @@ pub enum Event {
         further: bool,
         /// The number of pages moved during the hold.
         pages: Pages,
-        /// The number of blocks in which these pages were moved.
+        /// The number of blocks that were moved during the hold.
         blocks: u32,
         /// The zone's batch at the time of the hold.
         batch: Pages,
@@ -81,7 +81,8 @@ pub enum Event {
     /// A phase of a task begins on the CPU that emits the event. The phases of a task nest. While
     /// the task waits, other tasks on the same CPU may begin phases.
     Begin(Phase),
-    /// Of the task's phases that have not ended yet, the one that began last ends.
+    /// The innermost phase of the task ends: the phase that began last among those that have not
+    /// ended.
     End(Phase),
     /// An allocation failed because no zone could give a block.
     OutOfMemory {
@@ -138,8 +139,8 @@ pub enum ReclaimedBy {
     Direct,
 }
 
-/// A phase of a CPU's work when memory has run out or an address space is emptied, as a profile
-/// would show it.
+/// A phase of the work that a CPU does when memory has run out or an address space is emptied. A
+/// profile of Linux would show each phase as one function, which [`Phase::name`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
@@ -159,7 +160,8 @@ pub enum Phase {
     Flush,
     /// Freeing unmapped pages (Linux: `free_pages_and_swap_cache`).
     FreePages,
-    /// The last flush of a gather, with all pages that are freed then (Linux: `tlb_finish_mmu`).
+    /// Finishing a gather: flushing it for the last time, and freeing its pages and its own memory
+    /// (Linux: `tlb_finish_mmu`).
     FinishGather,
     /// Freeing slots of swap (Linux: `free_swap_and_cache_nr`).
     FreeSwap,
@@ -227,9 +229,10 @@ impl Phase {
 /// The result of a refresh: whether it found any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// The refresh folded nothing and returned no pages, so the CPU's work goes dormant.
+    /// The refresh found no work, except perhaps pages that an interrupted spill owed. So the CPU's
+    /// work goes dormant.
     No,
-    /// The refresh folded something or returned pages, or the next one may. The CPU's work is
-    /// deferred again.
+    /// The refresh folded something or returned pages, or the next refresh may find something to
+    /// do. So the CPU's work is deferred again.
     Yes,
 }

@@ -12,7 +12,7 @@
 //!    [`Machine::pinned`] and inside a lock's closure. A stale id never breaks anything: per-CPU
 //!    state is guarded by a [`CpuLock`], so a stale id only costs locality.
 //! 2. Closures run exactly once, on the calling CPU, before the call returns.
-//! 3. Releasing a lock happens before its next acquisition.
+//! 3. The release of a lock happens before (in the sense of C11) the next acquisition of that lock.
 //! 4. [`Word`] operations follow the C11 orderings passed to them.
 //! 5. A deferred job runs once unless it is cancelled or replaced. The machine calls the handler
 //!    that the embedder registered with the machine, on the CPU that the job was deferred to.
@@ -113,8 +113,8 @@ pub trait Machine: Sized + 'static {
 
 /// A shared 64-bit integer, alone in its cache line.
 ///
-/// In the simulator, every access except a `Relaxed` load is an order point: CPUs with earlier
-/// clocks run first.
+/// In the simulator, every access except a `Relaxed` load is an order point: before the access, the
+/// simulator runs the CPUs whose clocks are earlier.
 pub trait Word<M> {
     /// Returns the current value.
     fn load(&self, machine: &M, order: Ordering) -> i64;
@@ -188,8 +188,8 @@ pub trait Once<T>: Sized {
 ///
 /// A read is an acquire and a write is a release, which costs nothing on x86 and little on arm64.
 /// So a CPU that reads a new value also sees everything that was written before that value. In the
-/// simulator, an access is not an order point; instead, the operations that use fields are priced
-/// as work.
+/// simulator, an access is not an order point and has no price; the operations that use fields are
+/// charged as [`Work`] instead.
 pub trait Field {
     /// Returns the value.
     fn get(&self) -> u64;

@@ -117,9 +117,9 @@ impl<M: Machine> Manager<M> {
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
-        // As in `cpu_going`, this must be a read-modify-write even though it adds 0. If another CPU
-        // later sets the word to `NOWHERE` by its exchange, that other CPU then sees that `cpu`
-        // came online.
+        // As in `cpu_going`, this must be a read-modify-write even though it adds 0. If another
+        // CPU's `compare_exchange` comes after this addition and sets the word to `NOWHERE`, that
+        // CPU then sees that `cpu` is online, and defers the shepherd itself.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
         }
@@ -133,9 +133,9 @@ impl<M: Machine> Manager<M> {
         // `update` does not defer it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
-        // This must be a read-modify-write even though it adds 0. If another CPU's later exchange
-        // moves the shepherd to `cpu`, that other CPU then sees that `cpu` went offline, and moves
-        // the shepherd on.
+        // This must be a read-modify-write even though it adds 0. If another CPU's
+        // `compare_exchange` comes after this addition and moves the shepherd to `cpu`, that CPU
+        // then sees that `cpu` is offline, and moves the shepherd on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
             self.defer_shepherd(machine, word_of(cpu));
@@ -193,8 +193,8 @@ impl<M: Machine> Manager<M> {
                 .any(|counters| counters.is_dirty(machine, cpu))
     }
 
-    /// Does this CPU's periodic work: a refresh, which is deferred again if anything changed
-    /// (Linux: `vmstat_update`).
+    /// Does this CPU's periodic work: runs a refresh, and defers the next one if
+    /// [`Manager::refresh`] returned [`Changed::Yes`] (Linux: `vmstat_update`).
     fn update(&self, machine: &M) {
         let cpu = machine.this_cpu();
         let refreshed = self.refresh(machine);
@@ -266,8 +266,9 @@ impl<M: Machine> Manager<M> {
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Returns the work that is pending on the dormant `cpu`. Reads the CPU's page lists only if
-    /// the shepherd kicks a CPU because of its pages; Linux's shepherd does not.
+    /// Returns the work that is pending on the dormant `cpu`. Reads the lengths of the CPU's page
+    /// lists only if the design's shepherd kicks a CPU because of its pages. Linux's shepherd does
+    /// not kick for that reason.
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
         let counters = self.pages.zones().len() + self.nodes.len();
         machine.spend(Work::ScanCpu, count_of(counters));
@@ -287,9 +288,10 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Defers the shepherd to the CPU in the word `from`, or to some online CPU if that one is
-    /// offline. Does nothing if another CPU has already moved the shepherd. Every design times the
-    /// shepherd by Linux's rounding: the shepherd is a single timer, so it needs no phases.
+    /// Defers the shepherd to the CPU with the number `from`, or to some online CPU if that CPU is
+    /// offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
+    /// because another CPU has then moved the shepherd. Every design times the shepherd by Linux's
+    /// rounding: the shepherd is a single timer, so it needs no phases.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
@@ -355,8 +357,9 @@ impl<M: Machine> Manager<M> {
     }
 }
 
-/// Defers the periodic work of `cpu`. A point in time is computed from the clock, so this charges
-/// for reading the clock; a timer of the wheel needs only the jiffies.
+/// Defers the periodic work of `cpu`. If `due` is [`Due::At`], it was computed from the clock, so
+/// this charges for reading the clock. For [`Due::Wheel`] the current jiffy is enough, and reading
+/// it costs nothing.
 fn defer_update<M: Machine>(machine: &M, cpu: CpuId, due: Due, idle: WhenIdle) {
     if matches!(due, Due::At(_)) {
         machine.spend(Work::Clock, 1);

@@ -33,7 +33,8 @@ pub enum LockClass {
     Object,
     /// The queue of processes that wait for the reaper (Linux: `oom_reaper_lock`).
     ReapQueue,
-    /// The page tables that a helper of a dying address space claimed and then handed back.
+    /// The list of page tables that a helper had claimed, could not empty, and handed back to the
+    /// other CPUs that empty the dying address space.
     LeftOver,
     /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
@@ -43,10 +44,11 @@ pub enum LockClass {
     /// One CPU's batch of pages that are about to enter the lists by which pages are aged (Linux:
     /// `cpu_fbatches.lock`).
     LruBatch,
-    /// The entry of one number, by which reclaim finds the enlisted address space that has the
-    /// number (Linux: `anon_vma->rwsem`).
+    /// One entry of the table by which reclaim finds the address space that maps a page. The table
+    /// has an entry for each number that an enlisted address space may have (Linux:
+    /// `anon_vma->rwsem`).
     Rmap,
-    /// The list of numbers that no enlisted address space has.
+    /// The list of free numbers: those that no enlisted address space has.
     RmapFree,
 }
 
@@ -128,9 +130,9 @@ impl LockClass {
         )
     }
 
-    /// Returns whether a simulated machine charges nothing for a lock of this class. It guards
-    /// memory of Plimsoll's own, which has no counterpart in Linux; the page of each batch is
-    /// charged instead.
+    /// Returns whether a simulated machine charges nothing for a lock of this class. This is true
+    /// of [`LockClass::Batches`], because Linux has no such lock: it only allocates a page for each
+    /// batch. Plimsoll allocates such a page too, and a simulated machine charges for that.
     #[must_use]
     #[inline]
     pub const fn is_free_of_charge(self) -> bool {
@@ -346,11 +348,11 @@ pub enum Work {
     /// Visiting one zone in a vmstat refresh.
     RefreshZone,
     /// Reading one CPU's data from its cache lines: differentials, page counts or counters. The
-    /// reader goes through many CPUs, so several lines are on their way at once.
+    /// reader goes through many CPUs, so it waits for several lines at the same time.
     ScanCpu,
     /// Going on to the next CPU in a mask of CPUs, and reading data of that CPU that is in the
-    /// reader's cache already (Linux: `for_each_cpu_or`). When a pass over CPUs also fetches the
-    /// lines of that data, [`Work::ScanCpu`] includes this.
+    /// reader's cache already (Linux: `for_each_cpu_or`). A pass over CPUs that has to fetch the
+    /// data is charged [`Work::ScanCpu`] alone, whose price includes going on to the next CPU.
     NextCpu,
     /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
     /// memory order.
@@ -462,8 +464,9 @@ impl Work {
     }
 }
 
-/// Returns the number of [`Work::Compare`] that sorting `n` items takes: `n` if they are in order
-/// already, otherwise `n` times the whole part of the binary logarithm of `n`.
+/// Returns the number of comparisons ([`Work::Compare`]) for which sorting `n` items is charged:
+/// `n` if the items are in order already, otherwise `n` times the whole part of the binary
+/// logarithm of `n`.
 #[must_use]
 pub fn sort_comparisons(n: u32, in_order: bool) -> u32 {
     let passes = if in_order {

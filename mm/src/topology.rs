@@ -173,7 +173,7 @@ impl fmt::Display for TopologyError {
             Self::NoCpu => f.write_str("a machine has at least one CPU"),
             Self::NoSuchNode(cpu) => write!(
                 f,
-                "CPU {cpu} is on a node that cannot be: nodes are 0 to {}",
+                "CPU {cpu} has an invalid node number: nodes are 0 to {}",
                 NODES_MAX - 1
             ),
         }

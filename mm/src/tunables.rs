@@ -13,21 +13,26 @@ pub enum Knob {
     StatInterval,
     /// log₂ of the maximum number of batches in one refill, spill or decay.
     BatchScaleMax,
-    /// Fixes `high` so that the lists of all CPUs together may hold a zone's pages divided by this
-    /// value. 0 tunes `high` automatically.
+    /// If this is 0, `high` is tuned automatically. Otherwise `high` is fixed: the lists of all
+    /// CPUs together may hold the zone's pages divided by this value, but each CPU's lists at least
+    /// four batches.
     HighFraction,
-    /// The memory kept free for urgent requests, in KiB. 0 computes it from the size of memory.
+    /// The memory kept free for urgent requests, in KiB. If this is 0, it is computed from the size
+    /// of memory.
     MinFree,
     /// The minimum distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,
-    /// How many pages the DMA zone keeps from requests that higher zones could serve: the pages of
-    /// those zones divided by this ratio. 0 keeps none.
+    /// The ratio that sets the reserve of the DMA zone against requests that higher zones could
+    /// serve. The reserve is the number of pages of those zones divided by this ratio. A ratio of 0
+    /// means no reserve.
     ReserveRatioDma,
-    /// How many pages the DMA32 zone keeps from requests that higher zones could serve: the pages
-    /// of those zones divided by this ratio. 0 keeps none.
+    /// The ratio that sets the reserve of the DMA32 zone against requests that higher zones could
+    /// serve. The reserve is the number of pages of those zones divided by this ratio. A ratio of 0
+    /// means no reserve.
     ReserveRatioDma32,
-    /// How many pages the normal zone keeps from requests that the movable zone could serve: the
-    /// pages of the movable zone divided by this ratio. 0 keeps none.
+    /// The ratio that sets the reserve of the normal zone against requests that the movable zone
+    /// could serve. The reserve is the number of pages of the movable zone divided by this ratio. A
+    /// ratio of 0 means no reserve.
     ReserveRatioNormal,
     /// The maximum duration of one zone-lock hold under the bounded policy, in ns. 0 sets no limit.
     HoldTimeMax,
@@ -208,15 +213,11 @@ impl fmt::Display for TunableError {
             max,
             ..
         } = self.knob.spec();
-        write!(
-            f,
-            "{name} cannot be {} ({unit}): it takes {min} to {max}",
-            self.value
-        )?;
-        if self.knob == Knob::HighFraction {
-            write!(f, ", and 0 or at least 8")?;
+        write!(f, "{name} cannot be {} ({unit}): it takes ", self.value)?;
+        match self.knob {
+            Knob::HighFraction => write!(f, "0, or 8 to {max}"),
+            _ => write!(f, "{min} to {max}"),
         }
-        Ok(())
     }
 }
 
@@ -233,7 +234,7 @@ mod tests {
         let error = tunables.set(Knob::HighFraction, 7).expect_err("below 8");
         assert_eq!(
             error.to_string(),
-            "high_fraction cannot be 7 (1/n of a zone): it takes 0 to 4294967295, and 0 or at least 8"
+            "high_fraction cannot be 7 (1/n of a zone): it takes 0, or 8 to 4294967295"
         );
         assert_eq!(tunables, Tunables::default());
         assert_eq!(tunables.set(Knob::HighFraction, 8), Ok(()));

@@ -145,7 +145,7 @@ mod tests {
             let beyond = 63 * step;
             let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
             // The clock is at 7. So a timer that is `beyond - 1` jiffies away expires in the bucket
-            // that begins at 63 steps, and fires when that bucket ends.
+            // that begins at jiffy `63 * step`, and fires when that bucket ends.
             assert_eq!(at(beyond - 1), 64 * step);
             assert_eq!(at(beyond - 8), 63 * step);
             assert_eq!(at(beyond), 63 * step);
@@ -171,8 +171,8 @@ mod tests {
             (asked(250, 3, 100_007), next(250, 3, 100_007)),
             (100_241, 100_248)
         );
-        // 62 jiffies past the second is not less than a quarter of 250, so the time is rounded up
-        // to the next second.
+        // In integers, a quarter of 250 is 62. The time is 62 jiffies past the second, which is not
+        // less than that, so it is rounded up to the next second.
         assert_eq!(
             (asked(250, 0, 100_062), next(250, 0, 100_062)),
             (100_500, 100_504)

@@ -1,4 +1,4 @@
-//! The commands, one file for each. A command turns its arguments into a report.
+//! The commands of `plimsoll`, one file for each. A command turns its arguments into a report.
 
 pub(crate) mod bench;
 pub(crate) mod compare;

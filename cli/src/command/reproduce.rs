@@ -59,7 +59,8 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The figures of the reports, and those that no experiment measures.
+/// The published figures with ours from the reports, and the published figures that no experiment
+/// measures.
 fn figures_of(reports: &[Report]) -> Vec<Beside> {
     let of_reports = reports.iter().flat_map(|report| report.figures.clone());
     of_reports.chain(experiment::unmeasured()).collect()
@@ -83,7 +84,7 @@ fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>>
     Ok(chosen)
 }
 
-/// Refuses `--memory` for an experiment that the user names and that the option does not change.
+/// Returns an error if `--memory` is given and has no effect on an experiment that the user names.
 fn check_memory(args: &Reproduce, experiments: &[&dyn Experiment]) -> anyhow::Result<()> {
     let mut named = experiments.iter().filter(|_| !args.experiment.is_empty());
     let unchanged = named.find(|experiment| !experiment.takes_memory());

@@ -42,8 +42,8 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     }
 }
 
-/// Reads what the file has before the run. So a file that cannot be read or written is reported
-/// before anything runs.
+/// Reads the contents that the file has before the run. So a file that cannot be read or written is
+/// reported before anything runs.
 fn before(file: &Path) -> anyhow::Result<Kept> {
     output::writable(file, "--save")?;
     if !file.exists() {

@@ -2,6 +2,7 @@
 
 pub mod counter;
 mod oom;
+pub mod page;
 mod reap;
 mod space;
 mod vma;
@@ -147,6 +148,11 @@ pub const ALL: &[Bench] = &[
         name: "counter",
         about: "the cost of adding to a counter and of reading it, on this computer, variant by variant",
         run: Run::Fixed(|progress| counter::tables(progress, Vec::new)),
+    },
+    Bench {
+        name: "page",
+        about: "the cost of allocating and freeing frames on this computer, beside a floor",
+        run: Run::Counted(|progress| page::run(progress, Vec::new)),
     },
     Bench {
         name: "vma",

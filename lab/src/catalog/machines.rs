@@ -119,7 +119,8 @@ fn speeds(text: &ProfileText) -> Table {
     }
 }
 
-/// The table of what busy CPUs take from each other.
+/// The table of the effects of load: the speeds to which busy CPUs slow each other down, and the
+/// memory bandwidth that they share.
 fn effects_of_load(text: &ProfileText) -> Table {
     type Row<'a> = (&'a str, &'a Sourced, fn(u32) -> String);
     let row = |(what, entry, show): Row<'_>| {
@@ -265,9 +266,10 @@ mod tests {
             .find(|it| it.title.starts_with("Effects of load"));
         let rows = &of_load.expect("the machine has effects of load").rows;
         let told: Vec<String> = rows.iter().map(|row| row[..4].join(" ")).collect();
-        assert_eq!(told.len(), 5, "{told:?}");
+        assert_eq!(told.len(), 7, "{told:?}");
         assert_eq!(told[0], "clock.all_core 1.00 0.96 0.65");
         assert_eq!(told[2], "bandwidth.node, GB/s 390 358 325");
+        assert_eq!(told[6], "bandwidth.lru_move, bytes 64 128 384");
         assert!(rows.iter().all(|row| !row[4].is_empty()));
     }
 

@@ -156,7 +156,8 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// The smallest percentage of the running time that [`limiter`] reports as a limit.
+/// The limit of a race is named only if it takes at least this percentage of the running time.
+/// Otherwise [`limiter`] names the work itself.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
 /// A table of the waits for each lock, in the races on the first seed.
@@ -167,7 +168,8 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a Emptier, &'a Raced)>) -
     });
     tabulate!(
         "Which locks are waited for, first seed",
-        "Waits and holds of exit and helpers together; waits in percent of the time they ran.",
+        "Waits and holds of exit and helpers together. `of running`: the waits in percent of the \
+         running time of both.",
         &rows.collect::<Vec<_>>(),
         |(name, raced, class, used)| {
             "design" => name,
@@ -193,8 +195,8 @@ const WAIT_PERCENT_MAX: f64 = 1.0;
 
 /// Returns the two targets for the time that `ours` waits for page-table locks. First, this time
 /// must be at most 1 % of the time that `ascending` waits; `percent` is the measured percentage.
-/// Second, `ours` must never wait longer than `descending-by-vma`; `ours` waited longer in `above`
-/// of `cases`.
+/// Second, `ours` must never wait longer than `descending-by-vma`. There are `cases` cases, and in
+/// `above` of them `ours` waited longer.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {
@@ -216,12 +218,14 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
 pub(super) fn targets(targets: &[Target]) -> Table {
     declared::targets(
         "What meet-in-the-middle must reach",
-        "Medians of ratios by seed; cases are seeds and scenes.",
+        "Ratios are taken seed by seed; shown is their median. A case is one seed in one scene, or \
+         with one number of helpers.",
         targets,
     )
 }
 
-/// How many times as fast as exit alone a design is, by the median ratio of the metric `wall`.
+/// Returns how many times as fast `design` is as exit alone, by the median ratio of their values of
+/// the metric `wall`.
 pub(super) fn faster(results: &Results, design: &str, wall: &Metric) -> f64 {
     1.0 / results.ratio((ALONE, design), wall)
 }

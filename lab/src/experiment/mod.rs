@@ -53,7 +53,8 @@ pub trait Experiment: Sync {
     /// An error for the first unknown name. It offers the nearest known names.
     fn check(&self) -> Result<(), Error>;
 
-    /// The published figures that the experiment declares, without ours.
+    /// The published figures that the experiment declares, without the values that our runs
+    /// measured.
     ///
     /// # Errors
     /// If the declaration uses an unknown name.
@@ -118,8 +119,8 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
-/// Every figure that the experiments of the catalog declare as published, and every published
-/// figure that no experiment measures, without ours.
+/// All published figures: those that the experiments of the catalog declare, and those that no
+/// experiment measures. The values that our runs measured are not beside them.
 ///
 /// # Errors
 /// If a declaration uses an unknown name.
@@ -195,8 +196,8 @@ mod tests {
                              changed, run this test with PLIMSOLL_MISSES=overwrite; if figures \
                              changed, run `plimsoll reproduce --misses docs/misses.md`";
 
-    /// The page is made of the declared figures and of what it keeps at its end. If a declaration
-    /// has changed, the page must be written again.
+    /// `docs/misses.md` is made from the declared figures and from the results that the page itself
+    /// keeps at its end. If a declaration has changed, the page must be made again.
     #[test]
     fn the_committed_page_of_misses_is_that_of_the_declared_figures() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/misses.md");

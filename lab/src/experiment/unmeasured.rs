@@ -4,7 +4,7 @@ use super::declared::Unmeasured;
 use crate::measure::metric::Unit;
 use crate::report::misses::Thread;
 
-/// The figures, in the order of the page.
+/// The figures, in the order in which `docs/misses.md` lists them.
 pub(super) const FIGURES: &[Unmeasured] = &[
     batching(
         "the cover letter, 316 CPUs and 1 TB",

@@ -64,8 +64,9 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// Like [`Comparison::run`], but `run` returns a second value in addition to the sample. For
-    /// each design, this method also returns the second value of the run with the first seed.
+    /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
+    /// sample. For each design, this method also returns that second value from the run with the
+    /// first seed.
     ///
     /// # Errors
     /// As [`Comparison::run`].

@@ -22,7 +22,7 @@ pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
 
-/// Counts of the pages that holds of a zone lock moved, by call site.
+/// For each call site, the number of holds of zone locks, and the number of pages that they moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
@@ -31,7 +31,7 @@ pub struct HoldLog {
     pub over_batch: u64,
 }
 
-/// Counts of the holds at one call site and the pages that they moved.
+/// The holds at one call site, counted by the number of pages that they moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
     /// The number of holds at this call site.

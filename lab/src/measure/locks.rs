@@ -80,9 +80,9 @@ pub fn contentions(rows: &[LockRow]) -> Figures {
     }
 }
 
-/// Returns two tables of the locks of a simulated run: waits as `perf lock contention` prints them,
-/// and figures that perf cannot show. Each table begins with the lock that CPUs spent the most time
-/// waiting for.
+/// Returns two tables about the locks of a simulated run. The first shows waits as `perf lock
+/// contention` prints them, the second shows figures that perf cannot show. In both tables, the
+/// lock for which CPUs waited longest in total comes first.
 #[must_use]
 pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL
@@ -126,9 +126,9 @@ fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
     };
     Table {
         title: format!("Locks taken under {design}, first seed"),
-        note:
-            "`in perf`: waits without the first waiter's, which perf lock contention does not see."
-                .to_owned(),
+        note: "`in perf`: the waits that perf lock contention sees, which are all but the first \
+             waiter's."
+            .to_owned(),
         columns: ["acquired", "in perf", "max hold", "type", "caller"]
             .map(str::to_owned)
             .to_vec(),

@@ -24,8 +24,8 @@ use crate::report::value::human;
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,
-    /// The open phases of each lane, outermost first: each phase's node, and the time at which it
-    /// began.
+    /// For each lane, the phases that have begun and not ended, outermost first. Each phase is
+    /// stored as the index of its node in the tree and the time at which the phase began.
     open: BTreeMap<usize, Vec<(usize, Nanos)>>,
 }
 

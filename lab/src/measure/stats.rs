@@ -1,20 +1,17 @@
 //! Medians, their intervals, and comparisons of two sets of runs.
 //!
-//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs the runs of A and
-//! B that have the same seed, so that a hard seed is hard for both. The verdict of a comparison
-//! follows from its interval alone. The random generator for resampling has a fixed seed, so the
-//! same runs always give the same report.
+//! An interval reaches from the kth smallest to the kth largest value. For a median, the probability
+//! that this interval contains the true value follows from the binomial distribution alone, whatever
+//! the distribution of the values: each value is below the true median with probability 1/2. The
+//! largest k is used with which this probability is at least 95 %. So with 6 to 8 runs, the interval
+//! reaches from the smallest to the largest value.
+//!
+//! A comparison pairs the runs of A and B that have the same seed, so that a hard seed is hard for
+//! both. The verdict of a comparison follows from its interval alone.
 //!
 //! Measured values are counts, times and rates: finite and not negative.
 
 use std::fmt;
-
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
-
-/// The number of resamples for each interval. If other resamples were drawn, an end of the interval
-/// would move by less than one percent of the interval's width.
-const RESAMPLES: usize = 2000;
 
 /// The fewest runs that permit a verdict. With 5 runs, even the interval from the smallest to the
 /// largest value contains the true median with a probability of only 1 - 2/2⁵ = 93.75 %.
@@ -41,25 +38,49 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
         values.iter().all(|value| !value.is_nan()),
         "a measured value is a number"
     );
-    let median = median(values)?;
-    let medians = resampled_medians(values);
-    let cut = RESAMPLES / 40; // 2.5 % at each end.
-    let (low, high) = (medians[cut], medians[RESAMPLES - 1 - cut]);
-    // With few runs, the percentile interval may exclude the median of the runs. In this case the
-    // interval is widened to include the median.
+    let sorted = sorted(values);
+    let cut = values_outside(sorted.len());
     Some(Estimate {
-        median,
-        low: low.min(median),
-        high: high.max(median),
+        median: median(values)?,
+        low: sorted[cut],
+        high: sorted[sorted.len() - 1 - cut],
     })
+}
+
+/// The number of values, out of `count`, that are below the interval of their median. As many values
+/// are above it. This is the largest number with which the interval contains the true median with a
+/// probability of at least 95 %, or 0 if there are too few values for that.
+fn values_outside(count: usize) -> usize {
+    /// The largest probability that the true median is below the interval.
+    const BELOW_MAX: f64 = 0.025;
+    let n = count as f64;
+    // The probability that exactly `outside` of `count` values are below the true median. It is kept
+    // as a logarithm, because it is very small if there are many values.
+    let mut log_exactly = n * 0.5_f64.ln();
+    let mut at_most = log_exactly.exp();
+    let mut outside = 0;
+    while outside + 1 < count / 2 {
+        log_exactly += ((n - outside as f64) / (outside as f64 + 1.0)).ln();
+        at_most += log_exactly.exp();
+        if at_most > BELOW_MAX {
+            break;
+        }
+        outside += 1;
+    }
+    outside
 }
 
 /// The middle value, or the mean of the two middle values; `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+    sorted
 }
 
 fn median_of_sorted(sorted: &[f64]) -> f64 {
@@ -69,27 +90,6 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
     } else {
         sorted[middle]
     }
-}
-
-/// The medians of [`RESAMPLES`] resamples of `values`, drawn with replacement, in ascending order.
-fn resampled_medians(values: &[f64]) -> Vec<f64> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(0x504c_494d_534f_4c4c);
-    let mut resample = vec![0.0; values.len()];
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            resample.fill_with(|| values[index_below(values.len(), &mut rng)]);
-            resample.sort_unstable_by(f64::total_cmp);
-            median_of_sorted(&resample)
-        })
-        .collect();
-    medians.sort_unstable_by(f64::total_cmp);
-    medians
-}
-
-/// A random index below `len`, by multiply and shift; its bias is below `len / 2⁶⁴`.
-fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
-    let wide = u128::from(rng.next_u64()) * len as u128;
-    usize::try_from(wide >> 64).expect("a product shifted by 64 bits is below its other factor")
 }
 
 /// The result of comparing B with A, paired by seed.
@@ -214,6 +214,8 @@ pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::SeedableRng;
 
     use super::*;
 
@@ -293,19 +295,28 @@ mod tests {
         );
     }
 
-    /// Counts how often the interval of the median of 8 draws contains the true median.
+    /// Checks the number of values below the interval against tables of the sign test.
     #[test]
-    fn intervals_cover_the_true_median_about_as_often_as_they_say() {
+    fn intervals_leave_out_as_many_values_as_the_sign_test_allows() {
+        let outside = [5, 6, 8, 9, 11, 12, 14, 15, 17, 20, 41, 100].map(values_outside);
+        assert_eq!(outside, [0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 13, 39]);
+    }
+
+    /// Counts how often the interval of the median of `count` draws contains the true median.
+    #[test]
+    fn intervals_cover_the_true_median_at_least_as_often_as_they_say() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut draw = || (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        let covered = (0..500)
-            .filter(|_| {
-                let values: Vec<f64> = (0..8).map(|_| draw()).collect();
-                let interval = estimate(&values).expect("eight values");
-                (interval.low..=interval.high).contains(&0.5)
-            })
-            .count();
-        assert!((450..=500).contains(&covered), "{covered} of 500");
+        for count in [6, 8, 9, 17, 41] {
+            let covered = (0..4000)
+                .filter(|_| {
+                    let values: Vec<f64> = (0..count).map(|_| draw()).collect();
+                    let interval = estimate(&values).expect("several values");
+                    (interval.low..=interval.high).contains(&0.5)
+                })
+                .count();
+            assert!(covered >= 3770, "{covered} of 4000 with {count} values");
+        }
     }
 
     proptest! {

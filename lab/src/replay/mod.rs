@@ -54,7 +54,7 @@ pub struct ReplayOptions {
     pub seeds: Vec<u64>,
     /// The number of cases, each a seed with a design, to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The card of costs: the low, middle or high value of every cost's range.
+    /// The cost card: the low, middle or high value of every cost's range.
     pub card: Card,
     /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,

@@ -5,11 +5,11 @@ use super::Table;
 use super::value::{NOTHING, human, ratio_of};
 use crate::measure::metric::Unit;
 
-/// The maximum number of rows that a table shows if other tables are shown too. `--table NAME`
-/// shows all rows.
+/// The maximum number of rows that a table shows when several tables are shown. `--table NAME`
+/// shows only one table, with all its rows.
 pub const ROWS_MAX: usize = 20;
 
-/// One table of a recording, as numbers.
+/// One table of a recording, with its cells as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// The name that `--table` accepts.
@@ -20,8 +20,9 @@ pub struct Figures {
     pub note: String,
     /// The heads of the key columns. The keys identify a row.
     pub keys: Vec<&'static str>,
-    /// The number of leading key columns in which rows of two recordings must agree to be compared.
-    /// The other keys, such as process ids, differ between recordings.
+    /// The number of key columns, from the first on, by which a row is found in another recording:
+    /// two rows are compared if they agree in these columns. Keys such as process ids come after
+    /// them, because they differ between recordings.
     pub same: usize,
     /// Whether the key columns come before or after the numbers.
     pub keys_stand: Stand,
@@ -103,8 +104,8 @@ impl Figures {
         }
     }
 
-    /// Compares these figures (A) with those of another recording (B). The table has a row for each
-    /// number of each line: first come the lines of A, then the lines that only B has.
+    /// Compares these figures (A) with those of another recording (B). The table has one row for
+    /// each number of a line. The lines of A come first, then the lines that only B has.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self

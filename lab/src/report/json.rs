@@ -1,5 +1,5 @@
-//! One experiment as one JSON object on one line. Other programs read it, so keys are only ever
-//! added.
+//! One experiment as one JSON object on one line. Other programs read these objects, so keys are
+//! added, but never removed or renamed.
 
 use serde::Serialize;
 
@@ -49,7 +49,7 @@ pub fn render_bench(name: &str, found: &Found) -> String {
     serde_json::to_string(&object).expect("text and numbers always serialise")
 }
 
-/// Renders tables that belong to no report, without a newline. `name` says what they are.
+/// Renders tables that belong to no report, without a newline. `name` names the set of tables.
 ///
 /// # Panics
 /// Never: as [`render`].

@@ -1,4 +1,5 @@
-//! A report as a sequence of text and grids, which both renderers draw.
+//! A report as a sequence of texts and grids, which the renderers for the terminal and for Markdown
+//! draw.
 //!
 //! The results by design and metric are split into grids that fit a width. A metric and its
 //! published values stay in one grid, and every grid repeats the designs.
@@ -56,7 +57,8 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     if unsure_count > 0 {
         let more = report.seeds.len() * 2;
         blocks.push(Block::Text(format!(
-            "Where no difference is seen, `--seeds {more}` looks closer."
+            "Where no difference is seen, run again with `--seeds {more}` to detect smaller \
+             differences."
         )));
     }
     blocks.extend(tables(&report.tables));
@@ -68,8 +70,8 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     blocks
 }
 
-/// A line for each headline with the prices that decide it. If the table does not belong to the
-/// report, a line that says so comes first.
+/// For each headline, one line with the prices that decide it. If the sensitivity table was made
+/// on another machine or with other prices than the report's, a line that says so comes first.
 fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {
@@ -79,15 +81,21 @@ fn decided(decided: &Decided) -> Vec<String> {
             format!("{} ({}{fitted})", price.key, price.effect)
         };
         let prices: Vec<String> = headline.prices.iter().map(price).collect();
+        let more = if prices.is_empty() { "" } else { " more" };
         let noisy = match headline.within_noise {
             0 => String::new(),
-            more => format!(
-                " {more} of the prices change the verdict or the ratio, but within the noise of {} seeds.",
+            1 => format!(
+                " 1{more} price changes {WITHIN_NOISE} {} seeds.",
+                decided.seeds
+            ),
+            count => format!(
+                " {count}{more} prices change {WITHIN_NOISE} {} seeds.",
                 decided.seeds
             ),
         };
         let what = if prices.is_empty() && noisy.is_empty() {
-            "no price flips the verdict or moves the ratio by more than twice".to_owned()
+            "no price flips the verdict or changes the ratio by more than a factor of two"
+                .to_owned()
         } else if prices.is_empty() {
             "no single price decides".to_owned()
         } else {
@@ -98,6 +106,9 @@ fn decided(decided: &Decided) -> Vec<String> {
     let headlines = decided.headlines.iter().map(line);
     note.into_iter().chain(headlines).collect()
 }
+
+/// The end of a sentence about prices that may not matter, up to the number of seeds.
+const WITHIN_NOISE: &str = "the verdict or the ratio, but within the noise of";
 
 /// Each table as a grid, followed by its note.
 pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
@@ -160,9 +171,9 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Returns a function that makes the column with the given index and head. The column is aligned
-/// right, so that digits line up, if it is not the first column and all its cells are numbers. Any
-/// other column is aligned left.
+/// Returns a function that makes a column from its index and its head. Columns whose cells are all
+/// numbers are aligned right, so that the digits line up, except the first column. All other
+/// columns are aligned left.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
         let cells = rows.iter().filter_map(|row| row.get(nth));
@@ -281,8 +292,8 @@ fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
     }
 }
 
-/// Returns one grid for each design A, with the designs B that are compared with A. A design B may
-/// have several rows, of which only the first names it.
+/// Returns one grid for each design A. Its rows compare designs B with A. A design B may have
+/// several rows, of which only the first shows its name.
 fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     let against = first_seen(rows.iter().map(|row| row.a.as_str()));
     let grid = |a: &str| {
@@ -319,7 +330,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     against.into_iter().map(grid).collect()
 }
 
-/// The verdict in a few words, and whether it is better or worse.
+/// The verdict in a few words, and whether it makes B better or worse than A.
 fn words(row: &VerdictRow) -> String {
     let lower_is = |better| {
         if row.metric.better == better {

@@ -98,7 +98,7 @@ mod tests {
         |  | total_wait | ∞ [∞–∞] | B is higher (worse) |
         |  | pages_per_s | 1.000 [0.900–1.100] | no difference seen |
 
-        Where no difference is seen, `--seeds 16` looks closer.
+        Where no difference is seen, run again with `--seeds 16` to detect smaller differences.
 
         **The longest waits**
 

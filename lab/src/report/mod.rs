@@ -28,8 +28,8 @@ pub struct Report {
     pub card: String,
     /// The seeds on which every design ran.
     pub seeds: Vec<u64>,
-    /// One hash of everything that happened in the runs of `rows`. It does not cover other runs
-    /// that only `tables` show.
+    /// One hash of everything that happened in the runs that `rows` shows. If `tables` shows other
+    /// runs, the hash does not include them.
     pub hash: u64,
     /// A row for each design and metric.
     pub rows: Vec<Row>,
@@ -42,7 +42,7 @@ pub struct Report {
     /// The published figures of the experiment on this machine, beside ours.
     pub figures: Vec<misses::Beside>,
     /// The prices that decide the headlines of the experiment; `None` if the sensitivity table does
-    /// not have the experiment.
+    /// not include the experiment.
     pub decided: Option<Decided>,
     /// Warnings about the input. The caller prints them to standard error; renderers omit them.
     pub warnings: Vec<String>,
@@ -79,7 +79,7 @@ pub struct Row {
     pub metric: Metric,
     /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
-    /// The value that the mailing-list thread reported, in the unit of the metric.
+    /// The value that was published on the mailing list with the patch, in the unit of the metric.
     pub published: Option<f64>,
 }
 
@@ -99,10 +99,10 @@ pub struct VerdictRow {
 /// The prices that decide the headlines of an experiment, from the sensitivity table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// A sentence about the table if it does not belong to this report: it was made on another
-    /// machine, or with other prices. Otherwise empty.
+    /// If the sensitivity table does not fit this report, because it was made on another machine or
+    /// with other prices, a remark that says so. Otherwise empty.
     pub note: String,
-    /// The number of seeds of the table.
+    /// The number of seeds with which the table was made.
     pub seeds: usize,
     /// Each headline.
     pub headlines: Vec<DecidedHeadline>,
@@ -119,7 +119,8 @@ pub struct DecidedHeadline {
     pub metric: String,
     /// The prices, the most important first.
     pub prices: Vec<DecidingPrice>,
-    /// The number of further prices that change the headline only within the noise of the seeds.
+    /// The number of prices that are not in `prices`, because they change the headline by no more
+    /// than the noise of the seeds.
     pub within_noise: usize,
 }
 
@@ -130,7 +131,7 @@ pub struct DecidingPrice {
     pub key: String,
     /// True if the price was fitted to a published figure.
     pub fitted: bool,
-    /// The change of verdict or ratio at half of the price, or at twice the price.
+    /// How the verdict or the ratio changes at half the price or at twice the price.
     pub effect: String,
 }
 
@@ -180,8 +181,9 @@ impl Table {
         }
     }
 
-    /// Adds a column for each of `things`, which are pairs of the column's head and the value that
-    /// `cell` gets. `rows` must be the rows from which the table was created.
+    /// Adds a column for each of `things`. A thing is a pair: the column's head, and a value that
+    /// is passed to `cell` for each cell of the column. `rows` must be the rows from which the
+    /// table was created.
     #[must_use]
     pub fn with_each<R, H: ToString, T>(
         mut self,

@@ -60,7 +60,7 @@ fn draw(grid: &Grid, width: usize) -> String {
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // The horizontal rule includes the removed padding, so it loses two dashes.
+    // The horizontal rule also covers the removed padding, so it is shortened by two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))
@@ -134,7 +134,7 @@ mod tests {
                                 total_wait               ∞ [∞–∞]  B is higher (worse)
                                 pages_per_s  1.000 [0.900–1.100]  no difference seen
 
-        Where no difference is seen, `--seeds 16` looks closer.
+        Where no difference is seen, run again with `--seeds 16` to detect smaller differences.
 
         The longest waits
         caller              max wait
@@ -181,7 +181,8 @@ mod tests {
                                 total_wait               ∞ [∞–∞]  B is higher (worse)
                                 pages_per_s  1.000 [0.900–1.100]  no difference seen
 
-        Where no difference is seen, `--seeds 16` looks closer.
+        Where no difference is seen, run again with `--seeds 16` to detect smaller
+        differences.
 
         The longest waits
         caller              max wait

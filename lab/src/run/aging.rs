@@ -8,9 +8,9 @@
 //! [`begin`] takes from each zone all memory but a given amount. That amount is free in blocks
 //! whose sizes are distributed as on a real machine, and no two free blocks of one order are
 //! buddies. The seed of the run decides which parts of the zone the free blocks lie in. Inside
-//! these parts, free blocks lie as close together as buddies in use permit; a real machine scatters
-//! them further. The distance makes no difference to a run: the merges that are possible are the
-//! same, and the simulator does not price a page by its address.
+//! these parts, free blocks lie as close together as possible while the buddy of each is in use; a
+//! real machine scatters them further. How far apart they lie makes no difference to a run: the
+//! merges that are possible are the same, and the simulator does not price a page by its address.
 //!
 //! The CPUs' page lists begin empty. A worker that is busy fills its CPU's lists within the first
 //! milliseconds, so experiments leave the beginning of a run out of their rates.
@@ -85,8 +85,9 @@ impl Memory {
     }
 
     /// Divides `free` pages into blocks with the distribution of this state. Each order gets the
-    /// share of the pages that it has on the real machine, rounded down to whole blocks. The few
-    /// pages left over form the largest blocks that the real machine had and that they fill.
+    /// share of the pages that it has on the real machine, rounded down to whole blocks. This
+    /// leaves a few pages over. They become blocks as large as possible, but none larger than the
+    /// largest free block of the real machine.
     #[must_use]
     pub fn blocks(self, free: Pages) -> Blocks {
         let (source, _) = self.source();
@@ -184,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Each order has the share of the free pages that it has on the real machine, but for one
-    /// block of each order.
+    /// Each order has the same share of the free pages as on the real machine, to within one block
+    /// of that order.
     #[test]
     fn free_pages_are_distributed_as_on_the_real_machine() {
         for memory in Memory::ALL {

@@ -164,7 +164,7 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // For every such site, Linux takes the lock in this function.
+            // At every site that frees in bulk, Linux takes the lock in this function.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));

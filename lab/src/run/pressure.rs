@@ -18,7 +18,7 @@ use plimsoll_sim::{KswapdThread, Sim};
 
 use crate::measure::metric::{Metric, Unit};
 
-/// The most address spaces at a time whose pages can be reclaimed.
+/// The largest number of address spaces that can exist at one time and have their pages reclaimed.
 const SPACES_MAX: u32 = 1 << 14;
 
 /// The reclaim of a simulated machine.
@@ -63,12 +63,14 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes a reclaim without address spaces, for the configuration of a manager of `layout`.
+    /// Makes the reclaim that the configuration of a manager of `layout` needs. It has no address
+    /// spaces yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
-    /// Makes the parts that address spaces share, with `swap` slots of swap space.
+    /// Makes the parts that all address spaces of the machine share, with `swap` slots of swap
+    /// space. `reclaim` then works on these address spaces.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -105,7 +107,7 @@ impl Pressure {
         reclaim.map_or(Nanos(0), |reclaim| reclaim.embedder().paused.get())
     }
 
-    /// Calls `f` with the memory of the machine.
+    /// Calls `f` with the machine, its memory manager, and the parts that its address spaces share.
     ///
     /// # Panics
     /// After the machine's memory manager was dropped.
@@ -169,9 +171,10 @@ impl Embedder<Sim> for Threads {
         }
     }
 
-    /// Wakes the thread of `node` if it dozes. If it sleeps, starts it on the CPU that the workload
-    /// has chosen. If the workload has chosen none of the node, starts it on the calling CPU if that
-    /// is of the node, or else on the node's first CPU.
+    /// Wakes the kswapd of `node`. If it is asleep, starts it as a thread on the CPU that the
+    /// workload has chosen. If the workload has chosen no CPU of the node, the thread runs on the
+    /// calling CPU if that CPU is of the node, or else on the node's first CPU, or on CPU 0 if the
+    /// node has no CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;
@@ -203,7 +206,7 @@ impl Embedder<Sim> for Threads {
 }
 
 impl ReclaimLog {
-    /// Counts `event`, if it is one of reclaim.
+    /// Counts `event`, if it is an event of reclaim.
     pub(super) fn note(&mut self, event: &Event) {
         match *event {
             Event::KswapdWake(_) => self.kswapd_wakes += 1,

@@ -39,8 +39,8 @@ pub struct Testbed {
     pub pressure: Option<Rc<Pressure>>,
 }
 
-/// The options of the simulator for a run of an experiment with `seed`. The disturbances and the
-/// effects of load of the profile apply.
+/// The options of the simulator for a run of an experiment with `seed`. The disturbances that the
+/// profile describes happen, and so do the effects of load.
 pub(crate) fn simulated(seed: u64) -> SimOptions {
     SimOptions {
         seed,
@@ -67,7 +67,7 @@ pub struct Log {
     pub out_of_memory: u64,
     /// The pages moved by holds of zone locks.
     pub holds: HoldLog,
-    /// The work of reclaim.
+    /// Counts of what reclaim did.
     pub reclaim: ReclaimLog,
 }
 
@@ -102,7 +102,7 @@ impl Testbed {
         Self::with_faults(profile, design, seed, Faults::default())
     }
 
-    /// Like [`Testbed::new`], with the faults that `faults` describes.
+    /// Like [`Testbed::new`], but the simulator injects the faults that `faults` describes.
     ///
     /// # Panics
     /// As [`Testbed::new`].
@@ -196,9 +196,10 @@ impl Testbed {
         testbed
     }
 
-    /// Allocates memory until the highest zone of each node has `above` free pages above its low
-    /// watermark, and every other zone none. Call this before the run. The blocks
-    /// have all sizes, so the number is exact.
+    /// Allocates memory until few pages of each zone are free: in the highest zone of each node,
+    /// `above` pages more than its low watermark, and in every other zone as many as its low
+    /// watermark. Call this before the run. The allocated blocks have all sizes down to one page,
+    /// so these numbers are exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.
@@ -334,8 +335,8 @@ impl Log {
     }
 }
 
-/// The largest number of `starts`, times at which vmstat work started, within any interval of
-/// length `window`. `starts` must be in ascending order.
+/// Returns the largest number of `starts` within any interval of length `window`. `starts` are the
+/// times at which vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -353,8 +354,8 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The largest number of `starts`, times at which vmstat work started, between two successive
-/// ticks. `starts` must be in ascending order.
+/// Returns the largest number of `starts` between two successive ticks. `starts` are the times at
+/// which vmstat work started, in ascending order.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

@@ -71,7 +71,8 @@ fn note(varied: &Varied, machine: &str) -> Result<String, Error> {
     Ok(notes.join("; "))
 }
 
-/// Describes the changes at half and at twice the price: other verdicts, and ratios that move.
+/// Describes what changes at half and at twice the price, beyond the noise of the seeds: the
+/// verdict, or the ratio.
 fn effect(headline: &Headline, price: &Price) -> String {
     let both = [("halved", &price.half), ("doubled", &price.twice)];
     let of = |(when, at): (&str, &Compared)| {

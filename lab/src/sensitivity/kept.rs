@@ -9,7 +9,8 @@ use crate::measure::comparison::fold_hashes;
 /// The file as it was when Plimsoll was built.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
-/// A price moves a ratio if the ratio changes by more than this factor.
+/// A price moves a ratio if halving or doubling the price changes the ratio by more than this
+/// factor.
 pub const MOVES: f64 = 2.0;
 
 /// The results of sensitivity runs, by experiment.
@@ -49,7 +50,7 @@ pub struct Headline {
     pub b: String,
     /// The name of the metric.
     pub metric: String,
-    /// B / A with unchanged prices.
+    /// The ratio B / A of the metric, with unchanged prices.
     pub plain: Compared,
     /// The effect of each price that was varied on all seeds. The price with the largest effect is
     /// first.
@@ -61,9 +62,9 @@ pub struct Headline {
 pub struct Price {
     /// The key of the price.
     pub key: String,
-    /// B / A at half of the price.
+    /// The ratio B / A of the metric, at half of the price.
     pub half: Compared,
-    /// B / A at twice the price.
+    /// The ratio B / A of the metric, at twice the price.
     pub twice: Compared,
 }
 
@@ -72,9 +73,9 @@ pub struct Price {
 pub struct Compared {
     /// The median of the ratios.
     pub ratio: Option<f64>,
-    /// The low end of its interval.
+    /// The low end of the 95 % interval of `ratio`.
     pub low: Option<f64>,
-    /// The high end of its interval.
+    /// The high end of the 95 % interval of `ratio`.
     pub high: Option<f64>,
     /// The words of the verdict.
     pub verdict: String,
@@ -108,7 +109,8 @@ impl Kept {
         serde_json::from_str(text).map_err(broken)
     }
 
-    /// Replaces what was kept of the experiments of `other`, and keeps the rest.
+    /// Takes over the results of every experiment that `other` has, and keeps those of all other
+    /// experiments.
     #[must_use]
     pub fn replaced_by(mut self, other: Self) -> Self {
         for varied in other.experiments {
@@ -121,7 +123,7 @@ impl Kept {
         self
     }
 
-    /// The text of the file.
+    /// The text of a file with these results.
     ///
     /// # Panics
     /// Never: text and finite numbers always serialise.
@@ -165,7 +167,7 @@ impl Headline {
     }
 
     /// Returns whether the interval of `at` does not overlap the interval with unchanged prices. An
-    /// end that is not finite counts as the largest number.
+    /// end that is not finite counts as infinity.
     #[must_use]
     pub fn is_beyond_noise(&self, at: &Compared) -> bool {
         let end = |end: Option<f64>| end.unwrap_or(f64::INFINITY);
@@ -184,7 +186,8 @@ impl Headline {
         factor(self.plain.ratio, at.ratio)
     }
 
-    /// The larger of the factors at half and at twice `price`.
+    /// The larger of the two factors by which the headline's ratio changes at half and at twice
+    /// `price`.
     #[must_use]
     pub fn effect(&self, price: &Price) -> f64 {
         self.moves(&price.half).max(self.moves(&price.twice))

@@ -23,8 +23,8 @@ pub const SCREEN: f64 = 1.1;
 /// Half of a price and twice a price, in percent.
 const SCALES: [u32; 2] = [50, 200];
 
-/// Varies `prices`, or all prices if it is empty, of each of the experiments `names`, or of all
-/// experiments with headlines if it is empty.
+/// Varies the prices of the experiments `names`, or of all experiments with headlines if `names` is
+/// empty. Varies only `prices`, or all prices if `prices` is empty.
 ///
 /// # Errors
 /// If a name is unknown, or the experiment has no prices that could be varied.
@@ -146,7 +146,8 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Runs the first `seeds` seeds with the machine's name followed by `scaled`.
+    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` follows the name of
+    /// the machine: it is empty, or it scales a price.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
         let mut options = self.options.clone();
@@ -275,7 +276,8 @@ mod tests {
         }
     }
 
-    /// A reaper never reads a page back from swap, and always takes away reverse mappings.
+    /// Emptying an address space never reads a page back from swap, but always takes pages out of
+    /// page tables.
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {
         let options = Options {

@@ -50,10 +50,14 @@ fn of_headline(varied: &Varied, headline: &Headline) -> Result<Table, Error> {
     );
     let note = match (deciding, headline.within_noise()) {
         (0, 0) => {
-            format!("No price flips the verdict or moves the ratio by more than {MOVES} times.")
+            format!(
+                "No price flips the verdict or changes the ratio by more than a factor of {MOVES}."
+            )
         }
         (0, noisy) => {
-            format!("No single price decides. {noisy} flip the verdict or move the ratio, {NOISE}")
+            format!(
+                "No single price decides. {noisy} flip the verdict or change the ratio, {NOISE}"
+            )
         }
         (_, 0) => format!("{deciding} of the prices decide."),
         (_, noisy) => format!("{deciding} of the prices decide, and {noisy} more, {NOISE}"),
@@ -90,7 +94,7 @@ fn moves(headline: &Headline, price: &Price) -> String {
     format!("{} times", ratio_of(1.0, headline.effect(price)))
 }
 
-/// A ratio, with the verdict if it is not that of unchanged prices.
+/// A ratio, followed by its verdict if that differs from the verdict with unchanged prices.
 fn cell(headline: &Headline, at: &Compared) -> String {
     if headline.flips(at) {
         format!("{} {}", ratio(at), short(&at.verdict))

@@ -28,7 +28,8 @@ pub struct Record {
     pub event: Event,
 }
 
-/// An event about a block of pages. `pfn` is the recorded machine's page frame number.
+/// An event about a block of pages. In each variant, `pfn` is the frame number of the block's first
+/// page on the recorded machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A block was allocated (`mm_page_alloc`).

@@ -8,7 +8,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{CpuId, Nanos};
 use rand::RngExt;
 
-use super::{Mapping, about, around, think};
+use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
 /// The daemons that run on each CPU.
@@ -40,7 +40,7 @@ impl Daemons {
                 let mut kept = Mapping::new(&mm);
                 while sim.now() < until {
                     sim.sleep(about(sim, self.every));
-                    think(sim, about(sim, self.work));
+                    sim.compute(about(sim, self.work));
                     if sim.rng().random_ratio(1, self.exchange_one_in) {
                         kept.unmap(sim);
                         kept.fault(sim, around(sim, self.pages));

@@ -8,7 +8,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::{Mapping, about, around, think};
+use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
 /// The jobs, and the processes that each of them runs.
@@ -43,7 +43,7 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        /// The number of pages that a process touches before it works again.
+        /// The number of pages that a process touches before it computes again.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let pages = around(sim, self.pages);
@@ -52,7 +52,7 @@ impl MakeLike {
                 break;
             }
             let mean = u64::from(self.think_ns_per_page) * STEP as u64;
-            think(sim, about(sim, Nanos(mean)));
+            sim.compute(about(sim, Nanos(mean)));
         }
         mapping.unmap(sim);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Mix {
     pub(crate) name: &'static str,
     /// The situation on a real machine that the mix imitates.
     pub(crate) stands_for: &'static str,
-    /// The parameters, and the reason for their values.
+    /// The values of the parameters and the reason for them, as text.
     pub(crate) parameters: &'static str,
     /// The programs, in the order in which they start.
     pub(crate) parts: &'static [Part],
@@ -36,7 +36,7 @@ pub(crate) struct Part {
     pub(crate) program: Program,
 }
 
-/// The CPUs whose numbers have one of `remainders` when they are divided by `divisor`.
+/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
     pub(crate) divisor: u32,
@@ -70,10 +70,10 @@ pub(crate) enum Memory {
 }
 
 impl Mix {
-    /// The mix called `name` in `family`.
+    /// Finds the mix called `name` in `family`.
     ///
     /// # Errors
-    /// [`Error::Unknown`] with the nearest names.
+    /// [`Error::Unknown`] if no mix has this name; the error lists the most similar names.
     pub(crate) fn find(family: &'static [Self], name: &str) -> Result<&'static Self, Error> {
         let names: Vec<&str> = family.iter().map(|mix| mix.name).collect();
         let found = family.iter().find(|mix| mix.name == name);

@@ -71,9 +71,9 @@ impl<'a> Mapping<'a> {
         true
     }
 
-    /// Faults in one new page. Returns `None` if memory ran out. Otherwise returns whether the CPU
-    /// has now added a full batch of new pages to the machine's counters, which is also a full
-    /// batch for the lists by which pages are aged.
+    /// Faults in one new page. Returns `None` if memory ran out. Otherwise returns whether this
+    /// page completed a batch: then the CPU has just added the batch to the machine's counters, and
+    /// the caller puts as many pages on the lists by which pages are aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;
@@ -94,8 +94,8 @@ impl<'a> Mapping<'a> {
         self.unmap_each(sim, |_| {});
     }
 
-    /// As [`Mapping::unmap`], and also calls `unmapped` after each page table, with the number of
-    /// pages that were unmapped from it.
+    /// As [`Mapping::unmap`], and also calls `unmapped` each time that all pages of one page table
+    /// are unmapped, with the number of these pages.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -104,8 +104,8 @@ impl<'a> Mapping<'a> {
         self.unmap_with(sim, unmapped, remove);
     }
 
-    /// As [`Mapping::unmap_each`], but calls `lru_remove` with the number of pages to take off the
-    /// lists by which they are aged.
+    /// As [`Mapping::unmap_each`], but does not charge for taking pages off the lists by which they
+    /// are aged. Instead it calls `lru_remove` with the number of these pages.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -179,14 +179,4 @@ fn about(sim: &Sim, span: Nanos) -> Nanos {
 /// `pages`.
 fn around(sim: &Sim, pages: usize) -> usize {
     sim.rng().random_range(pages / 2..=pages + pages / 2)
-}
-
-/// Computes for `span` without touching memory.
-fn think(sim: &Sim, span: Nanos) {
-    let mut left = span.0;
-    while left > 0 {
-        let step = u32::try_from(left).unwrap_or(u32::MAX);
-        sim.spend(Work::Think, step);
-        left -= u64::from(step);
-    }
 }

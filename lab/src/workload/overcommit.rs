@@ -2,7 +2,7 @@
 //!
 //! Each worker is a process. It first touches all its pages in order. From then on it touches
 //! random pages: nine times out of ten one of its hot pages, which are the first half, and
-//! otherwise any page. A page that is in swap comes back, and another page has to leave.
+//! otherwise any page. If the page is in swap, it returns to memory, and another page has to go.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::think;
 use crate::run::pressure::Pressure;
 use crate::run::testbed::Testbed;
 
@@ -23,20 +22,21 @@ const START: u64 = 1 << 20;
 /// The number of touches in ten that are touches of hot pages.
 const HOT_OF_TEN: u32 = 9;
 
-/// The memory that processes use, and the memory that they get.
+/// The memory that the processes use, and how much memory the machine has for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Overcommit {
     /// The number of pages of each process.
     pub pages: u32,
-    /// The memory above the low watermarks that the machine has left for the processes, in
-    /// hundredths of what they use.
+    /// The memory that the machine has for all processes together, as a percentage of what they
+    /// use. It does not include the memory below the low watermarks.
     pub memory_percent: u32,
     /// The time that a process computes between two touches, in nanoseconds.
     pub think_ns: u32,
 }
 
 impl Overcommit {
-    /// The number of slots of swap with which `workers` processes cannot run out of memory.
+    /// The number of slots of swap that `workers` processes need at most. With so many slots, the
+    /// processes cannot run out of memory.
     #[must_use]
     pub const fn slots(&self, workers: u32) -> u32 {
         self.pages.saturating_mul(workers)
@@ -45,7 +45,7 @@ impl Overcommit {
     /// Starts a process on each of `cpus`; they stop at `until`.
     ///
     /// # Panics
-    /// If `testbed` was made without pressure.
+    /// If `testbed` cannot reclaim memory, because `Testbed::with_pressure` did not make it.
     pub fn start(self, testbed: &Testbed, cpus: &[CpuId], until: Nanos) {
         let pressure = testbed.pressure.as_ref();
         let pressure = pressure.expect("the workload's testbed reclaims");
@@ -71,7 +71,7 @@ impl Overcommit {
             let page = Vpn(START + page);
             let faulted =
                 pressure.with_memory(sim, |memory| space.fault(memory, page, Access::Write));
-            think(sim, Nanos(u64::from(self.think_ns)));
+            sim.compute(Nanos(u64::from(self.think_ns)));
             match faulted {
                 Ok(_) => sim.now() < until,
                 Err(FaultError::OutOfMemory(_)) => false,

@@ -13,7 +13,7 @@ use plimsoll_mm::space::object::Object;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
 use plimsoll_sim::Sim;
 
-use super::{about, think};
+use super::about;
 use crate::run::pressure::Pressure;
 use crate::run::testbed::Testbed;
 
@@ -55,7 +55,7 @@ impl Readers {
                 while sim.now() < until {
                     for _ in 0..AHEAD {
                         read(sim, &pressure, &file, next);
-                        think(sim, COPY);
+                        sim.compute(COPY);
                         next = (next + 1) % each;
                     }
                     sim.sleep(about(sim, mean));

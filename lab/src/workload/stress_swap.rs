@@ -15,8 +15,8 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
+use super::about;
 use super::stress_vm::{Done, Pause};
-use super::{about, think};
 use crate::run::pressure::Pressure;
 use crate::run::testbed::Testbed;
 
@@ -110,7 +110,7 @@ impl StressSwap {
         let use_some = |from: u64, to: u64| {
             let pages = Vpn(START.0 + from)..Vpn(START.0 + to);
             let touched = pressure.with_memory(sim, |memory| space.populate(memory, pages));
-            think(sim, Nanos(u64::from(self.use_ns_per_page) * (to - from)));
+            sim.compute(Nanos(u64::from(self.use_ns_per_page) * (to - from)));
             is_touched(touched)
         };
         let pass = |pages: u64, touch: &dyn Fn(u64, u64) -> bool| {

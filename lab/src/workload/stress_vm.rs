@@ -1,6 +1,6 @@
 //! `stress-ng --vm`: workers that repeatedly map memory, write every page, check it, and unmap it.
 //!
-//! With pauses between rounds, CPUs go idle and their vmstat work goes dormant.
+//! In pauses in which the workers sleep, CPUs go idle and their vmstat work goes dormant.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::{Mapping, about, around, think};
+use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
 /// The work of each worker in a round.
@@ -43,7 +43,7 @@ impl Pause {
         match self {
             Self::No => {}
             Self::Asleep(mean) => sim.sleep(about(sim, mean)),
-            Self::Awake(mean) => think(sim, about(sim, mean)),
+            Self::Awake(mean) => sim.compute(about(sim, mean)),
         }
     }
 }
@@ -78,7 +78,8 @@ impl StressVm {
         for cpu in cpus {
             let (mm, done) = (Rc::clone(&testbed.mm), done.clone());
             testbed.sim.spawn(cpu, move |sim| {
-                // Workers start at different moments of a round.
+                // Each worker starts after a random delay, so that the rounds of different workers
+                // do not begin together.
                 match self.pause {
                     Pause::No => sim.sleep(about(sim, Nanos::from_ms(1))),
                     pause => pause.take(sim),
@@ -132,7 +133,7 @@ impl StressVm {
             mapped += step;
             done.add(step);
         }
-        think(sim, Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
+        sim.compute(Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
         mapping.unmap(sim);
         self.pause.take(sim);
     }

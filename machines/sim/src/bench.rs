@@ -1,8 +1,9 @@
 //! Benchmarks of the simulation engine on the host, for `plimsoll bench sim`.
 //!
-//! Each function simulates a flat machine. The cost of a step is the CPU time of the host thread
-//! divided by the number of simulated steps, so the time of the random draws is included. The
-//! functions neither warm up nor repeat; the caller does.
+//! Each function simulates a flat machine, on which any two CPUs are equally far from each other.
+//! The cost of a step is the CPU time of the host thread, divided by the number of simulated steps.
+//! So the cost includes the time in which the step draws random numbers. The functions neither warm
+//! up nor repeat; the caller does.
 
 use std::cell::Cell;
 use std::fs;
@@ -30,7 +31,7 @@ pub struct Cost {
     pub steps: u64,
     /// The CPU time of the host thread for all steps, in nanoseconds.
     pub host_ns: u64,
-    /// The share of steps that found a lock held, from 0 to 1.
+    /// The share of acquisitions of zone locks that found the lock held, from 0 to 1.
     pub contended: f64,
 }
 
@@ -178,8 +179,8 @@ fn measure(cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> 
     measure_with(cpus, steps, |_, _| (), step)
 }
 
-/// Runs `step` on every CPU, `steps` times in total over all CPUs. Passes each CPU's value of
-/// `state` to `step`.
+/// Runs `step` on every CPU, `steps / cpus` times on each. Before that, calls `state` once for each
+/// CPU, and passes the result to every `step` on this CPU.
 fn measure_with<T: 'static>(
     cpus: u32,
     steps: u64,

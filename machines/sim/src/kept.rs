@@ -1,8 +1,8 @@
-//! Values that the page allocator of a simulated machine owns, although they stay on the machine's
-//! thread: the allocator owns only their key.
+//! Values that belong to the page allocator of a simulated machine, but are stored on the machine's
+//! thread. The allocator itself owns only the key of such a value.
 //!
-//! The traits of such values require `Send` and `Sync`, for machines with real threads. A value of
-//! a simulated machine usually has neither.
+//! The allocator requires such values to be `Send` and `Sync`, because it also runs on machines
+//! with real threads. A value of a simulated machine usually is neither.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -41,7 +41,7 @@ impl<T: 'static> Kept<T> {
     /// Returns the value.
     ///
     /// # Panics
-    /// On another thread.
+    /// If the calling thread is not the one that stores the value.
     pub(crate) fn get(&self) -> Rc<T> {
         assert_eq!(
             thread::current().id(),

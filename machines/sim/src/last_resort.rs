@@ -14,7 +14,8 @@ struct Asks(Kept<Ask>);
 /// simulated machine never leaves.
 ///
 /// The values that `ask` captures live as long as the page allocator. If such a value keeps the
-/// allocator alive, `ask` must capture it weakly.
+/// allocator alive, `ask` must hold only a weak reference to it. Otherwise neither would ever be
+/// dropped.
 ///
 /// # Panics
 /// If the last resort is called on another thread.

@@ -84,11 +84,13 @@ impl Sim {
             .push(Box::new(observer));
     }
 
-    /// Hashes a slow-path event, and passes every event to observers that want it.
+    /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
+    /// is an event of a single page.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // `tell` gets a closure that builds the event of a single page a second time. If `tell` got
-        // `event` itself, `event` would have to be stored in memory even if no observer wants it.
+        // For an event of a single page, `tell` gets a closure that builds the event again. If
+        // `tell` got `event` itself, the compiler would have to store `event` in memory even if no
+        // observer wants it.
         match event {
             Event::PageAlloc { pfn, order } => {
                 if self.0.hooks.pages_observed.get() {

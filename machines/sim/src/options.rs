@@ -2,7 +2,8 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The options of one run. Experiments use [`SimOptions::default`] with [`SimOptions::jitter`].
+/// The options of one run. Experiments use [`SimOptions::default`], but with [`SimOptions::jitter`]
+/// and [`SimOptions::under_load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimOptions {
     /// The seed of every random stream.
@@ -13,10 +14,10 @@ pub struct SimOptions {
     /// per-CPU locks, relaxed loads, and accesses to per-CPU words and page tags. Such a run is
     /// slower, and has no causality slips.
     pub strict: bool,
-    /// The time for which a task may run while other tasks are ready on the same CPU.
+    /// The longest time for which a task may run while other tasks are ready on the same CPU.
     pub slice: Nanos,
-    /// The time for which a CPU may run ahead on short local work before it lets CPUs with earlier
-    /// clocks run.
+    /// The longest time for which a CPU may run ahead on short local work before it lets CPUs with
+    /// earlier clocks run.
     pub run_ahead: Nanos,
     /// The upper bound of the random delay before each ordered step, in nanoseconds. Delays vary
     /// the interleavings.
@@ -24,16 +25,17 @@ pub struct SimOptions {
     /// If true, interrupts, softirqs and steals disturb busy CPUs at the rates of the profile's
     /// table `[jitter]`.
     pub jitter: bool,
-    /// The address space for one task's stack, in bytes; only touched pages take memory.
+    /// The size of the address space for each task's stack, in bytes. Only the pages that the task
+    /// touches take memory.
     pub stack_bytes: usize,
-    /// The percentage of the wheel's timers that fire one jiffy late. A timer is late if its CPU
-    /// ticks before the timekeeping CPU has counted the jiffy. At most 50. Timers on CPU 0 are
-    /// never late, because CPU 0 keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an
-    /// emulator, shows 18 to 25 percent. No measurement on real hardware is known, so the default
-    /// is 0.
+    /// The percentage, at most 50, of the wheel's timers that fire one jiffy late. A timer is late
+    /// if its CPU ticks before the timekeeping CPU has counted the jiffy. Timers on CPU 0 are never
+    /// late, because CPU 0 keeps time. Linux 6.12, booted with 64 and with 72 CPUs in an emulator,
+    /// shows 18 to 25 percent. No measurement on real hardware is known, so the default is 0.
     pub late_ticks_percent: u32,
-    /// If true, the effects of load in the profile apply: clocks that fall and memory bandwidth
-    /// that is shared while many CPUs are busy. Laws and tests leave it out; experiments set it.
+    /// If true, the profile's effects of load apply: while many CPUs are busy, cores run at lower
+    /// clock frequencies, and CPUs share memory bandwidth. Experiments set this option; laws and
+    /// most tests do not.
     pub under_load: bool,
     /// The faults to inject.
     pub faults: Faults,
@@ -67,8 +69,8 @@ pub enum LockModel {
     ReleaseEvent,
 }
 
-/// The faults to inject. Each interval between faults is a mean virtual time on one CPU; zero means
-/// that there are no such faults.
+/// The faults to inject. The times between faults are mean virtual times on one CPU. If such a time
+/// is zero, there are no faults of this kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The mean time between two stalls of a CPU.

@@ -1,5 +1,5 @@
-//! Reclaim for simulated machines. The reclaim is stored on the thread of its machine, so its
-//! embedder need not be `Send`.
+//! Reclaim for simulated machines. A reclaim is stored on the thread of its machine, so the
+//! embedder that it calls need not be `Send`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,8 +16,9 @@ struct Reclaims<E>(Kept<Rc<Reclaim<Sim, E>>>);
 
 /// Returns `reclaim` as the object that a page allocator calls when memory is short.
 ///
-/// The reclaim lives as long as the page allocator. If its embedder could keep the allocator alive,
-/// it must refer to it weakly.
+/// The reclaim and its embedder live as long as the page allocator. If a value that the embedder
+/// uses keeps the allocator alive, the embedder must hold only a weak reference to it. Otherwise
+/// neither would ever be dropped.
 ///
 /// # Panics
 /// If the page allocator calls it on another thread.

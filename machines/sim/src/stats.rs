@@ -8,8 +8,9 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::profile::Disturbance;
 
-/// The number of bins of a histogram. Bin `b` counts spans whose binary length is `b` bits: 0, 1,
-/// 2–3, 4–7 and so on, in nanoseconds. The last bin also counts all longer spans.
+/// The number of bins of a histogram of times. Bin `b` counts the times whose number of nanoseconds
+/// has `b` binary digits: bin 0 counts 0 ns, bin 1 counts 1 ns, bin 2 counts 2 and 3 ns, bin 3
+/// counts 4 to 7 ns, and so on. The last bin also counts all longer times.
 pub const HIST_BINS: usize = 40;
 
 /// All statistics of a machine. Two runs with the same inputs have equal statistics.
@@ -98,7 +99,7 @@ pub struct LockStats {
     pub perf_wait_total: Nanos,
     /// The longest of the waits that [`LockStats::perf_contentions`] counts.
     pub perf_wait_max: Nanos,
-    /// The number of attempts that failed because the lock was held.
+    /// The number of attempts to acquire a lock that failed because the lock was held.
     pub failed_tries: u64,
     /// The sum of all waits.
     pub wait_total: Nanos,

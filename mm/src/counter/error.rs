@@ -26,7 +26,7 @@ impl fmt::Display for ShapeError {
         match *self {
             Self::Batch(batch) => write!(
                 f,
-                "a batch of {batch} will not do; choose a power of two from 2 on, such as 32"
+                "a batch of {batch} is not allowed; choose a power of two from 2 on, such as 32"
             ),
             Self::NoCpus => f.write_str("a counter needs at least one CPU"),
             Self::TooManyCpus { cpus, max } => {
@@ -38,7 +38,7 @@ impl fmt::Display for ShapeError {
             Self::FanIn(fan_in) => {
                 write!(
                     f,
-                    "groups of {fan_in} will not do; choose 2 or more, such as 16"
+                    "groups of {fan_in} are not allowed; choose 2 or more, such as 16"
                 )
             }
         }

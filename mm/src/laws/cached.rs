@@ -142,6 +142,38 @@ impl<M: Machine> Cached<M> {
         assert!((0..=present).contains(&mapped), "{mapped} of {present}");
     }
 
+    /// Asserts that the page of the mapping is mapped, unless a pass has freed a page.
+    fn is_mapped_or_dropped(&self, machine: &M) {
+        let mapped = self.counted(machine, RssKind::File);
+        let freed = self.freed.load(machine, Acquire);
+        assert!(mapped == 1 || freed > 0, "{mapped} mapped, {freed} freed");
+    }
+
+    /// Asserts that the space maps no page of the file, and has `copies` private copies.
+    fn maps_only_copies(&self, machine: &M, copies: i64) {
+        assert_eq!(self.counted(machine, RssKind::Anon), copies);
+        assert_eq!(self.counted(machine, RssKind::File), 0);
+    }
+
+    /// Asserts that passes have freed those of the two pages that the file no longer has.
+    fn has_freed_what_is_gone(&self, machine: &M) {
+        let freed = self.freed.load(machine, Acquire);
+        let present = self.file.present(machine).cast_signed();
+        assert_eq!(freed + present, 2, "no page is lost or freed twice");
+    }
+
+    /// Asserts that a pass drops neither page, and that later passes do.
+    fn has_second_chances(&self, machine: &M) {
+        // The page that is mapped was touched before the first look too. The other page was read
+        // twice.
+        self.reclaim(machine);
+        assert_eq!(self.freed.load(machine, Acquire), 0, "both were used again");
+        assert_eq!(self.file.present(machine), 2);
+        self.reclaim(machine);
+        self.reclaim(machine);
+        assert!(self.file.present(machine) < 2, "no CPU uses them any more");
+    }
+
     /// Asserts that everything is freed once the space has ended and the file is released.
     fn ends(&self, machine: &M) {
         self.is_aged(machine);
@@ -171,12 +203,10 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
         bodies: vec![reclaim, |machine, cached| {
             cached.touch(machine, ONE, Access::Read);
         }],
+        // The touch maps the page again if reclaim was first. Otherwise the page stays, or reclaim
+        // has not seen the touch.
         check: |machine, cached| {
-            let mapped = cached.counted(machine, RssKind::File);
-            let freed = cached.freed.load(machine, Acquire);
-            // The touch maps the page again if reclaim was first; otherwise either the page stays,
-            // or reclaim has not seen the touch.
-            assert!(mapped == 1 || freed > 0, "{mapped} mapped, {freed} freed");
+            cached.is_mapped_or_dropped(machine);
             cached.ends(machine);
         },
     }
@@ -215,7 +245,7 @@ pub fn dropped_while_unmapped<M: Machine>() -> Law<M, Cached<M>> {
         setup: Cached::new,
         bodies: vec![reclaim, |machine, cached| cached.unmap(machine)],
         check: |machine, cached| {
-            assert_eq!(cached.counted(machine, RssKind::File), 0);
+            cached.maps_only_copies(machine, 0);
             cached.ends(machine);
         },
     }
@@ -231,8 +261,7 @@ pub fn dropped_while_copied<M: Machine>() -> Law<M, Cached<M>> {
             cached.touch(machine, ONE, Access::Write);
         }],
         check: |machine, cached| {
-            assert_eq!(cached.counted(machine, RssKind::Anon), 1);
-            assert_eq!(cached.counted(machine, RssKind::File), 0);
+            cached.maps_only_copies(machine, 1);
             cached.ends(machine);
         },
     }
@@ -246,9 +275,7 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
         setup: Cached::new,
         bodies: vec![reclaim, reclaim],
         check: |machine, cached| {
-            let freed = cached.freed.load(machine, Acquire);
-            let present = cached.file.present(machine).cast_signed();
-            assert_eq!(freed + present, 2, "no page is lost or freed twice");
+            cached.has_freed_what_is_gone(machine);
             cached.ends(machine);
         },
     }
@@ -304,21 +331,7 @@ pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
             |machine, cached| cached.read(machine),
         ],
         check: |machine, cached| {
-            // The page that is mapped was touched before the first look too. The other page was
-            // read twice.
-            cached.reclaim(machine);
-            assert_eq!(
-                cached.freed.load(machine, Acquire),
-                0,
-                "both were used again"
-            );
-            assert_eq!(cached.file.present(machine), 2);
-            cached.reclaim(machine);
-            cached.reclaim(machine);
-            assert!(
-                cached.file.present(machine) < 2,
-                "nobody uses them any more"
-            );
+            cached.has_second_chances(machine);
             cached.ends(machine);
         },
     }

@@ -80,7 +80,7 @@ impl ScoreAdj {
     /// The process's points are its own pages plus all memory (Linux: `OOM_SCORE_ADJ_MAX`).
     pub const MAX: Self = Self(1000);
 
-    /// Makes an adjustment of `adj` thousandths.
+    /// Makes an adjustment that adds `adj` thousandths of all memory to the process's points.
     ///
     /// # Errors
     /// [`AdjOutOfRange`] if `adj` is below −1000 or above 1000.

@@ -27,8 +27,9 @@ pub(super) const RECLAIM_ROUNDS_MAX: u32 = 16;
 impl<M: Machine> PageAllocator<M> {
     /// Allocates a block of `1 << order` pages (Linux: `alloc_pages`).
     ///
-    /// Tries the zones of the request's node first, from the request's kind downwards, then those
-    /// of other nodes. On the fast path, this call never waits for a pcp lock.
+    /// Tries the zones of the request's node first, then those of other nodes. On each node, starts
+    /// with the zone of the highest kind that the request may use, and goes on to lower kinds. On
+    /// the fast path, this call never waits for a pcp lock.
     ///
     /// # Errors
     /// - [`AllocError::OutOfMemory`] if no zone may give a block even after every CPU's lists were
@@ -86,8 +87,9 @@ impl<M: Machine> PageAllocator<M> {
         if !ask.unmixed {
             return further.find_map(|zone| zone.alloc(machine, ask));
         }
-        // Try the node's other zones first, still unmixed. Then try all zones again in order and
-        // allow mixing: a block of another type is better than another node's memory.
+        // Try the other zones of the node first, still without mixing types in a page block. Then
+        // try all zones again in order, now with mixing: a page block of another type is better
+        // than another node's memory.
         let first = self.first_zone(machine, request)?;
         let on_node = further.take_while(|zone| zone.node == first.node);
         let mixed = ZoneRequest {
@@ -176,6 +178,10 @@ impl<M: Machine> PageAllocator<M> {
     /// Drains all lists, then asks the reclaimers in up to [`RECLAIM_ROUNDS_MAX`] rounds. Stops
     /// after a round in which the reclaimers free nothing, unless a block kept for atomic requests
     /// could be unreserved instead.
+    ///
+    /// If the allocator has a [`Pressure`](super::Pressure),
+    /// [`PageAllocator::alloc_under_pressure`] does the work instead, except for a request with
+    /// [`Urgency::Reserve`].
     fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
         if let Some(pressure) = &self.pressure
             && request.urgency != Urgency::Reserve
@@ -272,8 +278,9 @@ impl<M: Machine> Zone<M> {
                     .set(page, tag::handed_out(ask.order, ask.mobility));
                 Some(page)
             }
-            // The zone could not refill the list. If any blocks are left, they are kept for atomic
-            // requests, and this request may not use them.
+            // The list is still empty: the zone has no block for it, or would fall below its
+            // watermark. Only blocks kept for atomic requests could serve this request now, and it
+            // may not use those.
             Some(None) if !self.types.on() || !ask.may_use_kept() => None,
             Some(None) => self.alloc_direct(machine, ask),
             // Another CPU is draining these lists, and an allocation never waits for its own CPU's
@@ -310,7 +317,9 @@ impl<M: Machine> Zone<M> {
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
-            // A hold may take a larger block whole, so the loop counts pages rather than blocks.
+            // A hold may take a larger block whole. So the loop subtracts the pages that the hold
+            // moved, measured in blocks of the order wanted, and not the number of blocks that it
+            // moved.
             wanted -= moved.pages >> ask.order.get();
         }
     }
@@ -343,8 +352,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes a block for `ask` under the zone lock. An atomic request of several pages first tries
-    /// the blocks kept for such requests. Every request then tries the other blocks. A request that
-    /// may use reserves tries the kept blocks last.
+    /// the blocks kept for such requests. Every request then tries the other blocks. Last, a
+    /// request that may use kept blocks tries those.
     fn take_direct(&self, buddy: &mut Buddy, ask: ZoneRequest) -> Option<u32> {
         let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
         if ask.keeps_block()

@@ -21,10 +21,10 @@ impl<M: Machine> PageAllocator<M> {
     /// The pages come from one zone of the first node in the zonelist. Whatever the urgency, this
     /// zone must still be above its low watermark after all of them are taken.
     ///
-    /// A single page is allocated as by [`PageAllocator::alloc`] if no zone qualifies, if only one
-    /// page is wanted, or if another CPU is draining this CPU's lists. The result is zero if that
-    /// allocation fails too. Each single allocation halves the number of pages that the CPU has
-    /// freed in a row, which tunes the page lists. A bulk allocation does not change that number.
+    /// If no zone qualifies, if only one page is wanted, or if another CPU is draining this CPU's
+    /// lists, a call of [`PageAllocator::alloc`] allocates a single page instead. The result is
+    /// zero if that call fails too. Such a call halves the number of pages that the CPU has freed
+    /// in a row, which tunes the page lists. A bulk allocation does not change that number.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         let request = Request {
             order: Order::ZERO,
@@ -58,7 +58,8 @@ impl<M: Machine> PageAllocator<M> {
         let Some(first) = self.zonelist(machine, request).next() else {
             return 0;
         };
-        // If `at_most` reduces the count, no zone has that many pages to give anyway.
+        // If the number does not fit in 32 bits, `at_most` reduces it to a number of pages that no
+        // zone has either.
         let count = Pages::at_most(pfns.len() as u64);
         let ask = ZoneRequest {
             order: Order::ZERO,

@@ -35,14 +35,14 @@ pub(super) struct Plan {
 struct Uncut {
     /// The order of a page block; all pages of a page block have one type.
     block: Order,
-    /// The blocks of the largest order of which no part is planned yet. Each is given by its first
-    /// page; the last one is cut up next.
+    /// The blocks of the largest order that are still whole: no part of them is planned. Each is
+    /// given by its first page. The last one on the list is cut up next.
     whole: Vec<u32>,
-    /// The page blocks without a type yet, each given by its first page. At least a part of each
-    /// page block must stay in use.
+    /// The page blocks that have no type yet, although another page block of the same largest block
+    /// has been planned. Each is given by its first page. At least a part of each must stay in use.
     halves: Vec<u32>,
-    /// The other blocks, each given by its first page, by the type of the page block around them
-    /// and by order. At least a part of each block must stay in use.
+    /// The blocks that remain of page blocks with a type. They are indexed by that type, then by
+    /// their order, and each is given by its first page. At least a part of each must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 

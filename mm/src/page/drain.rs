@@ -1,5 +1,5 @@
-//! Returning pages from the page lists to their zones: the periodic decay, lists for remote nodes,
-//! the lists of one CPU, and those of all CPUs.
+//! Returning pages from the page lists to their zones: by the periodic decay, from lists whose zone
+//! is on a remote node, and by drains of one CPU's lists or of all lists.
 //!
 //! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
 //! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU
@@ -91,15 +91,15 @@ impl<M: Machine> Zone<M> {
     /// anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // The drain returns all pages to the zone, including those that a spill still owed.
+        // The drain returns all pages to the zone, so also those that an interrupted spill owes.
         slot.owed.take(machine);
         if slot.count.read(machine) == 0 {
             return Pages::ZERO;
         }
         let mut given = 0;
         let mut list = 0;
-        // The loop ends: each hold takes at least one block, typically a batch. To prolong the
-        // loop, the CPU would have to refill its lists as fast as the drain empties them.
+        // The loop ends: each hold returns at least one block to the zone, typically a batch. To
+        // prolong the loop, `cpu` would have to fill its lists as fast as this drain empties them.
         loop {
             let mut left = 0;
             let excess = self.hold_on(machine, cpu, Site::Drain, |pcp| {
@@ -150,8 +150,10 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Moves one batch from `cpu`'s lists of a remote node's zone to that zone if the lists have
-    /// been unused for three intervals (Linux: `drain_zone_pages`).
+    /// Moves a batch of pages from `cpu`'s lists to the zone if the zone is on a remote node and
+    /// `cpu` has stopped using it (Linux: `drain_zone_pages`). Called once in each vmstat interval
+    /// of `cpu`; `used` says whether `cpu` had differentials of the zone to fold in this interval.
+    /// The batch moves in the second interval in a row in which there were none.
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {

@@ -56,7 +56,7 @@ impl fmt::Display for NoKill {
         f.write_str(match self {
             Self::NotAsked => "no process is killed for it",
             Self::Costly => "it is too large to kill a process for",
-            Self::LowZone => "killing would hardly free memory of this kind",
+            Self::LowZone => "killing a process would hardly free memory of the requested kind",
             Self::Dying => "the allocating task is dying and has used its reserve",
             Self::NobodyLeft => "no process is left that may be killed and would help",
             Self::NotSelected => "counters of processes contradict themselves",
@@ -79,7 +79,7 @@ impl fmt::Display for AllocError {
                 } = tried;
                 write!(
                     f,
-                    "out of memory: asked {zones} zones ({kept_back} keep a block in reserve), \
+                    "out of memory: asked {zones} zones ({kept_back} of them have a block but must keep it), \
                      drained {drained} pages from the CPUs' lists, \
                      reclaimed {reclaimed} pages by {reclaimers} reclaimers"
                 )?;
@@ -126,7 +126,7 @@ impl fmt::Display for FreeError {
                 freed,
             } => write!(
                 f,
-                "page {pfn:#x} was allocated with order {allocated} but freed with order {freed}"
+                "page {pfn:#x} was allocated with order {allocated} but freed or split with order {freed}"
             ),
         }
     }

@@ -143,8 +143,8 @@ pub(super) struct Excess {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Changes the tag of a freed block from allocated with `order` to listed, or returns the
-    /// error.
+    /// Changes the tag of the block at `page` from "allocated with `order`" to "on a page list".
+    /// Returns an error if the tag does not say "allocated with `order`".
     #[inline]
     pub(super) fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
         // The tag is replaced atomically, so if two callers free the same block, one of them gets
@@ -175,7 +175,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Frees a block that is tagged as listed. The block goes onto the list of the type `forced` if
-    /// that is given, otherwise onto the list of the type of the page block around it.
+    /// that is given, otherwise onto the list of the type of the page block around it. If there are
+    /// no lists for blocks of `order`, the block goes to the zone.
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
@@ -278,7 +279,7 @@ impl<M: Machine> Zone<M> {
     /// Moves the coldest pages to the zone while the caller holds the pcp lock (Linux:
     /// `free_pcppages_bulk`). Returns the excess that remains, which is 0 pages if the lists are
     /// now empty. Takes the zone lock once, unless the policy keeps the pcp lock over several
-    /// holds.
+    /// holds, or a hold ends at its time limit (see `give_hold`).
     pub(super) fn spill_hold(
         &self,
         machine: &M,
@@ -297,8 +298,8 @@ impl<M: Machine> Zone<M> {
         left
     }
 
-    /// Moves the coldest pages to the zone in one hold of the zone lock. Returns the excess that
-    /// remains, which is 0 pages if the lists are now empty.
+    /// Moves the coldest pages to the zone by one call of `give_hold`, which usually holds the zone
+    /// lock once. Returns the excess that remains, which is 0 pages if the lists are now empty.
     fn spill_once(&self, machine: &M, pcp: &mut Pcp, part: Part, excess: Excess) -> Excess {
         let Excess {
             pages: wanted,

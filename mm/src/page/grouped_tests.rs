@@ -231,13 +231,14 @@ fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
 
 #[test]
 fn a_block_is_claimed_from_half_of_its_pages_on() {
-    // 511 pages are free, and movable pages are not compatible with an unmovable request, so the
-    // page is stolen.
+    // Fewer than half of the 1024 pages are free: 511. The movable pages do not count, because they
+    // are not compatible with an unmovable request. So the request does not claim the page block,
+    // but steals a page from it.
     let mut world = one_block(511);
     let stage = &mut Stage::default();
     assert!(world.take(0, UNMOVABLE, stage).is_some());
     assert_eq!((world.types(), *stage), ([MOVABLE].to_vec(), Stage::Steal));
-    // 512 pages are free, so the block is claimed.
+    // Half of the pages are free: 512. So the request claims the page block.
     let mut world = one_block(512);
     let stage = &mut Stage::default();
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
@@ -250,14 +251,15 @@ fn a_block_is_claimed_from_half_of_its_pages_on() {
 #[test]
 fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
     let mut world = one_block(64);
-    // The other pages are tagged as allocated for requests that are not movable.
+    // Change the tags of all pages in use, as if they had been allocated for requests that are not
+    // movable.
     for &(page, order) in &world.held {
         world.known.tags.set(page, tag::allocated(order));
     }
     assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
-    // The block is reclaimable now, so its other pages do not count as compatible with an unmovable
-    // request.
+    // The page block is reclaimable now. The pages in use in a reclaimable block are not compatible
+    // with an unmovable request, so this request does not claim the block.
     assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
 }
@@ -311,7 +313,7 @@ fn a_hold_that_stole_once_goes_on_stealing() {
     let mut world = one_block(511);
     let stage = &mut Stage::default();
     assert!(world.take(0, UNMOVABLE, stage).is_some());
-    // More than half of the block is free now, so a new hold would claim it.
+    // More than half of the page block is free now, so a request in a new hold would claim it.
     let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
     back.into_iter().for_each(|page| world.give(page));
     assert!(world.take(0, UNMOVABLE, stage).is_some());
@@ -355,8 +357,8 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     world.buddy.keep(frames, page, order, most);
     assert_eq!(world.known.types.of(page), kept);
     assert_eq!(world.buddy.free_kept().0, 510);
-    // No second block is kept, and a freed block does not merge with a block beside it that is not
-    // kept.
+    // A second kept block would exceed `most`, so it is not kept. When the pages of the first block
+    // are freed, they do not merge with the second block, because that one is not kept.
     world.buddy.keep(frames, 512, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     world.buddy.give(frames, page, order);

@@ -35,8 +35,8 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Moves up to `wanted` blocks of the kind that `what` describes from the zone to the cold end
-    /// of the list number `list`, in one hold.
+    /// Moves up to `wanted` blocks from the zone to a page list in one hold. `what` describes the
+    /// blocks. They go to the cold end of the list with the index `list`.
     pub(super) fn take_hold(
         &self,
         machine: &M,
@@ -46,8 +46,9 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // Only a refill of single pages may take larger blocks and split them after the hold. It
-        // takes the same pages that a refill page by page would have taken.
+        // A refill of single pages may take larger blocks and split them after the hold. The pages
+        // are the same as if it had taken them one by one. Any other refill takes blocks of its own
+        // order.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -114,7 +115,8 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
-        // Splitting costs the same per page as under the lock, but here no CPU waits for it.
+        // Splitting off a page costs as much here as it does under the lock, but here no CPU waits
+        // for it.
         machine.spend(Work::BuddyAlloc, gauge.moved.pages - gauge.moved.blocks);
         for (first, order) in blocks.iter() {
             for page in first..first + order.pages().0 {
@@ -126,8 +128,12 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the policy's
-    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at the list number `list`, and sets
-    /// `list` to the number of the list to continue with.
+    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at the list with the index `list`,
+    /// and sets `list` to the index of the list to continue with.
+    ///
+    /// This is one hold of the zone lock, with one exception. If the policy moves whole blocks, and
+    /// the hold reaches its time limit, the blocks that are already off their lists go to the zone
+    /// in further holds.
     pub(super) fn give_hold(
         &self,
         machine: &M,
@@ -195,7 +201,8 @@ impl<M: Machine> Zone<M> {
         }
         let before = blocks.len();
         machine.spend(Work::Compare, blocks.join(&self.tags));
-        // Joining costs the same per page as merging under the lock, but here no CPU waits for it.
+        // Joining two blocks costs as much here as merging them does under the lock, but here no
+        // CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
         // The loop ends: each hold gives at least one block.

@@ -159,9 +159,9 @@ impl Layout {
         self
     }
 
-    /// Returns whether a request tries lower memory of the same node before it mixes types in
-    /// `zone`'s page blocks (Linux: `alloc_flags_nofragment`). The result is true if `zone` is the
-    /// normal memory of a node that also has DMA32.
+    /// Returns whether a request that tries `zone` first must try the lower zones of the node
+    /// before it may mix types in a page block (Linux: `alloc_flags_nofragment`). The result is
+    /// true if `zone` is the normal memory of a node that also has DMA32.
     pub(super) fn stays_unmixed(&self, zone: &ZoneLayout) -> bool {
         let below = |other: &ZoneLayout| other.kind == ZoneKind::Dma32 && other.node == zone.node;
         zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
@@ -242,7 +242,7 @@ impl fmt::Display for LayoutError {
             ),
             Self::NoSuchNode(zone) => write!(
                 f,
-                "zone {zone} is on a node that cannot be: nodes are 0 to {}",
+                "zone {zone} has an invalid node number: nodes are 0 to {}",
                 NODES_MAX - 1
             ),
             Self::Unaligned(zone) => {

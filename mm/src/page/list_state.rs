@@ -22,7 +22,7 @@ pub struct TypedBlock {
 pub struct ListState {
     /// The number of pages on the lists at which frees spill, as tuned so far.
     pub high: Pages,
-    /// How many times the next refill of single pages doubles the batch.
+    /// The next refill of single pages takes at most the batch doubled this many times.
     pub alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     pub free_count: Pages,

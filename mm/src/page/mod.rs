@@ -9,8 +9,8 @@
 //! `buddy`, `links`, `tag` and `mobility` implement the free lists. `pcp`, `sizing` and `watermark`
 //! make decisions and take no locks. `zone` holds one zone and lists which file implements which of
 //! its methods. `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and
-//! `drain` allocate, free and drain pages. `last_resort` is called when no zone can give a block,
-//! and before it `pressure`, if used pages may be reclaimed.
+//! `drain` allocate, free and drain pages. For an allocation that finds no block, `pressure`
+//! reclaims used pages if the embedder provides for that, and `last_resort` is the last step.
 //! `holds` has the variants of the hold policy.
 
 mod alloc;
@@ -76,14 +76,16 @@ use crate::vmstat::counters::ZoneItem;
 /// All physical memory of a machine.
 pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
-    /// For each node and kind of zone, the indices of the zones to try, in order of preference.
+    /// For each node that a request may start from, and for each `class` of a request, the indices
+    /// of the zones that the request tries, in order of preference.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
-    /// The indices of all zones. The entry at a zone's index is that index, so a slice of one entry
-    /// is the zonelist of a request for that zone alone.
+    /// The indices of all zones, in ascending order: `alone[i]` is `i`. So the slice `alone[i..=i]`
+    /// is the zonelist of a request for zone `i` alone.
     alone: Vec<u32>,
     /// The indices of all zones, in ascending order of their first frames.
     ascending: Box<[u32]>,
-    /// For each CPU and kind of zone, the index of the zone to try first, or `NO_ZONE`.
+    /// For each CPU, and for each `class` of a request, the index of the zone that the request
+    /// tries first, or `NO_ZONE` if it may use no zone.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
     last_resort: Option<Box<dyn LastResort<M>>>,
@@ -102,9 +104,11 @@ pub struct Request {
     pub order: Order,
     /// The highest kind of zone that may serve the request.
     pub class: ZoneKind,
-    /// How far below a watermark the request may take the zone.
+    /// How far below a watermark the request may bring a zone's free pages, and whether the request
+    /// may wait.
     pub urgency: Urgency,
-    /// The type of page block that the pages belong in, if zones group pages by mobility.
+    /// The type of the page blocks from which the request takes its pages if possible. If pages are
+    /// not grouped by mobility, the allocator ignores this field.
     pub mobility: Mobility,
     /// The node to start from, or `LOCAL`, or `ONLY_ZONE` plus a zone's index. This is a plain
     /// number so that a request fits in one register.
@@ -165,11 +169,13 @@ impl Request {
         Self { mobility, ..self }
     }
 
-    /// Changes the request to start from `node`. A number past the last node means the last node.
+    /// Changes the request to start from `node`. If `node` is above the last node's number, the
+    /// request starts from the last node.
     #[must_use]
     pub const fn from_node(self, node: NodeId) -> Self {
-        // Numbers above `NODES_MAX` have other meanings in this field, and no layout has such a
-        // node.
+        // No layout has a node whose number is `NODES_MAX` or more. All such numbers become
+        // `NODES_MAX`, because some of them have another meaning in this field (`LOCAL`,
+        // `ONLY_ZONE`).
         let node = if node.0 < NODES_MAX {
             node.0
         } else {
@@ -198,8 +204,8 @@ pub trait Reclaimer<M: Machine>: Send + Sync {
     /// The reclaimer's name, for out-of-memory reports.
     fn name(&self) -> &'static str;
 
-    /// Frees about `wanted` pages by handing them to `pages`, and returns how many it freed. May be
-    /// called on any CPU, and on several at once. Must not allocate.
+    /// Frees about `wanted` pages to the page allocator `pages`, and returns the number of pages
+    /// that it freed. May be called on any CPU, and on several at once. Must not allocate.
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, wanted: Pages) -> Pages;
 }
 
@@ -217,7 +223,7 @@ impl<M: Machine> PageAllocator<M> {
         &self.cpus
     }
 
-    /// When records of pages are made.
+    /// Says when records of pages are allocated: all in advance, or when blocks are first split.
     pub(crate) fn metadata(&self) -> Metadata {
         self.metadata
     }
@@ -226,8 +232,8 @@ impl<M: Machine> PageAllocator<M> {
         &self.zones
     }
 
-    /// The interval of periodic work. It is read without a lock: a stale value only mistimes one
-    /// firing.
+    /// The interval at which each CPU does its periodic work. This reads it without a lock: if the
+    /// value is stale, the work only runs too early or too late once.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
         Nanos::from_ms(total_in(ms))
@@ -273,9 +279,9 @@ impl<M: Machine> PageAllocator<M> {
     /// Tests the high watermarks of the zones that `request` would try, up to the first one that
     /// may give a block. Marks each of these zones that is below its high watermark.
     ///
-    /// Linux does this at each allocation, but [`PageAllocator::alloc`] only when a block has to
-    /// come from the zone itself. A replay of another allocator may therefore call this before each
-    /// of its allocations.
+    /// Linux makes this test at each allocation. [`PageAllocator::alloc`] makes it only when a
+    /// block has to come from the zone itself. So a replay of another allocator may call this
+    /// before each of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
         let ask = zone::ZoneRequest {
             order: request.order,
@@ -290,7 +296,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Marks a zone as below its high watermark, as an allocation does when it finds the zone below
-    /// that watermark. This is for replays of another allocator, which also sets the mark on a zone
+    /// that watermark. This is for replays of another allocator: that allocator also marks a zone
     /// that has no free block of the requested size.
     ///
     /// # Errors
@@ -361,7 +367,8 @@ impl<M: Machine> PageAllocator<M> {
         Some((zone, zone.page(pfn)?))
     }
 
-    /// The zone to try first. It is nearly always the only one that is tried.
+    /// Returns the zone that `request` tries first. In nearly every case this zone has a block, and
+    /// the request tries no other zone.
     #[inline(always)]
     fn first_zone(&self, machine: &M, request: Request) -> Option<&Zone<M>> {
         if request.node != LOCAL {

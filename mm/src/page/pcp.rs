@@ -67,8 +67,8 @@ fn mobility_of(list: usize) -> Mobility {
     }
 }
 
-/// The inputs of a decision about page lists, other than the lists themselves: their sizes and the
-/// current state of the zone.
+/// All inputs of a decision about page lists except the lists themselves: the sizes set for the
+/// lists, and the current state of the zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TuningInput {
     pub(super) sizes: Sizes,
@@ -109,15 +109,15 @@ pub(crate) struct Pcp {
     /// Frees spill when the lists have at least this many pages. Tuned between the zone's
     /// `high_min` and `high_max`.
     high: u32,
-    /// How many times the next refill of single pages doubles the batch. Consecutive refills raise
-    /// it, frees lower it.
+    /// The next refill of single pages takes at most the batch doubled this many times. A refill
+    /// may add 1 to this number; each free halves it.
     alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
     /// True if the last free was of order 1 to 3.
     freed_high_order: bool,
-    /// The number of vmstat intervals until a batch of a remote node's lists is returned to the
-    /// zone, or 0 if the countdown is not running.
+    /// If the zone is on a remote node: the number of vmstat intervals until a batch of pages must
+    /// be returned to the zone, or 0 if no countdown is running.
     expire: u8,
     /// When memory for the lists is allocated: in advance, or as the lists grow.
     metadata: Metadata,
@@ -131,7 +131,7 @@ pub(super) type Lists = [VecDeque<u32>; LISTS];
 /// hold if they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get
 /// room. Must be called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
-    // A refill may exceed `high` by up to a batch, and a free may exceed it by one block more.
+    // A refill may leave a batch more than `high` on the lists, and a free then adds one block.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
     core::array::from_fn(|list| {
         let mut blocks = VecDeque::new();
@@ -163,8 +163,8 @@ impl Pcp {
         }
     }
 
-    /// Replaces each list by the corresponding list of `longer` if the latter has more room, and
-    /// keeps the blocks. The caller drops the old lists, now in `longer`, with no lock held.
+    /// Replaces each list by the corresponding list of `longer` if that one has more room, and
+    /// moves the blocks over. The caller drops the old lists, now in `longer`, with no lock held.
     pub(super) fn replace(&mut self, longer: &mut Lists) {
         for (list, longer) in self.lists.iter_mut().zip(longer) {
             if list.capacity() < longer.capacity() {
@@ -186,8 +186,8 @@ impl Pcp {
     }
 
     /// The state of the lists, with page numbers converted to frames by `pfn`. The blocks are
-    /// written into `room`, whose memory becomes part of the result. If `room` is too small,
-    /// returns the number of blocks it must hold.
+    /// written into `room`, whose memory becomes part of the result. If `room` is too small, the
+    /// error is the number of blocks that it must hold.
     pub(super) fn state(
         &self,
         pfn: impl Fn(u32) -> Pfn,
@@ -214,7 +214,7 @@ impl Pcp {
         })
     }
 
-    /// Sets everything except the blocks from `state`.
+    /// Copies everything from `state` except the blocks.
     pub(super) fn set_state(&mut self, state: &ListState) {
         self.high = state.high.0;
         self.alloc_factor = state.alloc_factor;
@@ -279,7 +279,7 @@ impl Pcp {
             return 1;
         }
         let mut batch = if order == Order::ZERO {
-            // The knob may have been lowered since the factor was raised.
+            // The knob `BatchScaleMax` may have been lowered since the factor was raised.
             base << self.alloc_factor.min(input.scale_max)
         } else {
             base
@@ -413,7 +413,7 @@ impl Pcp {
     }
 
     /// If `high` is above `high_min`, sets it to the largest of `high_min`, 7/8 of `high`, and the
-    /// pages on the lists less `batch << scale_max`. Returns the number of pages to return to the
+    /// lists' page count less `batch << scale_max`. Returns the number of pages to return to the
     /// zone now, and whether the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, input: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (input.sizes.batch.0, input.sizes.high_min.0);
@@ -427,9 +427,9 @@ impl Pcp {
         (excess, more || excess > 0)
     }
 
-    /// Counts the intervals down until a batch of a remote node's pages is to be returned. Says
-    /// whether a batch is due now. The countdown restarts in each interval in which the zone's
-    /// counters were `used`.
+    /// Says whether a batch of pages must be returned to the zone, which is on a remote node. Each
+    /// call counts down by one vmstat interval. The countdown starts again if `used` is true: the
+    /// CPU had differentials of the zone to fold in this interval.
     pub(super) fn expires(&mut self, used: bool) -> Expiry {
         const INTERVALS: u8 = 3;
         if used {

@@ -110,7 +110,8 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..300),
     ) {
         let (mut pcp, mut input) = (Pcp::new(Metadata::WhenSplit), first);
-        // A `high` from earlier bounds may be outside the current ones until it is tuned again.
+        // After the bounds of `high` have changed, `high` may be outside the new bounds until it is
+        // tuned again.
         let mut highest = input.sizes.high_max.0;
         for op in ops {
             if matches!(op, Op::Decay) {

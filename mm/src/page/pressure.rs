@@ -1,4 +1,4 @@
-//! An allocation that finds no block while used pages may be reclaimed (Linux:
+//! The slow path of an allocation in an allocator that can reclaim used pages (Linux:
 //! `__alloc_pages_slowpath`).
 //!
 //! ```text
@@ -24,9 +24,9 @@ use crate::units::{NodeId, Order, Pages, Pfn};
 /// Reclaims used pages, for allocations that find no block. [`Reclaim`](crate::reclaim::Reclaim)
 /// does this for the pages of address spaces.
 pub trait Pressure<M: Machine>: Send + Sync {
-    /// Called when an allocation finds every zone at its low watermark: wakes the kswapd of each
-    /// node that needs it. May be called on any CPU, with locks of the embedder held, and must
-    /// neither wait nor allocate.
+    /// Wakes the kswapd of each node that needs it. Called when an allocation has found that every
+    /// zone would fall below its low watermark, and again before each round of reclaim. May be
+    /// called on any CPU, with locks of the embedder held, and must neither wait nor allocate.
     fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request);
 
     /// Reclaims about 32 used pages for an allocation that may wait. Returns the number of pages
@@ -41,7 +41,7 @@ pub trait Pressure<M: Machine>: Send + Sync {
 
 impl<M: Machine> PageAllocator<M> {
     /// Wakes kswapd for a request that no zone can serve at its low watermark. A request with
-    /// [`Urgency::NoWait`] wakes nobody, because its caller may hold one of the manager's locks.
+    /// [`Urgency::NoWait`] wakes no kswapd, because its caller may hold one of the manager's locks.
     pub(super) fn note_shortage(&self, machine: &M, request: Request) {
         if let Some(pressure) = &self.pressure
             && request.urgency != Urgency::NoWait
@@ -52,7 +52,9 @@ impl<M: Machine> PageAllocator<M> {
 
     /// Reclaims, drains the page lists and asks the zones again, until a zone gives a block. Gives
     /// up after more than [`RECLAIM_ROUNDS_MAX`] rounds in a row without progress, or when even all
-    /// reclaimable pages together would not be enough (Linux: `should_reclaim_retry`).
+    /// reclaimable pages together would not be enough (Linux: `should_reclaim_retry`). Before it
+    /// gives up, it first unreserves the blocks kept for atomic requests, one after the other. If
+    /// the request is for a block of an order above [`ORDER_MAX`], no round counts as progress.
     pub(super) fn alloc_under_pressure(
         &self,
         machine: &M,
@@ -143,8 +145,9 @@ impl<M: Machine> PageAllocator<M> {
         self.zones_of(node, highest).map(of).sum()
     }
 
-    /// Returns whether the zones of `node` have more than half of the free pages that their min
-    /// watermarks ask for together (Linux: `allow_direct_reclaim`).
+    /// Adds up the free pages of the zones of `node`, without the movable zone, and the min
+    /// watermarks of the same zones. Returns whether the free pages are more than half of that sum
+    /// of watermarks (Linux: `allow_direct_reclaim`), or the sum is 0.
     pub(crate) fn has_reserve(&self, machine: &M, node: NodeId) -> bool {
         let (mut free, mut min) = (0, 0);
         for zone in self.zones_of(node, ZoneKind::Normal) {

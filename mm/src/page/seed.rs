@@ -33,14 +33,14 @@ pub enum SeedError {
     NotFresh(u32),
     /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// No list holds blocks of this order. The tuning values of the state have been set, and the
-    /// blocks before this one are on the lists.
+    /// A block is of this order, for which there is no list. The tuning values of the state have
+    /// been set, and the blocks that precede this block in the state are on the lists.
     NotListed(Order),
-    /// The list for blocks of this order has no room for another one. The tuning values of the
-    /// state have been set, and the blocks before this one are on the lists.
+    /// A block is of this order, and its list has no room for it. The tuning values of the state
+    /// have been set, and the blocks that precede this block in the state are on the lists.
     NoRoom(Order),
     /// A block was not allocated with the order given for it. The tuning values of the state have
-    /// been set, and the blocks before this one are on the lists.
+    /// been set, and the blocks that precede this block in the state are on the lists.
     Block(FreeError),
     /// No lists can have these sizes: see [`Sizes::is_possible`].
     Sizes(Sizes),
@@ -75,8 +75,8 @@ impl fmt::Display for SeedError {
                 high_max,
             }) => write!(
                 f,
-                "lists cannot move {batch} pages at a time and have {high_min} to {high_max}: a \
-                 batch is 1 to {}, and the lowest high is not above the highest, which is {} at most",
+                "lists cannot have batch {batch}, high_min {high_min} and high_max {high_max}: the \
+                 batch must be 1 to {}, high_min at most high_max, and high_max at most {}",
                 Sizes::BATCH_MAX,
                 Sizes::HIGH_MAX
             ),
@@ -92,8 +92,9 @@ impl<M: Machine> PageAllocator<M> {
     /// keep. The addresses of the blocks are unspecified.
     ///
     /// # Errors
-    /// When there is no such zone, when it is not entirely free, or when it is too small. Two free
-    /// blocks of the same order must not be buddies, so each needs pages in use beside it.
+    /// When there is no such zone, when it is not entirely free, or when it is too small. The free
+    /// blocks alone must not fill the zone: two free blocks must not be buddies, so each of them
+    /// needs pages in use beside it.
     pub fn seed_free(
         &self,
         machine: &M,
@@ -120,9 +121,9 @@ impl<M: Machine> PageAllocator<M> {
         self.zone_at(zone)?.seed_free(machine, free, arrange)
     }
 
-    /// Sets the state of `cpu`'s lists in a zone. The caller must have allocated each block with
-    /// its order, and gives up ownership of it. The blocks go to the hot ends of the lists, after
-    /// the blocks already there.
+    /// Sets the state of `cpu`'s lists in a zone to `state`. The caller must have allocated each
+    /// block of `state`, and hands it over to the lists. Blocks that are already on the lists stay
+    /// there; the new ones go to the hot ends.
     ///
     /// # Errors
     /// When there is no such zone, when no list holds blocks of an order, when a list is full, or
@@ -217,8 +218,8 @@ impl<M: Machine> Zone<M> {
                     if order == Order::MAX {
                         whole.push(page);
                     } else {
-                        // The block is smaller than the largest order because it is next to a hole.
-                        // It is planned as in use.
+                        // The block is smaller than the largest order because a hole, or the end of
+                        // the zone, is next to it. The plan leaves it out, and it counts as in use.
                         rest.push(Piece {
                             page,
                             order,

@@ -255,8 +255,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// For each node and kind, the indices of the node's zones from that kind downwards, followed by
-/// those of the next nodes.
+/// The zonelists. For each node and kind, the list has the indices of the node's zones from that
+/// kind downwards, and then, in the same way, those of the nodes that follow.
 fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
     let nodes = zones
         .iter()

@@ -37,8 +37,8 @@ impl<M: Machine> Zone<M> {
             Mark::Low => marks.low,
             Mark::High => marks.high,
         };
-        // For `Reserve` the free lists alone decide: the counter lacks the differentials that CPUs
-        // have not folded, so it may be too low.
+        // A request with `Reserve` may always try the free lists. The counter must not stop it,
+        // because the counter may be too low: it may lack differentials that CPUs have not folded.
         ask.lowers_marks_as() == Urgency::Reserve || self.stays_above(machine, mark, ask, free)
     }
 
@@ -89,11 +89,10 @@ impl<M: Machine> Zone<M> {
         watermark::allows(free, Pages(1), mark, reserve, ask.lowers_marks_as())
     }
 
-    /// Clears the hint "below the high watermark" when the number of free pages exceeds the high
-    /// watermark plus the zone's reserve against movable requests, which is its largest reserve. If
-    /// that reserve was not added, the next movable request, from which the zone withholds it,
-    /// could find the zone below the watermark again at once (Linux: the end of
-    /// `free_unref_page_commit`).
+    /// Clears the hint "below the high watermark" if the number of free pages exceeds the high
+    /// watermark plus the zone's largest reserve (Linux: the end of `free_unref_page_commit`). The
+    /// largest reserve is the one that the zone withholds from movable requests. If it were not
+    /// included here, the next movable request could set the hint again at once.
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

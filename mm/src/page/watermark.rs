@@ -104,10 +104,12 @@ impl Urgency {
     }
 }
 
-/// Returns whether a zone with `free` free pages may give `block` pages and stay above the lowered
-/// `mark` plus the `reserve` that it keeps from requests of this class.
+/// Returns whether a zone with `free` free pages may give `block` pages to a request. The zone must
+/// not fall below a sum: the watermark `mark`, lowered for the `urgency` of the request, plus the
+/// `reserve` that the zone withholds from the request.
 ///
-/// The comparison is strict, as in Linux. With [`Urgency::Reserve`] it is enough that `free` covers
+/// As in Linux, the free pages must exceed this sum before the last page of the block is taken, so
+/// they may be equal to it afterwards. With [`Urgency::Reserve`] it is enough that `free` covers
 /// the block.
 #[must_use]
 pub fn allows(free: u64, block: Pages, mark: Pages, reserve: Pages, urgency: Urgency) -> bool {

@@ -53,16 +53,17 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
-    /// True if a request tries the lower zones of the node before this zone gives it pages from a
-    /// block of another type.
+    /// True if a request that tries this zone first must, on the fast path, try all zones of the
+    /// node before a zone may mix types in a page block to serve it.
     pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words come
-/// first. The machine decides where the lock begins: `host` aligns the lock to a pair of cache
-/// lines, so on `host` the words have the pair before the lock to themselves.
+/// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words `count`,
+/// `owed` and `room` are in front of the lock. Whether they share a cache line with the lock
+/// depends on the machine: `host` aligns its locks to pairs of cache lines, so there the words have
+/// a pair to themselves.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// The number of pages on the lists, for readers that do not take the lock.
@@ -82,13 +83,14 @@ pub(super) struct Settings<M: Machine> {
     min: M::Word,
     low: M::Word,
     high: M::Word,
-    /// The number of pages kept from requests of each class (Linux: `lowmem_reserve`).
+    /// For each `class` of a request, the number of free pages that the zone withholds from the
+    /// request (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
     /// The number of free pages below which readers of the free-page counter must also read all
     /// CPUs' differentials and include them in the result.
     drift_mark: M::Word,
-    /// 1 if an allocation has found the zone below its high watermark and no spill has found it
-    /// above since; otherwise 0.
+    /// 1 from the moment when an allocation finds the zone below its high watermark, until a spill
+    /// finds the zone above that watermark; otherwise 0.
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
@@ -168,7 +170,8 @@ impl<M: Machine> Zone<M> {
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
-        // The threshold is still zero, so this addition goes directly into the shared word.
+        // The counters were created with a threshold of zero, so this addition goes directly into
+        // the shared word.
         zone.counters
             .add(machine, ZoneItem::FreePages as usize, free);
         zone
@@ -222,7 +225,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The current inputs, other than the lists themselves, of decisions about page lists.
+    /// The current values of everything that decides about page lists, except the lists themselves.
     #[inline]
     pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
@@ -302,8 +305,8 @@ impl<M: Machine> Zone<M> {
         settings.hold_time_max.store(machine, hold, Relaxed);
     }
 
-    /// Allocates memory for the longest lists that `cpu` may have at the current sizes, unless that
-    /// has been done. Must be called with no lock held.
+    /// Allocates memory for the longest lists that `cpu` may have at the current sizes. Does
+    /// nothing if the lists already have enough memory. Must be called with no lock held.
     pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
         let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
         let longest = u64::from(sizes.high_max.0);
@@ -311,15 +314,15 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // Make room for an eighth more pages. Lists become longer when a CPU goes offline, and with
-        // this extra room most such changes need no new allocation.
+        // Make room for an eighth more pages. When a CPU goes offline, the lists of the other CPUs
+        // may become longer; with this extra room, most such changes need no new allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // If two CPUs run this at once, the longer lists are kept, whichever of the two lengths
-        // `room` has afterwards.
+        // Two CPUs may run this function for the same lists at once. Then `replace` keeps the
+        // longer lists, even if `room` ends up with the smaller of the two lengths.
         slot.room.set(longest);
     }
 
@@ -336,7 +339,8 @@ impl<M: Machine> Slot<M> {
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,
-                // Without memory allocated in advance, lists grow on use.
+                // These lists grow on use, so `provide_lists` must never find that they need
+                // memory.
                 Metadata::WhenSplit => u64::MAX,
             }),
             count: machine.local_word(cpu, 0),
@@ -350,8 +354,8 @@ impl<M: Machine> Slot<M> {
 #[inline(never)]
 pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
     panic!(
-        "CPU {cpu} is none of the {cpus} of the machine that this allocator was made with: \
-         call it with that machine"
+        "CPU {cpu} does not exist on the machine of {cpus} CPUs with which this allocator was \
+         created: pass that machine"
     )
 }
 
@@ -361,8 +365,8 @@ pub(super) struct Policy {
     pub(super) holds: &'static dyn Holds,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
-    /// True if a request tries the lower zones of the node before this zone gives it pages from a
-    /// block of another type.
+    /// True if a request that tries this zone first must, on the fast path, try all zones of the
+    /// node before a zone may mix types in a page block to serve it.
     pub(super) stays_unmixed: bool,
 }
 
@@ -374,13 +378,14 @@ pub(super) struct ZoneRequest {
     pub(super) urgency: Urgency,
     pub(super) mark: Mark,
     pub(super) mobility: Mobility,
-    /// True if the request must fail rather than take a page inside a block of another type.
+    /// True if the request must fail rather than take a page inside a page block of another type.
     pub(super) unmixed: bool,
 }
 
 impl ZoneRequest {
-    /// The urgency by which the request lowers its mark. On the fast path this is always `Normal`:
-    /// only the slow path, which tests the min watermark, respects the request's urgency.
+    /// The urgency that says how far below its watermark `mark` the request may go. It is the
+    /// request's own urgency only if `mark` is the min watermark, which only the slow path tests.
+    /// Otherwise it is `Normal`.
     pub(super) fn lowers_marks_as(&self) -> Urgency {
         match self.mark {
             Mark::Min => self.urgency,
@@ -443,7 +448,8 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         }
         let mut at = page;
         while at < end {
-            // Pages and holes are both in ascending order, so each hole is visited once.
+            // This passes the holes that end before the page `at`. Pages and holes are both in
+            // ascending order, so no hole is needed again once it is passed.
             while holes.next_if(|hole| hole.end - first <= at).is_some() {}
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),

@@ -11,11 +11,11 @@ use crate::page::Request;
 use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 
-/// The longest time that an allocation waits for kswapd before it reclaims pages itself. Linux has
-/// this limit only for requests that may not use file systems.
+/// The longest time that an allocation waits for kswapd before the allocation reclaims pages
+/// itself. In Linux, only requests that may not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The totals of one or several sweeps.
+/// The results of one or several sweeps, added up; the fields are those of `Passed`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,
@@ -46,8 +46,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
 
     fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> Swept {
         let mut swept = Swept::default();
-        // Linux repeats a sweep without progress once, for all cgroups. If that fails too, Linux
-        // sweeps once more, and also takes pages from active lists that were skipped so far.
+        // If the first sweep reclaims nothing, Linux sweeps once more, and visits all cgroups then.
+        // If the second sweep reclaims nothing either, and active pages were skipped, Linux sweeps
+        // a third time, and also makes active pages inactive.
         for forced in [false, false, true] {
             if forced && !swept.skipped {
                 break;
@@ -61,8 +62,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         swept
     }
 
-    /// Passes over the nodes that `request` would try, again and again, until enough pages are
-    /// reclaimed. Each time it looks at a larger part of their lists.
+    /// Runs passes over the nodes that `request` would try, until [`CLUSTER`] pages are reclaimed.
+    /// Each round of passes looks at a larger part of the nodes' lists than the round before; the
+    /// last round looks at the whole lists.
     fn sweep(&self, memory: Memory<'_, M>, request: Request, forced: bool, swept: &mut Swept) {
         let Memory {
             machine, manager, ..
@@ -117,10 +119,11 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         lives
     }
 
-    /// Waits until the first node that `request` would try has enough free pages for kswapd to work
-    /// with, but for a second at most. Returns `false` if the allocating task was killed while it
-    /// waited; it then need not reclaim. A task that had been killed before does not wait (Linux:
-    /// `throttle_direct_reclaim`).
+    /// Waits for kswapd until the zones of the first node that `request` would try have more than
+    /// half of the free pages that their min watermarks ask for. Stops waiting after a second, or
+    /// if kswapd has given up, or if no page can be reclaimed. Returns `false` if the allocating
+    /// task was killed while it waited; the task then need not reclaim. A task that had been killed
+    /// before does not wait (Linux: `throttle_direct_reclaim`).
     fn waits_for_reserve(&self, memory: Memory<'_, M>, request: Request) -> bool {
         let Memory {
             machine, manager, ..

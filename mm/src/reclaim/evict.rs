@@ -99,8 +99,8 @@ impl<M: Machine> Shrinker<'_, M> {
         let mut slots = [SwapSlot(0); ISOLATED_MAX];
         let got = spaces.swap().take_many(machine, &mut slots[..wanted]);
         for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
-            // No free slot of swap is left for this page. It becomes active, because it cannot
-            // leave memory until there is one.
+            // No free slot of swap is left for this page. The page becomes active, because it
+            // cannot leave memory until a slot is free.
             let Some(&slot) = slots[..got].get(len) else {
                 *fate = stays(List::Active, false);
                 continue;

@@ -28,7 +28,8 @@ use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId};
 
 /// The number of rounds in a row without progress after which kswapd gives up (Linux:
-/// `MAX_RECLAIM_RETRIES`). From then on, only allocations reclaim, until one makes progress.
+/// `MAX_RECLAIM_RETRIES`). From then on, only allocations reclaim. Once an allocation has freed a
+/// page, kswapd tries again.
 const FAILURES_MAX: i64 = 16;
 
 /// The modes of kswapd, in the lower bits of its state. The bits above them are the highest kind of
@@ -109,7 +110,8 @@ impl<M: Machine> Kswapd<M> {
         self.failures.load(machine, Relaxed) >= FAILURES_MAX
     }
 
-    /// Notes that a CPU has reclaimed a page.
+    /// Notes that a CPU has reclaimed a page. Kswapd then counts its rounds without progress from 0
+    /// again. If it had given up, it tries again, too.
     pub(super) fn note_progress(&self, machine: &M) {
         if self.failures.load(machine, Relaxed) != 0 {
             self.failures.store(machine, 0, Relaxed);
@@ -194,8 +196,8 @@ impl<M: Machine> Kswapd<M> {
     /// Sets the state to `rest`, unless an allocation has asked for kswapd since the step began.
     fn rests(&self, machine: &M, begun: Begun, rest: i64) -> bool {
         let awake = AWAKE | begun.kind << KIND_SHIFT;
-        // AcqRel pairs with the AcqRel in `ask`: whichever of the two comes later sees the earlier
-        // one.
+        // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this
+        // exchange comes first, `ask` finds `DOZING` or `ASLEEP`, and its caller wakes the thread.
         let rested = self.state.compare_exchange(machine, awake, rest, AcqRel);
         rested.is_ok()
     }
@@ -225,9 +227,10 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         });
     }
 
-    /// Does one round of the kswapd of `node`: reclaims until a zone is above its high watermark,
-    /// or lets kswapd fall asleep (Linux: `balance_pgdat`, `kswapd_try_to_sleep`). One thread of
-    /// the embedder at a time calls this for a node.
+    /// Does one step of the kswapd of `node`. If no zone is above its high watermark, reclaims
+    /// until one is; otherwise lets kswapd doze, and then fall asleep (Linux: `balance_pgdat`,
+    /// `kswapd_try_to_sleep`). Returns the time of the next step. One thread of the embedder at a
+    /// time calls this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
         let begun = self
             .kswapd_of(node)
@@ -274,8 +277,8 @@ impl<M: Machine> Duty for OfNode<'_, M> {
         manager.pages().set_kswapd(machine, self.node, kswapd);
     }
 
-    /// Reclaims until the node is balanced, or until even passes over half of the lists make too
-    /// little progress.
+    /// Reclaims until the node is balanced, that is, until some zone is above its high watermark.
+    /// Stops earlier if even a pass over half of the lists frees nothing or looks at too few pages.
     fn reclaim(&self, highest: ZoneKind) {
         let Self {
             memory,

@@ -8,11 +8,11 @@
 //!
 //! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
 //! [`Memory::enlist`](crate::space::Memory::enlist)) and pages of enlisted files (see
-//! [`Memory::enlist_file`](crate::space::Memory::enlist_file)) in the order of the lists that
-//! [`Spaces::aging`](crate::space::Spaces::aging) sets up. `scan` decides how many pages of each
-//! list to look at. `shrink` looks at them, and `evict` takes those out of memory that may leave.
-//! `shrink` has two callers: `kswapd`, the thread of a node, and
-//! `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
+//! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
+//! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
+//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and `evict`
+//! takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the thread of
+//! a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
 //!
 //! Locks: none of its own.
 
@@ -39,7 +39,7 @@ use crate::units::{Nanos, NodeId, Pages};
 /// The services that reclaim needs from the program that embeds the memory manager.
 pub trait Embedder<M: Machine> {
     /// Calls `f` with the memory to reclaim from. If that memory is not complete yet, or no longer
-    /// exists, it need not call `f`; nothing is reclaimed then.
+    /// exists, the embedder need not call `f`; reclaim then frees nothing.
     fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
 
     /// Makes the thread of `node` call [`Reclaim::kswapd`] at once, even if the thread is waiting

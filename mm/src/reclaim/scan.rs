@@ -16,8 +16,9 @@ const GIB: u64 = 1 << 18;
 
 /// Returns whether the inactive list is too short, so that active pages have to become inactive.
 ///
-/// The more memory there is, the smaller is the part of it that has to be inactive: half of less
-/// than 1 GiB, a quarter of 1 GiB, an eleventh of 10 GiB, a thirty-second of 100 GiB.
+/// The more pages the two lists have together, the smaller is the part of these pages that has to
+/// be inactive: half if they are less than 1 GiB, a quarter if they are 1 GiB, an eleventh if they
+/// are 10 GiB, a thirty-second if they are 100 GiB.
 pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     let gib = (inactive + active) / GIB;
     let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };

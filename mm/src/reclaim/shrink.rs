@@ -1,12 +1,14 @@
 //! Looking at the used pages of a node, and taking those out of memory that were not touched for
 //! long (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
 //!
-//! A batch of pages is isolated in one hold of the lock of the lists. Each page is then checked and
-//! evicted (see `evict`) without that lock. A second hold of the lock puts the pages that stay back on a list. So
-//! the lists' lock and the lock of a page table are never held together here, whereas a fault may
-//! take them in that order.
+//! A CPU isolates a batch of pages in one hold of the lock of the lists. It then checks and evicts
+//! each page without that lock (see `evict`). In a second hold of the lock, it puts the pages that
+//! stay back on a list. So this code never holds the lists' lock and the lock of a page table
+//! together. If it took a table's lock inside the lists' lock, it could deadlock with a CPU that
+//! splits a huge page, which takes the lists' lock inside the table's lock.
 //!
-//! Locks: `Lru`; then those of `evict`; then `Lru` again. Pages are freed with none of them held.
+//! Locks, one after the other: `Lru`; those of `evict`; `Lru` twice. Pages are freed with none of
+//! these locks held.
 
 use super::scan::{self, CLUSTER, PRIORITY_FIRST};
 use crate::event::{Event, ReclaimedBy};
@@ -21,7 +23,8 @@ use crate::units::{NodeId, Pages, count_of, narrow};
 pub(super) struct Pass {
     pub(super) by: ReclaimedBy,
     pub(super) priority: u32,
-    /// The number of pages to free. Once the pass has freed as many, it ends.
+    /// The number of pages to free. Once the pass has freed this many, it ends, unless it is a pass
+    /// of direct reclaim at the first priority.
     pub(super) target: u64,
     /// True if active pages become inactive even if there are enough inactive ones.
     pub(super) forced: bool,

@@ -2,15 +2,17 @@
 //!
 //! A gather that frees memory must not ask the global allocator: the allocator may get its own
 //! memory from the pages that are about to be freed, and may wait for them. So each batch of a
-//! gather takes its records from here. If none are left, the gather is flushed sooner, as it is if
-//! there is no page for a batch (Linux: `tlb_next_batch`).
+//! gather takes the memory for its records from here. If none is left, the gather gets no further
+//! batch and is flushed sooner. The same happens if there is no free page for a batch (Linux:
+//! `tlb_next_batch`).
 //!
-//! [`BATCHES_MAX`] of the batches are kept for the dying: an exit or a helper may take the last
-//! batch, and any other unmapping leaves that many. A living process that unmaps much memory
-//! therefore cannot delay the processes that are to free theirs.
+//! [`BATCHES_MAX`] of the batches are kept for the dying: only the gather of an exit or of a helper
+//! may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living process
+//! that unmaps much memory cannot delay the processes that are to free theirs.
 //!
-//! Lock: one, with no lock and no allocation inside. It is taken once for each batch that a gather
-//! begins, and once when the gather ends. Batches are taken under the lock of a page table, too.
+//! Lock: one. A CPU that holds it takes no other lock and allocates nothing. A gather takes the
+//! lock once for each batch that it adds, and once when it ends. A CPU may hold the lock of a page
+//! table while it takes this lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -55,7 +57,7 @@ pub(crate) enum Share {
 
 /// The batches that are set aside and that no gather uses now.
 pub(crate) struct Batches<M: Machine> {
-    /// The capacity is that of all batches, so giving one back allocates nothing.
+    /// The vector has room for all batches, so giving one back allocates nothing.
     #[expect(clippy::vec_box, reason = "a batch moves between gathers as a pointer")]
     spare: M::Lock<Vec<Box<Records>>>,
 }
@@ -79,8 +81,8 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Returns the number of batches to set aside for `cpus` CPUs: a full gather on each CPU, and
-    /// one for the dying.
+    /// Returns the number of batches to set aside for `cpus` CPUs: enough for a full gather on each
+    /// CPU, and for one more, which is kept for the dying.
     pub(super) fn for_cpus(cpus: u32) -> u32 {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }
@@ -100,7 +102,10 @@ impl<M: Machine> Batches<M> {
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {
-                debug_assert!(spare.len() < spare.capacity(), "no batch is given twice");
+                debug_assert!(
+                    spare.len() < spare.capacity(),
+                    "no batch is given back twice"
+                );
                 spare.push(records);
             }
         });
@@ -117,7 +122,8 @@ fn records() -> Result<Box<Records>, NoMemory> {
     let mut records = Vec::new();
     records.try_reserve_exact(BATCH + 1).map_err(|_| NoMemory)?;
     records.resize(BATCH + 1, Record::BLANK);
-    // The capacity is exact, so this neither copies nor allocates, and the length is right.
+    // The capacity is exact, so making the boxed slice neither copies nor allocates. The length is
+    // exact, so the conversion to an array succeeds.
     records.into_boxed_slice().try_into().map_err(|_| NoMemory)
 }
 

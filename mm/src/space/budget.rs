@@ -8,10 +8,11 @@
 //!        └─ tab   used 200 of 200
 //! ```
 //!
-//! A charge counts against its budget and every budget above it, or against none of them. There is
-//! one word per level and no lock: a charge adds its pages, compares the sum with the limit, and
-//! subtracts them again if the limit is exceeded. So no accepted charge ever exceeds a limit. But
-//! if two CPUs charge at once, both charges may be refused although one would fit.
+//! A charge counts against its budget and every budget above it or, if one of these budgets refuses
+//! the charge, against none. Each budget has one word for its charged pages, and no lock: a charge
+//! adds its pages to the word, compares the sum with the limit, and subtracts the pages again if
+//! the sum exceeds the limit. So no accepted charge ever exceeds a limit. But if two CPUs charge at
+//! once, both charges may be refused although one would fit.
 //!
 //! Invariant: when no charge is under way, `used` is the number of pages charged and not uncharged.
 
@@ -100,8 +101,8 @@ impl<M: Machine> Budget<M> {
 
     /// Uncharges `pages` from this budget and from all above it (Linux: `page_counter_uncharge`).
     ///
-    /// Uncharging more than was charged is a mistake of the caller. With debug assertions it
-    /// panics; without them the budget is left at 0.
+    /// Uncharging more than was charged is a mistake of the caller. With debug assertions, this
+    /// call panics; without them, it leaves the budget at 0.
     pub fn uncharge(&self, machine: &M, pages: u64) {
         self.upwards()
             .for_each(|budget| budget.uncharge_here(machine, pages));
@@ -109,8 +110,8 @@ impl<M: Machine> Budget<M> {
 
     /// Returns the number of pages charged to this budget, including those of charges under way.
     pub fn used(&self, machine: &M) -> u64 {
-        // Relaxed: the number is for information, and no caller orders anything by it. It may be
-        // below 0 for a moment, while a caller that uncharged too much corrects that.
+        // Relaxed: the number is for information, and no caller orders anything by it. If a caller
+        // uncharges too many pages, the word is below 0 until that caller has corrected it.
         at_least_0(self.used.load(machine, Relaxed))
     }
 
@@ -222,11 +223,13 @@ pub struct OverBudget {
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, limit, used } = self;
-        write!(f, "over budget: {used} of {limit} pages are used")?;
-        if *level > 0 {
-            write!(f, " by the group {level} above")?;
+        write!(f, "over budget: {used} of {limit} pages ")?;
+        match level {
+            0 => {}
+            1 => f.write_str("of the parent budget ")?,
+            _ => write!(f, "of the budget {level} levels above ")?,
         }
-        f.write_str(": give some back, or raise the limit")
+        f.write_str("are used: give some back, or raise the limit")
     }
 }
 

@@ -5,7 +5,7 @@
 //! drops it, or when the file is emptied. Pages are never written back, so a page that may have been
 //! written to stays: one that was mapped shared.
 //!
-//! Whoever takes a page out of the index of its file, under the lock of the file, frees it. Reclaim
+//! The CPU that takes a page out of the index of its file, under the lock of the file, frees it. Reclaim
 //! takes a page out only if it has no use (see `lru/shares.rs`), and a CPU that looks a page up adds
 //! a use under the same lock. So no CPU uses a page that was freed.
 //!

@@ -22,10 +22,11 @@ pub enum MapError {
         /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The address is not a multiple of the alignment that a mapping of this kind needs (Linux:
-    /// `EINVAL`).
+    /// The start, the end or the number of pages is not a multiple of the alignment that a mapping
+    /// of this kind needs (Linux: `EINVAL`).
     Unaligned {
-        /// The page at which the mapping, or a piece of it, would begin or end.
+        /// The page at which the mapping, or a piece of it, would begin or end; or the number of
+        /// pages that was requested, if that number is the cause.
         page: Vpn,
         /// The alignment, in pages.
         align: u64,
@@ -37,7 +38,8 @@ pub enum MapError {
     /// There would be more mappings than this limit (Linux: `vm.max_map_count`, `ENOMEM`).
     /// Unmapping the middle of a mapping splits it into two.
     TooMany(usize),
-    /// A range of frames, or of an object's indexes, extends beyond the last one (Linux: `EINVAL`).
+    /// The mapping would need a frame, or an index of its object, that is above the largest
+    /// possible one (Linux: `EINVAL`).
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
@@ -97,7 +99,8 @@ impl fmt::Display for MapError {
             Self::Unaligned { page, align } => {
                 write!(
                     f,
-                    "page {page} is not a multiple of {align} pages: huge pages begin and end at one"
+                    "a mapping of huge pages begins and ends at a multiple of {align} pages, which \
+                     {page} is not"
                 )
             }
             Self::Overlaps(Vma { start, end, .. }) => {
@@ -115,7 +118,8 @@ impl fmt::Display for MapError {
                 "there would be more than {max} mappings: unmap whole ones first, or allow more"
             ),
             Self::NoSuchFrames => f.write_str(
-                "the frames or pages to map run beyond the last one: begin lower or map fewer",
+                "the mapping would need frames, or pages of its object, above the highest possible \
+                 one: begin lower or map fewer",
             ),
             Self::NoMemory => f.write_str(
                 "no memory for the records of the address space: give some back and try again",
@@ -131,7 +135,10 @@ impl fmt::Display for FaultError {
         match self {
             Self::NotMapped(page) => write!(f, "nothing is mapped at page {page}: map it first"),
             Self::Unstable(page) => {
-                write!(f, "page {page} may have been reaped: its owner is to die")
+                write!(
+                    f,
+                    "page {page} may have been unmapped: the process that owns it is being killed"
+                )
             }
             Self::OverBudget(over) => over.fmt(f),
             Self::OutOfMemory(error) => error.fmt(f),
@@ -144,7 +151,7 @@ impl fmt::Display for FaultError {
 
 impl fmt::Display for ExitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the address space was ended before: once is enough")
+        f.write_str("the address space has already ended: end it only once")
     }
 }
 

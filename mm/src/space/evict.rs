@@ -2,9 +2,9 @@
 //! (Linux: `folio_referenced_one`, `try_to_unmap_one`).
 //!
 //! Each step takes the lock of the page's table and checks that the page is still mapped where its
-//! owner says. The steps need no lock of the mappings: like every CPU that unmaps a page, they
-//! replace the entry under the lock of the table, and only a CPU that replaces or empties an entry
-//! may free its page. A table does not disappear while it has an entry.
+//! owner says. The steps do not need the lock of the mappings: a CPU that unmaps a page, here or
+//! elsewhere, replaces or empties the page's entry under the lock of the table, and only the CPU
+//! that did so may free the page. A table does not disappear while one of its entries is in use.
 //!
 //! Locks: `PageTable`, with `Counter` inside. The caller holds `Rmap` as a reader.
 
@@ -23,9 +23,9 @@ use crate::units::{Order, Pfn, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> Memory<'_, M> {
-    /// Makes the anonymous pages of `space` reclaimable, from the next fault on. Pages that are in
-    /// memory already are never reclaimed. The space stays enlisted, and one reference to it is
-    /// kept, until it has [ended](AddressSpace::exit). If the spaces were made without
+    /// Makes reclaimable every anonymous page that a fault maps in `space` from now on. Pages that
+    /// are in memory already are never reclaimed. The list of enlisted spaces keeps a reference to
+    /// `space` until the space has [ended](AddressSpace::exit). If the spaces were made without
     /// [aging](super::Spaces::aging), this has no effect.
     ///
     /// # Errors
@@ -84,8 +84,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns whether `page` was touched since the last look. Returns `None` if the page no longer
-    /// maps `pfn`, or is an anonymous page of a space that is about to free it.
+    /// Returns whether `page` was touched since the last call. Returns `None` if the table's entry
+    /// for `page` no longer maps the single page `pfn`, of this kind, or if the page is anonymous
+    /// and the space is about to free it.
     pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn, kind: Kind) -> Option<bool> {
         if kind == Kind::Anon && self.is_dying(machine) {
             return None;
@@ -116,9 +117,9 @@ impl<M: Machine> AddressSpace<M> {
         self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
     }
 
-    /// Unmaps `page`, if it still maps `pfn` as a page of its own and the space is not dying, and
-    /// leaves `slot` in its place. The caller then owns the page, and frees it after a flush of
-    /// translations.
+    /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
+    /// `slot` into the entry, unless the space is about to free the page. Returns whether it did.
+    /// If so, the caller now owns `pfn`, and frees it after a flush of translations.
     pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
         if self.is_dying(machine) {
             return false;

@@ -30,13 +30,13 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of tables that a walker claims together: 128 MiB.
+/// The largest number of tables that a walker claims together. These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
 /// The walker that completes the exit of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
-    /// The last user has ended it: the space is empty.
+    /// The last user has completed the exit: the space is empty.
     Finished,
     /// Helpers are still at work, and the last of them will finish.
     LeftToHelpers,
@@ -117,9 +117,11 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin
-    /// in the claimed tables. If other walkers are at work and few tables are left, frees gathered
-    /// pages early. So no walker still holds many pages when all tables are claimed.
+    /// Completes the work on a claim. If the last user has joined, drops the resources of the
+    /// mappings that begin in the claimed tables. If other walkers are at work, and the gather has
+    /// at least as many records as `share` tables have entries, frees the gathered pages now. The
+    /// fewer tables are left, the smaller is `share`. So no walker still holds many pages when all
+    /// tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -174,8 +176,8 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::of_dying(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // With a frontier, each walker has already forgotten the mappings of the page tables
-            // that it claimed, so only few mappings are left.
+            // With a frontier, each walker has already dropped the resources of the mappings in the
+            // page tables that it claimed, so only few mappings are left for this walker.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier
@@ -219,9 +221,10 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work. The
-/// result is a quarter of each walker's equal share, because some tables take longer to empty than
-/// others and more helpers may join.
+/// Returns how many tables a walker claims next, if `left` tables are left and `at_work` walkers
+/// are at work. The result is a quarter of each walker's equal share, because some tables take
+/// longer to empty than others and more helpers may join. A walker that is alone gets the share of
+/// one of two walkers.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

@@ -45,7 +45,7 @@ pub(super) struct Gather<'m, M: Machine> {
     share: Share,
     /// The first records. There is room for one more than `BUNDLE`, as in [`Records`].
     bundle: [Record; BUNDLE + 1],
-    /// The records of the batch that is being filled; `None` while the bundle is.
+    /// The records of the batch that is being filled, or `None` while the bundle is being filled.
     filling: Option<Box<Records>>,
     /// The number of batches that were begun since the last flush, the one being filled included.
     begun: usize,
@@ -58,19 +58,19 @@ pub(super) struct Gather<'m, M: Machine> {
     batches: [Option<Box<Records>>; BATCHES_MAX],
     /// The pages that hold the batches.
     pages: [Pfn; BATCHES_MAX],
-    /// The number of batches, each of which has a page.
+    /// The number of batches. Each batch has one page in `pages`.
     len: usize,
     /// True if translations may still lead to pages that were unmapped.
     stale: bool,
 }
 
 impl<'m, M: Machine> Gather<'m, M> {
-    /// Makes an empty gather for `space`, which a living process unmaps some of.
+    /// Makes an empty gather for a living process, which unmaps a part of `space`.
     pub(super) fn of_living(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         Self::new(memory, space, Share::Living)
     }
 
-    /// Makes an empty gather for `space`, which its last user or a helper empties for good.
+    /// Makes an empty gather for the last user or a helper, which empties `space` for good.
     pub(super) fn of_dying(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         Self::new(memory, space, Share::Dying)
     }
@@ -126,8 +126,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.at < self.full_at || self.begins_batch()
     }
 
-    /// Begins to fill the next batch. Adds a batch if there is none. Returns whether there is room
-    /// for more.
+    /// Begins to fill the next batch. If there is no next batch, adds one. Returns whether there is
+    /// room for more.
     #[cold]
     fn begins_batch(&mut self) -> bool {
         // A caller that was told that the gather is full may add one record more before it flushes.
@@ -175,7 +175,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.memory
     }
 
-    /// Notes that a page was unmapped that is not to be freed.
+    /// Notes that the caller has unmapped a page that this gather will not free. Translations to
+    /// that page still have to be flushed.
     pub(super) fn note_stale(&mut self) {
         self.stale = true;
     }
@@ -356,9 +357,9 @@ impl<'m, M: Machine> Gather<'m, M> {
 
 #[cfg(feature = "laws")]
 impl<M: Machine> AddressSpace<M> {
-    /// Fills a gather while there is no batch, then gives the batches back and adds the one record
-    /// that a caller may still add. Returns the number of added records, and the number of records
-    /// that a flush would free.
+    /// Takes all batches and fills a gather without them. Then gives the batches back, and adds the
+    /// one record that a caller may still add to a full gather. Returns the number of added
+    /// records, and the number of records that a flush would free.
     pub(crate) fn records_before_a_late_batch(&self, memory: Memory<'_, M>) -> (usize, usize) {
         let batches = &memory.spaces.batches;
         let all: Vec<_> = iter::from_fn(|| batches.take(memory.machine, Share::Dying)).collect();

@@ -75,8 +75,8 @@ impl Spares {
         (last || !missing.last) && self.0.len() - usize::from(last) >= missing.inner as usize
     }
 
-    /// Takes a spare node for the level that has `shift` index bits below it. The last-level node
-    /// is used last.
+    /// Takes a spare node for the level that has `shift` index bits below it. If `shift` is 0,
+    /// takes the spare last-level node, otherwise a spare inner node.
     fn take(&mut self, shift: u32) -> Node {
         let node = if shift == 0 {
             self.0.drain(..1).next()

@@ -1,10 +1,11 @@
 //! Adding and removing mappings (Linux: `do_mmap`, `do_munmap`).
 //!
-//! Adding a mapping holds the lock of the mappings as the writer. Removing takes the mappings out
-//! of the tree as the writer, then lets readers in, and empties page tables as one of the readers.
-//! A fault may have read the tree before the removal, but the fault checks the tree again under the
-//! lock of its page table. So either the fault maps its page before the table is emptied, or it
-//! finds that the mapping no longer exists.
+//! A CPU that adds a mapping holds the lock of the mappings as the writer. A CPU that unmaps takes
+//! the mappings out of the tree as the writer, then lets readers in, and empties page tables as one
+//! of the readers. A fault may have read the tree before the removal, but the fault checks the tree
+//! again under the lock of its page table. So either the fault maps its page before the table is
+//! emptied, or it finds that the mapping no longer exists. A CPU that replaces mappings remains the
+//! writer until it has emptied their page tables.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
@@ -149,8 +150,8 @@ impl<M: Machine> AddressSpace<M> {
         let removal = self.removal(memory, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
         let Mappings { editor, sources } = mappings;
-        // Emptying the range would also unmap a page that is touched meanwhile, so faults wait: see
-        // `fault::version`.
+        // Emptying the range would also unmap a page of the new mapping that a fault maps
+        // meanwhile. So faults wait: see `fault::version`.
         self.replacing.set(1);
         let stored = self.tree.store(memory.machine, editor, new, |piece| {
             sources.count_pieces(&piece, removal.change(&piece));

@@ -75,8 +75,8 @@ impl MappingKind {
         }
     }
 
-    /// Returns whether the mapping may be emptied while its owner still runs. It may if no process
-    /// except the dying owner can miss the mapping's pages (Linux: the rule of
+    /// Returns whether helpers may empty the mapping while its dying owner still runs. They may do
+    /// so if no other process can miss the mapping's pages (Linux: the rule of
     /// `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
@@ -114,7 +114,7 @@ pub(super) struct Mappings<M: Machine> {
 /// The sources of mappings, by number.
 pub(super) struct Sources<M: Machine> {
     by_number: Vec<Option<Source<M>>>,
-    /// The numbers of no source.
+    /// The numbers in `by_number` that no source has now.
     free: Vec<u32>,
 }
 

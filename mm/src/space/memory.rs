@@ -140,12 +140,13 @@ impl<M: Machine> Spaces<M> {
         &self.plan
     }
 
-    /// Returns the swap area, for pages that have no memory.
+    /// Returns the swap area, which all address spaces use.
     pub fn swap(&self) -> &SwapArea<M> {
         &self.swap
     }
 
-    /// Returns the way from pages to address spaces, if pages may be reclaimed.
+    /// Returns the records by which reclaim finds the address space that maps a page, or `None` if
+    /// pages are not reclaimed.
     pub(crate) fn rmap(&self) -> Option<&Rmap<M>> {
         self.rmap.as_ref()
     }

@@ -4,13 +4,14 @@
 //! map ──> mapping ──fault──> page table entry ──unmap, exit, reap──> gather ──> zone
 //! ```
 //!
-//! `vma_tree` and `mapping` record what is mapped, and `page_table` where its pages are. A living
-//! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. The last
-//! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
-//! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
-//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru`,
-//! `batches` and `memory`. Reclaim finds the mapping of a page through `rmap`, and unmaps the page
-//! by `evict`. `cached` has the files whose pages are reclaimed.
+//! `vma_tree` and `mapping` record what is mapped, and `page_table` in which frames the pages are.
+//! A living process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages.
+//! The last user empties a dying address space in `exit`, and helpers do so in `reap`; `frontier`
+//! divides the work between them. `rss` counts the resident pages of a space, `usage` counts the
+//! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
+//! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
+//! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files whose
+//! pages are reclaimed.
 
 pub(crate) mod batches;
 pub mod budget;
@@ -103,11 +104,12 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// translation to any of them until `end`.
     ///
     /// # Errors
-    /// [`Refused`] if the holder would have to wait for that and `may_wait` is false.
+    /// [`Refused`] if `may_wait` is false and the holder would have to wait before it can stop
+    /// using translations to these pages.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// Notifies the holder that the pages announced by `start` have left. Meanwhile a page may have
-    /// come back into memory, in another frame.
+    /// Notifies the holder that the pages announced by `start` have left, or will not leave after
+    /// all. A page that has left may already be back in memory, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
     /// Notifies the holder that the address space is about to be emptied for good: from now on the

@@ -2,8 +2,8 @@
 //! `address_space`).
 //!
 //! A page has an index in its object, and exists from its first touch until the object is emptied.
-//! The object owns the page; it does not record which mappings use it. The pages of a file can also
-//! be reclaimed; see `cached`.
+//! The object owns the page. No record says which mappings use the page. The pages of a file can
+//! also be reclaimed; see `cached`.
 //!
 //! Invariant: every page of an object was allocated for it as a single page, and has one index.
 //!

@@ -37,7 +37,8 @@ pub enum Reaped {
 }
 
 impl Reaped {
-    /// Combines this outcome with that of a later step, `next`.
+    /// Combines this outcome with that of a later step, `next`: returns the first of the two that
+    /// is not `All`.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
@@ -64,8 +65,8 @@ impl<M: Machine> AddressSpace<M> {
         self.try_reap_after(memory, || ())
     }
 
-    /// Does what [`AddressSpace::try_reap`] does. Also calls `starts`, after it has taken the lock
-    /// of the mappings, if something may be left to empty.
+    /// Does what [`AddressSpace::try_reap`] does. If something may be left to empty, also calls
+    /// `starts`, once it has taken the lock of the mappings.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));

@@ -7,8 +7,8 @@ pub enum Reaping {
     Ascending,
     /// Mapping by mapping in descending order, each mapping from its start (Linux 6.18).
     DescendingByVma,
-    /// Mapping by mapping in descending order, each in steps of 1 GiB from its end. The helper
-    /// yields to waiting writers after each step (proposed for Linux in 2026).
+    /// Mapping by mapping in descending order, each in steps of 1 GiB from its end. After each
+    /// step, the helper gives way to a writer that waits (proposed for Linux in 2026).
     DescendingChunks,
     /// Table by table: the last user goes upwards and any number of helpers mostly downwards, until
     /// they meet.

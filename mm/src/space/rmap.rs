@@ -1,17 +1,18 @@
 //! The way from a page to the address space that maps it, or to its file (Linux: `anon_vma`,
 //! `rmap_walk`).
 //!
-//! Each enlisted address space has a number, and each enlisted file. A page's *owner* combines this number with the virtual
-//! page. The space remains enlisted until it has ended, so it exists as long as any page names it.
-//! An owner may be outdated: its number may belong to another space by now. So a CPU that follows
-//! an owner checks the entry of the page table.
+//! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
+//! number with the virtual page, or with the page's index in the file. A space remains enlisted until
+//! it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to that
+//! space. An owner may be outdated: its number may belong to another space by now. So a CPU that
+//! follows an owner checks the entry of the page table, or the index of the file.
 //!
 //! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
 //! It only tries to take the lock: if the lock is busy, the page stays. A space that ends takes the
 //! lock as the writer, so it waits until no CPU is unmapping one of its pages.
 //!
-//! Locks: `Rmap` as a reader; inside it `PageTable`, `Swap` and `Counter`. The lock of free numbers
-//! has nothing inside.
+//! Locks: `Rmap` as a reader; inside it `PageTable`, and inside that `Counter`. The lock of free
+//! numbers has nothing inside.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -226,7 +227,10 @@ impl<M: Machine> Rmap<M> {
         // The caller has another reference to the target, so this does not drop the target.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
-            debug_assert!(free.len() < free.capacity(), "a number is given back once");
+            debug_assert!(
+                free.len() < free.capacity(),
+                "no number is given back twice"
+            );
             free.push(number);
         });
     }

@@ -5,7 +5,8 @@ use core::fmt;
 use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, Reading};
 use crate::machine::Machine;
 
-/// The kind of a page that an address space counts: resident, of one of three kinds, or in swap.
+/// The kind of the pages that one counter counts: one of three kinds of resident pages, or pages in
+/// swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RssKind {
     /// Pages of files (Linux: `MM_FILEPAGES`).
@@ -110,8 +111,9 @@ impl<M: Machine> Rss<M> {
         RssKind::RESIDENT.into_iter().map(of).sum()
     }
 
-    /// Returns the approximate number of pages of every kind, resident and in swap: an estimate,
-    /// with each kind at least 0 as in Linux, and the range that must contain the number.
+    /// Returns the approximate number of pages of all kinds together, resident and in swap. The
+    /// estimate adds up the estimates of the kinds; as in Linux, a negative one counts as 0. The
+    /// range certainly contains the number.
     pub fn usage(&self, machine: &M) -> Reading {
         let of = |kind| {
             let counter = kind as usize;
@@ -131,8 +133,8 @@ impl<M: Machine> Rss<M> {
             })
     }
 
-    /// Returns the number of pages of every kind, resident and in swap, exact when no addition is
-    /// under way.
+    /// Returns the number of pages of all kinds together, resident and in swap. It is exact when no
+    /// addition is under way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         self.0.precise_total(machine).max(0)
     }

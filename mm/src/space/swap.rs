@@ -1,4 +1,4 @@
-//! A swap area: the slots for pages that have no memory (Linux: `swap_info_struct`).
+//! A swap area: the slots for pages that are not in memory (Linux: `swap_info_struct`).
 //!
 //! The area records only which slots are taken. The embedder stores their contents. A slot takes
 //! four bytes of memory, which are first written when the slot is first taken. The free slots are
@@ -7,8 +7,8 @@
 //! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
 //! Lock: one, which guards the list. No other lock is taken and no memory allocated while it is
-//! held. The machine is charged for freeing a slot only after the lock is released, because Linux
-//! has one lock for each cluster of 512 slots and CPUs seldom contend for one of those locks.
+//! held. A CPU spends the time for freeing a slot only after it has released the lock, because
+//! Linux has one lock for each cluster of 512 slots and CPUs seldom contend for one of those locks.
 
 use alloc::vec::Vec;
 use core::fmt;

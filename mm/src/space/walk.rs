@@ -84,8 +84,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns the kind of the mapping that contains all of `pages`, if there is one. There is at
-    /// least one page.
+    /// Returns the kind of the mapping that contains all of `pages`, if there is one. `pages` is
+    /// not empty.
     fn mapped_around(&self, pages: &Range<Vpn>) -> Option<MappingKind> {
         // No CPU changes the tree, because the lock of the mappings is held.
         let vma = self.tree.find(pages.start).ok().flatten();

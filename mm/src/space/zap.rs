@@ -115,8 +115,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Charges the machine for emptying the entries that `tally` counts. Frees their swap slots,
-    /// and subtracts their pages from the counters.
+    /// Spends the time that it takes to empty the entries that `tally` counts. Frees the swap slots
+    /// of these entries, and subtracts their pages from the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);
@@ -146,7 +146,8 @@ impl<M: Machine> AddressSpace<M> {
     ) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::TableLock));
-        // The memory of that table is dropped with no lock held.
+        // `_blank` is the table that was kept for splitting the huge page. Its memory is dropped at
+        // the end of this function, where no lock is held.
         let (full, _blank) = match whose {
             Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
                 self.unmap_huge_here(gather, spot, range, site)
@@ -232,7 +233,7 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // The lists already count the huge page as one page.
+            // The lists already count the huge page as one page, so its first part is not added.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

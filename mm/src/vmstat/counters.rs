@@ -1,9 +1,10 @@
 //! Counters with a differential per CPU (Linux: `vm_stat_diff`).
 //!
-//! The value of a counter is its shared word plus all differentials. It is exact when no operation
-//! is in progress. A differential beyond the threshold is folded into the shared word at once; the
-//! periodic refresh folds the others. There is no lock: a fold takes a differential with one atomic
-//! operation, so a race with an addition or another fold neither counts twice nor loses anything.
+//! The value of a counter is its shared word plus all differentials. This sum is exact when no
+//! operation is in progress. A differential beyond the threshold is folded into the shared word at
+//! once; the periodic refresh folds the others. There is no lock: a fold takes a differential with
+//! one atomic operation, so if it races with an addition or with another fold, nothing is counted
+//! twice and nothing is lost.
 //!
 //! Plimsoll computes the machine-wide value on demand, as the sum over all zones. Linux also folds
 //! into a machine-wide word, which costs each fold a second shared write.
@@ -75,7 +76,7 @@ impl<M: Machine> Counters<M> {
 
     /// Adds `delta` for `blocks` blocks of about equal size on this CPU. Linux adds one block after
     /// another, and folds the differential each time it passes the threshold. This call leaves the
-    /// same differential as Linux, but makes only one addition to the shared word.
+    /// same differential as Linux, but adds to the shared word at most once.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];

@@ -180,8 +180,8 @@ fn a_shortage_never_asks_the_heap() {
     }
 }
 
-/// Fills the budget, then touches more pages in a table that exists. Every touch beyond the budget
-/// has to wait until a process under the budget was killed.
+/// Charges pages until the budget is full, then touches more pages, for which no page table has to
+/// be allocated. Each of these touches has to wait until a process of this budget has been killed.
 fn over_budget(selecting: Selecting, dies: bool) {
     let design = Design {
         selecting,

@@ -11,7 +11,7 @@ pub(super) enum Meaning {
     What(fn(&Record<'_>) -> Option<What>),
     /// The call chain of the preceding event.
     Stack,
-    /// An event that recordings do not have.
+    /// An event of another kind, which the recorder skips.
     Unknown,
 }
 

@@ -68,9 +68,9 @@ fn offset(text: &str, place: Place) -> usize {
     column.map_or(text.len(), |(at, _)| start + at)
 }
 
-/// Reads the mutants of a list, each with its name.
+/// Reads the mutants from the output of `cargo mutants --list --json`, each with its name.
 pub(crate) fn parse(list: &str) -> Result<Vec<(String, Change)>, String> {
-    // If no line of a diff has a mutant, the tool prints nothing.
+    // If there is no mutant in the lines that a diff changes, `cargo mutants` prints nothing.
     if list.trim().is_empty() {
         return Ok(Vec::new());
     }

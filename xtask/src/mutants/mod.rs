@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice. A
-//! changed version of the code is a mutant.
+//! `cargo xtask mutants`: changes the code of `mm` and checks that the tests of `mm` notice the
+//! changes. A changed version of the code is a mutant.
 //!
 //! Building a mutant takes longer than testing it. So all mutants are built together, each behind a
 //! switch (`rewrite`, `build`), and then the tests run on one mutant after the other (`judge`).
@@ -55,7 +55,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let mut build = Build::new(root)?;
     let chosen = shard(choose(&all, &options, &mut build)?, options.shard);
     if chosen.is_empty() {
-        return Err("no mutant to try: nothing that was asked for has one".to_owned());
+        return Err("no mutant to try: the chosen groups and options select none".to_owned());
     }
     let fates = judge_all(root, &all, &chosen, &mut build, &options)?;
     outcomes::write(&root.join(build::FOLDER), &all, &fates)?;
@@ -77,7 +77,8 @@ fn draw(all: &[(&Group, Mutant)], seed: u64) -> Vec<usize> {
     sample::drawn(&mutants, seed)
 }
 
-/// Returns the positions of all mutants, or of those that a sample draws first.
+/// Returns the positions of all mutants or, if a sample is requested, of the mutants that it draws
+/// first.
 fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     let Some(count) = options.sample else {
         return (0..all.len()).collect();
@@ -89,8 +90,8 @@ fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
 }
 
 /// Returns the positions of the mutants to try. If the options request a sample, draws mutants
-/// until as many of them compile as the sample needs. The sample also has the drawn mutants that do
-/// not compile.
+/// until as many of them compile as the sample needs. The result then also has the drawn mutants
+/// that do not compile.
 fn choose(
     all: &[(&Group, Mutant)],
     options: &Options,
@@ -102,7 +103,7 @@ fn choose(
         return Ok(every);
     };
     let drawn = draw(all, options.seed);
-    // About one in four mutants does not compile.
+    // About one in four mutants does not compile, so a third more are drawn than needed.
     let mut taken = count + count / 3;
     loop {
         taken = taken.min(drawn.len());
@@ -126,7 +127,8 @@ fn choose(
     }
 }
 
-/// Returns every `of`-th mutant, beginning with the one at `part`, which is counted from 0.
+/// Returns part number `part`, counted from 0, of `of` parts of the mutants: every `of`-th mutant,
+/// from the one at index `part` on.
 fn shard(mutants: Vec<usize>, (part, of): (usize, usize)) -> Vec<usize> {
     mutants.into_iter().skip(part).step_by(of).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
     pub(crate) change: Change,
 }
 
-/// Returns the mutants with these names and changes, which must be in the order of their places.
+/// Makes mutants of these names and changes, which must be in the order of their places.
 pub(crate) fn with_keys(listed: Vec<(String, Change)>) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mutants = listed.into_iter().map(|(name, change)| {
@@ -34,7 +34,7 @@ pub(crate) fn with_keys(listed: Vec<(String, Change)>) -> Vec<Mutant> {
     mutants.collect()
 }
 
-/// Returns `file:12:5: what is changed` without the numbers.
+/// Removes the line and the column from a name such as `file:12:5: what is changed`.
 fn without_place(name: &str) -> String {
     let mut parts = name.splitn(4, ':');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -133,7 +133,7 @@ mod tests {
                 times[at] += 1;
             }
         }
-        // On average, a mutant is drawn 100 times. The standard deviation is 8.7.
+        // On average, a mutant is drawn in 100 of the 400 samples. The standard deviation is 8.7.
         assert!(
             times.iter().all(|times| (55..150).contains(times)),
             "{times:?}"

@@ -7,7 +7,7 @@ use super::judge::Fate;
 use super::sample::Mutant;
 use super::survivors::FILE;
 
-/// Numbers of mutants of one group, by outcome.
+/// How many mutants of one group had each outcome.
 #[derive(Clone, Debug, Default)]
 struct Row {
     group: String,
@@ -62,7 +62,7 @@ impl Score {
         self.rows.push(row);
     }
 
-    /// Returns an error if a mutant survived that is not accepted.
+    /// Returns an error if a mutant survived that is not in the list of accepted survivors.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         match self.survivors.len() {
             0 => Ok(()),

@@ -1,5 +1,5 @@
-//! The accepted mutants, which no test can notice or need notice, each with the reason:
-//! `xtask/survivors.toml`.
+//! The accepted survivors, with the reason for each: mutants that no test can notice, or that no
+//! test needs to notice. They are listed in `xtask/survivors.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;

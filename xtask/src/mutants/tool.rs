@@ -1,4 +1,4 @@
-//! Runs `cargo mutants`, the tool that knows which changes there are.
+//! Runs `cargo mutants`, the tool that lists the possible mutants.
 
 use std::fs;
 use std::path::{Path, PathBuf};

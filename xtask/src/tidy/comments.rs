@@ -2,8 +2,8 @@
 
 use super::{File, Tree};
 
-/// Openings that a doc comment must not have. They begin a clause without a noun where the reader
-/// expects an actor, or refer to something that rustdoc does not show beside the item. "What",
+/// Openings that a doc comment must not have. Some begin a clause without a noun where the reader
+/// expects an actor. Others refer to something that rustdoc does not show beside the item. "What",
 /// "How" and "Whether" may open the documentation of a field: "How far a request may go" reads
 /// well.
 const OPENINGS: [&str; 8] = [

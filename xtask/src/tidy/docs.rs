@@ -57,7 +57,8 @@ pub(super) fn readme_map(tree: &Tree) -> Vec<String> {
     unmapped.map(text).collect()
 }
 
-/// Returns whether the text names `folder`, either in code style or as a branch of a drawn tree.
+/// Returns whether the text names `folder`, either in code style or as a branch of a tree that is
+/// drawn with lines.
 fn names_folder(text: &str, folder: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or(folder);
     let branch = format!("── {last}/");

@@ -5,8 +5,8 @@ use super::{File, Tree};
 
 /// The folder of the files that change the kernel.
 const KERNEL: &str = "kernel/";
-/// The licence line of files in [`KERNEL`]. The text is written in two parts, or this rule would
-/// find it in this file.
+/// The licence line of files in [`KERNEL`]. It is written in two parts, because the rule would
+/// otherwise find it in this file.
 const LICENCE: &str = concat!("SPDX-License-Identifier: ", "GPL-2.0-only");
 /// The licence line of any file under the GPL.
 const FOREIGN: &str = concat!("SPDX-License-Identifier: ", "GPL");

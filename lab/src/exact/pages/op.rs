@@ -7,7 +7,7 @@ use super::lists::ListId;
 pub(crate) struct Op {
     /// The index of the event that shows the operation.
     pub(crate) event: u32,
-    /// The CPU that owns the lists of the operation.
+    /// The CPU whose page lists the operation uses.
     pub(crate) cpu: u32,
     pub(crate) action: Action,
     /// The kernel's moves between lists and zones for this operation.

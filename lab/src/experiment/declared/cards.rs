@@ -13,14 +13,15 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::run::options::Effort;
 
-/// The declaration of a table that has a row for each card, pair of designs, and metric.
+/// The declaration of a table with a row for each combination of a card, a pair of designs, and a
+/// metric.
 pub(in crate::experiment) struct Cards<S: 'static, K: 'static = ()> {
     pub(in crate::experiment) title: &'static str,
     pub(in crate::experiment) note: &'static str,
     /// The effort of the runs at the low and the high card.
     pub(in crate::experiment) effort: Effort,
-    /// True if the table also has rows for the middle card. The rest of the report shows the
-    /// results at that card.
+    /// True if the table also has rows for the middle card, although the rest of the report already
+    /// shows the results at that card.
     pub(in crate::experiment) with_mid: bool,
     /// Pairs of designs, A and B, each with the metrics on which A and B are compared.
     pub(in crate::experiment) pairs: &'static [CardPair<S>],

@@ -44,8 +44,8 @@ pub(super) type Pair = (&'static str, &'static str);
 /// As B in a [`Pair`], this stands for every design except A.
 pub(super) const OTHERS: &str = "*";
 
-/// The declaration of an experiment. `S` is its workload on one machine, `K` is what is kept of a
-/// run in addition to its sample, and `D` is a design.
+/// The declaration of an experiment. `S` is the type of its workload on one machine, `K` that of
+/// the data that are kept of a run in addition to the run's sample, and `D` that of its designs.
 pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     /// The name that `plimsoll reproduce` accepts.
     pub(super) name: &'static str,
@@ -107,7 +107,7 @@ pub(super) fn read<T>(readings: &[Reading<T>], run: &T) -> Vec<(Metric, f64)> {
 /// The clock that measures an experiment's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// The clock of the simulated machine. Two runs of a case are equal.
+    /// The clock of the simulated machine. Two runs of one case are identical.
     Virtual,
     /// The clock of this computer. Cases run one at a time, because two cases at once would slow
     /// each other down. Two runs of one case never give equal times.
@@ -337,7 +337,8 @@ where
             .compare(scene, designs, self.options, self.progress)
     }
 
-    /// As [`Run::further`], but runs at most `seeds` of the seeds, for a table beside the main one.
+    /// As [`Run::further`], but with only the first `seeds` of the seeds, for a table beside the
+    /// main one.
     pub(super) fn further_on_few(
         &self,
         about: &str,

@@ -10,7 +10,7 @@ use crate::measure::metric::{Metric, Unit};
 use crate::report::misses::{Basis, Beside, Ours, Place, Thread, Values};
 use crate::run::options::Effort;
 
-/// Figures that a thread published for one machine.
+/// Figures that a mailing-list thread published for one machine.
 pub(in crate::experiment) struct Published {
     /// The simulated machine that stands for the machine on which the figures were measured.
     pub(in crate::experiment) machine: &'static str,
@@ -20,7 +20,7 @@ pub(in crate::experiment) struct Published {
     pub(in crate::experiment) figures: &'static [Figure],
 }
 
-/// One published figure, and the row of ours to which it belongs.
+/// One published figure, and the row of our report to which it belongs.
 pub(in crate::experiment) struct Figure {
     /// The quantity that was published, in a few words.
     pub(in crate::experiment) what: &'static str,
@@ -28,11 +28,12 @@ pub(in crate::experiment) struct Figure {
     pub(in crate::experiment) metric: &'static str,
     pub(in crate::experiment) values: Reported,
     pub(in crate::experiment) basis: Basis,
-    /// The cause of the difference from ours: what the model lacks, or what explains it.
+    /// The cause of the difference between this figure and ours: what the model lacks, or another
+    /// explanation.
     pub(in crate::experiment) why: &'static str,
 }
 
-/// The values of a figure, in the metric's unit.
+/// The values of a figure. They are in the metric's unit, but a change is in percent.
 #[derive(Clone, Copy)]
 pub(in crate::experiment) enum Reported {
     /// The value with one design.
@@ -44,7 +45,7 @@ pub(in crate::experiment) enum Reported {
 }
 
 impl Reported {
-    /// The designs: Linux's first, if there are two.
+    /// The designs to which the values belong. If there are two designs, Linux's is first.
     pub(super) fn designs(&self) -> Vec<&'static str> {
         match self {
             Self::One(design, _) => vec![*design],
@@ -90,7 +91,7 @@ pub(in crate::experiment) struct Unmeasured {
     pub(in crate::experiment) source: &'static str,
     pub(in crate::experiment) what: &'static str,
     pub(in crate::experiment) unit: Unit,
-    /// The value, or the values with Linux and with the patch.
+    /// One value, or two: the first with Linux, the second with the patch.
     pub(in crate::experiment) values: &'static [f64],
     /// The reason why nothing is measured.
     pub(in crate::experiment) why: &'static str,
@@ -116,7 +117,7 @@ impl<S, K, D> Declaration<S, K, D>
 where
     D: Debug + Display,
 {
-    /// The published figures, machine by machine, without ours.
+    /// The published figures, machine by machine, without the values that our runs measured.
     pub(super) fn declared_figures(&self) -> Result<Vec<Beside>, Error> {
         let mut figures = Vec::new();
         for machine in self.machines {
@@ -129,8 +130,8 @@ where
         Ok(figures)
     }
 
-    /// The figures that were published for `machine`. If there are `results`, ours is beside each
-    /// figure whose metric they have.
+    /// The figures that were published for `machine`. If `results` is given, each figure whose
+    /// metric the runs have measured has our value beside it.
     pub(super) fn figures_on(
         &self,
         machine: &'static str,

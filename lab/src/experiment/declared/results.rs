@@ -79,7 +79,7 @@ impl Results {
             .expect("every design runs on a seed")
     }
 
-    /// Compares `metric` with design B to `metric` with design A, seed by seed.
+    /// Compares design B of a pair with design A: their values of `metric`, seed by seed.
     pub(in crate::experiment) fn compare(
         &self,
         (a, b): (&str, &str),

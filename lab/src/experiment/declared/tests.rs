@@ -6,7 +6,7 @@ use crate::measure::metric::Unit;
 use crate::report::misses::{Agreement, Basis, Thread};
 
 const WAITS: Metric = Metric::lower("waits", Unit::Count);
-/// A published figure of [`whole`].
+/// A published figure of the declaration [`whole`].
 const WAITED: Figure = Figure {
     what: "waits",
     metric: "waits",

@@ -4,17 +4,15 @@
 //! One workload chosen by us proves little: with all memory fresh and short, moving whole blocks
 //! gains most. So a report gives the range of a ratio over all of these workloads.
 
-use plimsoll_mm::units::Nanos;
-
 use super::scene::{FIFTY, Kept, Pressure, QUICK_USE_NS, RATE, SCALE, Scene, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
 use crate::error::Error;
 use crate::experiment::declared::{Results, Run};
 use crate::measure::metric::Metric;
 use crate::measure::stats::Verdict;
+use crate::report::misses::EQUAL_PERCENT;
 use crate::report::{Table, tabulate};
 use crate::run::aging::Memory;
-use crate::run::options::Effort;
 
 /// The designs that run on the side workloads.
 const DESIGNS: [&str; 4] = [UNBATCHED, MERGED, BOUNDED_PAGES, BOUNDED];
@@ -36,7 +34,8 @@ impl Member {
         }
     }
 
-    /// The median ratio over the seeds of `metric` with `design` to that of unbatched Linux.
+    /// The ratio of `metric` with `design` to `metric` with unbatched Linux, as the median over the
+    /// seeds.
     fn ratio(&self, design: &str, metric: &Metric) -> f64 {
         self.results.ratio((UNBATCHED, design), metric)
     }
@@ -51,21 +50,12 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
             return Ok(Member { scene, results });
         }
         let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
-        let short = scene.clone().lasting(side_length(run));
-        let (results, _) = run.further_on_few(&about, &short, &designs, SEEDS)?;
+        // Runs of all workloads are equally long: a shorter run has a larger share of the first
+        // round, in which the workers only fill memory.
+        let (results, _) = run.further_on_few(&about, &scene, &designs, SEEDS)?;
         Ok(Member { scene, results })
     };
     scenes(run).into_iter().map(member).collect()
-}
-
-/// The virtual length of a run of a side workload: long enough for more than one round of each
-/// worker.
-fn side_length(run: &Run<'_, Scene, Kept>) -> Nanos {
-    match run.options.effort {
-        Effort::Full if run.scene.shape == FIFTY => Nanos::from_ms(400),
-        Effort::Full => Nanos::from_ms(250),
-        Effort::Quick => Nanos::from_ms(20),
-    }
 }
 
 fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
@@ -84,13 +74,13 @@ fn scenes(run: &Run<'_, Scene, Kept>) -> Vec<Scene> {
     scenes
 }
 
-/// The table of the ratios of `metric` to that of unbatched Linux, with a row for each workload and
-/// one for the range over all of them.
+/// Makes a table of ratios: `metric` with each design, divided by `metric` with unbatched Linux.
+/// There is a row for each workload, and a last row for the range over all workloads.
 pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     let mut table = tabulate!(
         title,
-        "B / A, where A is unbatched: medians over two seeds of shorter runs, or over all seeds \
-         for the workload of the rest of the report. \
+        "B / A, where A is unbatched: medians over two seeds, or over all seeds for the workload of \
+         the rest of the report. \
          `measured`: workers use each page for 2500 ns, as stress-ng does; `quick`: for 400 ns. The \
          last row has the range over all rows.",
         family,
@@ -115,8 +105,8 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
     table
 }
 
-/// The smallest and the largest ratio of `metric` with `design` to that of unbatched Linux, over
-/// the workloads of the family for which `of` is true.
+/// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux,
+/// over the workloads of the family for which `of` is true.
 fn range(
     family: &[Member],
     design: &str,
@@ -143,15 +133,16 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Says what the merged patch and our variant gain while memory is plenty, or while it is short.
+/// Says what the merged patch and bounded holds gain while there is plenty of memory, or while
+/// memory is short.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
         show_range(ratios)
     };
     format!(
-        "{}, the merged patch multiplies the throughput of unbatched Linux by {} and its longest wait \
-         for the zone lock by {}, bounded holds by {} and {}",
+        "{}, the merged patch multiplies the throughput of unbatched Linux by {} and its longest \
+         wait for the zone lock by {}, and bounded holds multiply them by {} and {}",
         match pressure {
             Pressure::Plenty => "With plenty of memory",
             Pressure::Short => "if memory is short",
@@ -163,16 +154,13 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// The published changes of throughput by the patch, in percent: of the number of rounds, of the
-/// number of rounds per second of real time, and of that per second of CPU time.
+/// A workload of ours, and the changes of throughput by the patch that the thread published for
+/// this workload, in percent. They are changes of the number of rounds, of rounds per second of
+/// real time, and of rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],
 }
-
-/// The largest change, in percent, at which we call two throughputs equal. This is the largest
-/// variation between runs that the thread gives for its measurements.
-const EQUAL_PERCENT: f64 = 0.56;
 
 /// The table of the merged patch's throughput beside the published changes. `None` on a machine for
 /// which none were published.
@@ -234,8 +222,8 @@ fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether the interval from `low` to `high`, in percent, shows that two throughputs are
-/// equal.
+/// Says whether a change of throughput counts as none. `low` and `high` are the ends of its
+/// interval, in percent.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

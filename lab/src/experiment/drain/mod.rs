@@ -42,7 +42,8 @@ use crate::run::progress::Progress;
 pub(super) static EXPERIMENT: &dyn Experiment = &Drain;
 pub(super) use self::swapping::SWAPPING;
 
-/// The experiment, declared once for each state of memory at the start of its main runs.
+/// The experiment. It has one declaration for each state that memory may have when the main runs
+/// start.
 struct Drain;
 
 impl Experiment for Drain {
@@ -188,7 +189,7 @@ fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> 
     Ok((tables, finding(&run.results, &family)))
 }
 
-/// Each run's design and what was kept, for the designs with rows in the tables of holds.
+/// For each design of [`SHOWN`], its name and what was kept of its run with the first seed.
 fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))
@@ -205,9 +206,9 @@ fn holds_and_drains(results: &Results) -> Table {
     ];
     tabulate!(
         "What comes from holds, and what from drains",
-        "Throughput is that of unbatched Linux times the number. Linux lets one CPU at a time drain \
-         all lists. `pcp`: waits for the locks of page lists, which are those of drains and of \
-         vmstat work.",
+        "Throughput is given as a multiple of unbatched Linux's. Linux lets one CPU at a time \
+         drain all lists. `pcp`: waits for the locks of page lists; only drains and vmstat work \
+         wait for these locks.",
         &rows,
         |(holds, drains, design)| {
             "holds" => holds,
@@ -232,7 +233,8 @@ fn histogram(run: &Run<'_, Scene, Kept>) -> Table {
     let buckets: Vec<usize> = (0..BUCKETS).collect();
     let table = tabulate!(
         "Zone-lock holds by pages moved, first seed",
-        "The thread's buckets; frees, refills and drains together.",
+        "The buckets are those of the mailing-list thread. Frees, refills and drains are counted \
+         together.",
         &buckets,
         |bucket| {
             "pages" => range(bucket),
@@ -258,14 +260,15 @@ fn longest_waits(run: &Run<'_, Scene, Kept>) -> Table {
     let waits = waits.filter_map(|(design, kept)| Some((&design.name, kept.longest?)));
     tabulate!(
         "The longest waits for the zone lock, and the holder, first seed",
-        "The CPU that held the lock when the wait began; CPUs queued in between held it too.",
+        "The holder is the CPU that held the lock when the wait began. During the wait, the CPUs \
+         that were already in the queue held it too.",
         &waits.collect::<Vec<_>>(),
         |(design, longest)| {
             "design" => design,
             "wait" => human(longest.wait.0 as f64, Unit::Nanos),
             "CPU" => longest.cpu,
             "holder" => longest.blocker,
-            "held for" => longest.blocker_site.name(),
+            "holder's call site" => longest.blocker_site.name(),
         }
     )
 }
@@ -281,7 +284,7 @@ fn throughput(run: &Run<'_, Scene, Kept>) -> Table {
     let baseline = spread(UNBATCHED).mean;
     tabulate!(
         "Throughput",
-        "Means over the seeds; rows above are medians.",
+        "Means over the seeds; the rows of the report are medians.",
         &run.designs,
         |design| {
             "design" => design.name,
@@ -334,7 +337,7 @@ fn finding(results: &Results, family: &[Member]) -> Finding {
             ),
             ("bounded against unbatched", ratio(UNBATCHED, BOUNDED)),
             (
-                "of which holds, with Linux's rule for drains",
+                "bounded holds with Linux's rule for drains, against unbatched",
                 ratio(UNBATCHED, ONE_DRAIN),
             ),
         ],

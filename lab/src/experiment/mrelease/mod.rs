@@ -90,7 +90,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
     let mut tables = vec![
         scene_table(run),
         by_helpers("By number of helpers", &[headline, curve]),
-        by_helpers("The same with huge pages", &[huge]),
+        by_helpers("By number of helpers, with huge pages", &[huge]),
         emptier::targets(&targets(headline)),
         emptier::waits(run.each()),
     ];
@@ -128,8 +128,8 @@ fn scene_table(run: &Run<'_, Scene, Raced, Emptier>) -> Table {
     Table::facts(
         "Processes and CPUs",
         format!(
-            "Each helper is at a last-level cache of its own, by turns on both sockets, and calls \
-             process_mrelease once, within {} of the kill.",
+            "Each helper runs at a last-level cache of its own; the helpers alternate between the \
+             sockets. Each calls process_mrelease once, at most {} after the kill.",
             human(START_WITHIN.0 as f64, Unit::Nanos)
         ),
         &[
@@ -162,9 +162,9 @@ fn by_helpers(title: &str, all: &[Ran<'_>]) -> Table {
     rows.sort_by_key(|(_, emptier)| emptier.helpers);
     tabulate!(
         title,
-        "Running: exit and helpers together, waits for spinlocks included. Limited by: what takes at \
-         least 5 % of running besides work, either the lock waited for longest, or locks that are free \
-         and lines that move; first seed.",
+        "`running`: exit and helpers together, waits for spinlocks included. `limited by`, for the \
+         first seed: what takes most of the running time besides work, if that is at least 5 %. It \
+         is either waiting for one kind of lock, or taking free locks and moving cache lines.",
         &rows,
         |(ran, emptier)| {
             "helpers" => emptier.helpers,
@@ -271,8 +271,8 @@ fn wall(_: &Scene) -> Vec<Metric> {
 /// Makes the finding. Every statement in it follows from the medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
-        "With 8 helpers all memory is free {:.2} times as fast as with exit alone if they meet in \
-         the middle, {:.2} times if all ascend; the limit of ours is {}.",
+        "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if they meet in \
+         the middle, and {:.2} times as fast if all ascend; what limits ours is {}.",
         ran.faster(OURS[1]),
         ran.faster(ASCENDING[1]),
         ran.limit(OURS[1]),

@@ -15,7 +15,7 @@ use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
 /// The numbers of helpers that have rows and verdicts in the report.
 pub(super) const HEADLINE: [usize; 2] = [1, 8];
-/// Further numbers of helpers. Only the table by number of helpers shows them.
+/// Other numbers of helpers, which only the table with one row for each number shows.
 pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 
 /// The CPU on which the last user exits.

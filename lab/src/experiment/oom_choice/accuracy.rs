@@ -102,7 +102,7 @@ const WRONG: Metric = Metric::lower("wrong_percent", Unit::Percent);
 /// The memory by which the largest process exceeds the victim, in bytes: the mean over all choices.
 const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
 const REGRET_MAX: Metric = Metric::lower("regret_max_bytes", Unit::Bytes);
-/// The mean of [`REGRET`] that would result if each victim were drawn at random.
+/// The value that [`REGRET`] would have, on average, if each victim were drawn at random.
 const BY_LOT: Metric = Metric::neither("by_lot_bytes", Unit::Bytes);
 const SUMS: Metric = Metric::lower("sums", Unit::Count);
 const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
@@ -111,8 +111,8 @@ const LEAST: Metric = Metric::neither("least_sums", Unit::Count);
 const EXCESS: Metric = Metric::lower("sums_over_least_max", Unit::Count);
 const TIME: Metric = Metric::lower("select_ns", Unit::Nanos);
 
-/// The metrics of each population. They are computed from the choices that one design made in
-/// populations of one kind and size.
+/// The metrics of the populations of one kind and size. They are computed from the choices that one
+/// design made in these populations on one seed.
 const METRICS: &[Reading<Vec<Chosen>>] = readings!(|choices| {
     WRONG => mean(choices, |chosen| if chosen.judged.regret > 0 { 100.0 } else { 0.0 }),
     REGRET => mean(choices, |chosen| chosen.judged.regret as f64 * PAGE),
@@ -175,7 +175,7 @@ impl Scene {
         [WRONG, REGRET_MAX].into_iter().chain(each).collect()
     }
 
-    /// Makes a selection in every population of the seed of `case`.
+    /// Makes one selection in every population that is drawn from the seed of `case`.
     fn measure(&self, case: &Case<Named>) -> Sample {
         let cpus = self.profile.topology.cpus();
         let mut metrics = Vec::new();
@@ -232,24 +232,19 @@ fn wrong(run: &Run<'_, Scene>) -> Table {
     let note =
         "A victim is wrong if another process has more points. With equal points neither is wrong."
             .to_owned();
-    by_population(
-        run,
-        "Wrong victims, of all that were chosen",
-        note,
-        |spec, design| {
-            let mean = run.results.mean(design, &spec.metric(&WRONG));
-            human(mean, Unit::Percent)
-        },
-    )
+    by_population(run, "Share of wrong victims", note, |spec, design| {
+        let mean = run.results.mean(design, &spec.metric(&WRONG));
+        human(mean, Unit::Percent)
+    })
 }
 
 fn regret(run: &Run<'_, Scene>) -> Table {
     let mean = |design: &str, metric: &Metric| human(run.results.mean(design, metric), Unit::Bytes);
     let table = by_population(
         run,
-        "How much more another process has: mean, and at most",
+        "Memory by which the largest process exceeds the victim: mean and maximum",
         format!(
-            "By lot: the mean if the victim were drawn by lot. {}",
+            "`by lot`: the mean if each victim were drawn at random. {}",
             drift(run)
         ),
         |spec, design| {
@@ -267,15 +262,16 @@ fn sums(run: &Run<'_, Scene>) -> Table {
     let excess = |design| run.results.max(design, &EXCESS);
     let count = |value| human(value, Unit::Count);
     let note = format!(
-        "The number of sums needed depends on how wide the ranges of the counters are. If many processes \
-         are in the band, ours sums all that are left together, needed or not, because that is cheaper. \
-         Precise sums beyond those needed: ours at most {}, over the published tree {}.",
+        "How many precise sums are needed depends on how wide the ranges of the counters are. If \
+         many processes are in the band, ours sums all that are left together, needed or not, \
+         because that is cheaper. Precise sums beyond those needed: at most {} with ours, and at \
+         most {} with our selector over the published tree.",
         count(excess(OURS)),
         count(excess(OURS_ON_TREE))
     );
     by_population(
         run,
-        "Precise sums: mean of those taken, mean of those that no selector can do without, and the most in excess",
+        "Precise sums: mean number made, mean number needed, and the most beyond those needed",
         note,
         |spec, design| {
             let mean = |metric: &Metric| count(run.results.mean(design, &spec.metric(metric)));
@@ -311,7 +307,8 @@ fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
         rows.push((card, results));
     }
     let table = tabulate!(
-        "Wrong victims and the largest loss at each cost card, smaller populations",
+        "Smaller populations at each cost card: wrong victims, and the most by which a process \
+         exceeded the victim",
         "Costs decide when a page is counted, not which pages are.",
         &rows,
         |(card, _)| {
@@ -336,7 +333,7 @@ fn goals(results: &Results) -> Table {
     let excess = results.max(OURS, &EXCESS);
     targets(
         "Targets",
-        "By the less favourable end of an interval.",
+        "The largest value of any seed counts.",
         &[
             Target {
                 what: "ours: wrong victims in any population",
@@ -359,12 +356,12 @@ fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
     let ours = match results.max(OURS, &WRONG) {
-        0.0 => "never chooses a wrong victim".to_owned(),
-        _ => format!("chooses {} of its victims wrong", percent(OURS)),
+        0.0 => "chose no wrong victim in these populations".to_owned(),
+        _ => format!("chose {} of its victims wrong", percent(OURS)),
     };
     let answer = format!(
         "Ours {ours}, the patch in its development version (two passes over the published tree) \
-         chooses {} wrong, and estimates alone {}.",
+         chose {} of its victims wrong, and cheap sums alone {}.",
         percent(PATCH),
         percent(APPROXIMATE)
     );
@@ -372,12 +369,12 @@ fn finding(results: &Results) -> Finding {
         answer,
         [
             (
-                "most that a process had beyond the victim of two passes",
+                "most by which a process exceeded the victim of the patch",
                 worst(PATCH),
             ),
-            ("beyond that of estimates", worst(APPROXIMATE)),
+            ("the victim of cheap sums alone", worst(APPROXIMATE)),
             (
-                "wrong, our selector over the published tree",
+                "wrong victims, our selector over the published tree",
                 percent(OURS_ON_TREE),
             ),
         ],
@@ -385,10 +382,10 @@ fn finding(results: &Results) -> Finding {
 }
 
 /// If the mean loss of a design is at least this fraction of the mean loss of a random choice, the
-/// design counts as no better than drawing lots.
+/// design counts as no better than that choice.
 const NEAR_LOT: f64 = 0.75;
 
-/// Says whether the patch's choice among many similar processes is as good as random.
+/// Says whether the patch chooses better than at random among many similar processes.
 fn drift(run: &Run<'_, Scene>) -> String {
     let alike = run.scene.specs.iter().filter(|spec| {
         let is_alike = matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand);
@@ -408,16 +405,17 @@ fn drift(run: &Run<'_, Scene>) -> String {
     };
     let (patch, estimates) = (range(PATCH), range(APPROXIMATE));
     let verdict = if patch.0 >= NEAR_LOT {
-        "That is as good as drawing lots: the expected drift is there"
+        "The patch is hardly better than a random choice: the expected drift is there"
     } else if patch.1 >= NEAR_LOT {
-        "In some of these that is as good as drawing lots: the expected drift is there, but not \
-         everywhere"
+        "In some of these populations the patch is hardly better than a random choice: the \
+         expected drift is there, but not everywhere"
     } else {
-        "The expected drift to a choice by lot is not there"
+        "The expected drift to a random choice is not there"
     };
     format!(
-        "Among {MANY} and more that are alike, random or in the band, two passes lose {:.2} to {:.2} of \
-         the loss of a choice by lot, estimates alone {:.2} to {:.2}. {verdict}.",
+        "In populations of {MANY} or more processes of the kinds alike, random and in_the_band, \
+         the mean of the patch is {:.2} to {:.2} times that of a random choice, and the mean of \
+         cheap sums alone {:.2} to {:.2} times. {verdict}.",
         patch.0, patch.1, estimates.0, estimates.1
     )
 }
@@ -428,13 +426,17 @@ mod tests {
     use crate::catalog::designs;
 
     fn wrong_of(way: &str, kind: Kind, count: u32) -> Vec<Chosen> {
+        choices_of(way, kind, count, 4)
+    }
+
+    fn choices_of(way: &str, kind: Kind, count: u32, trials: u64) -> Vec<Chosen> {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
         let design = designs::find(way).expect("a design").design;
         let choose = |seed| {
             let population = Population::new(kind, count, profile.topology.cpus(), seed);
             processes::select(&profile, &design, population, seed)
         };
-        (0..4).map(choose).collect()
+        (0..trials).map(choose).collect()
     }
 
     fn value(metric: &Metric, choices: &Vec<Chosen>) -> f64 {
@@ -462,11 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_measured_against_a_choice_by_lot() {
-        let choices = wrong_of(PATCH, Kind::InTheBand, 100);
-        let [regret, worst, lot] =
-            [REGRET, REGRET_MAX, BY_LOT].map(|metric| value(&metric, &choices));
-        assert!(regret <= worst && lot > 0.0);
-        assert!(value(&LEAST, &choices) >= 1.0);
+    fn a_choice_that_sees_no_difference_loses_as_much_as_a_choice_by_lot() {
+        let choices = choices_of(PATCH, Kind::InTheBand, 100, 16);
+        let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
+        let share = regret / lot;
+        assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
+        // Cheap sums cannot tell these processes apart, so a proof needs nearly all precise sums.
+        let least = value(&LEAST, &choices);
+        assert!((90.0..=100.0).contains(&least), "{least}");
     }
 }

@@ -180,12 +180,12 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
         rows.push((MOST, &most));
     }
     let table = tabulate!(
-        "Time for each process, one hog",
+        "Time of a selection divided by the number of processes, one hog",
         format!(
-            "If the times of a column are equal, the whole grows in proportion to the number of \
-             processes. The first look at a process costs as much with few processes as with many, \
-             because few are not in this CPU's caches either. The row of {MOST} is one run, of the \
-             first seed."
+            "If the times in a column are equal, the time of a selection grows in proportion to \
+             the number of processes. The first look at a process costs as much among few \
+             processes as among many, because even few are not in this CPU's caches. The row of \
+             {MOST} is one run, with the first seed."
         ),
         &rows,
         |(count, _)| {
@@ -209,8 +209,10 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
     let rows = of(0, "one hog").chain(of(1, "in the band"));
     tabulate!(
         "Where the time goes, first seed",
-        "First looks at processes; precise sums one by one, and together; sorting; cache lines of \
-         counters, their locks, and further looks. No price is fitted to a published time.",
+        "`looks`: first looks at processes. `sums`: precise sums made one by one. `together`: \
+         those made together. `rest`: cache lines and locks of counters, and further looks. No \
+         price is computed from a published time, but `next_cpu` was added because the published \
+         time of `precise` was missed without it.",
         &rows.collect::<Vec<_>>(),
         |(name, design, (count, chosen))| {
             "population" => format!("{name}, {count}"),
@@ -225,13 +227,13 @@ fn parts(run: &Run<'_, Scene, Kept>) -> Table {
                 let known = parts.looks_ns + parts.scans_ns + parts.streams_ns + parts.sorts_ns;
                 time(chosen.ns - known)
             },
-            "sums taken" => human(chosen.sums as f64, Unit::Count),
+            "sums made" => human(chosen.sums as f64, Unit::Count),
         }
     )
 }
 
-/// `profile`, of a machine of two sockets, with only the first `cores` cores of each socket. All
-/// prices stay the same.
+/// Returns `profile` with only the first `cores` cores of each socket. The profile must be that of
+/// a machine of two sockets whose cores have two CPUs each. All prices stay the same.
 fn of_cores(mut profile: Profile, cores: u32) -> Profile {
     let per_socket = profile.topology.cpus() / 4;
     let places = profile
@@ -263,8 +265,8 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     };
     let rows: Vec<_> = of("one hog", hog).chain(of("in the band", band)).collect();
     let table = tabulate!(
-        format!("Time for {FEW} processes on more CPUs"),
-        "That number of CPUs of epyc-9654-2s, the same on both sockets.",
+        format!("Time of a selection among {FEW} processes, by number of CPUs"),
+        "Machines with this many CPUs of epyc-9654-2s, half of them on each socket.",
         &rows,
         |(cpus, name, ..)| {
             "CPUs" => cpus,
@@ -292,7 +294,7 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     }
     let table = tabulate!(
         format!("One hog among {HEADLINE} processes at each cost card"),
-        format!("The last column is of {FEW} processes, all in the band."),
+        format!("The last column is the ratio with {FEW} processes, all of them in the band."),
         &rows,
         |(card, _)| {
             "card" => card.name(),
@@ -318,7 +320,7 @@ const HOG_RATIO_MAX: f64 = 1.3;
 /// selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets. A quick run measures only the one about grown trees.
+/// The table of the targets. A quick run measures only the target that concerns grown trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -335,7 +337,7 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
     };
     targets(
         "Targets",
-        "By the less favourable end of an interval.",
+        "A target is met if the less favourable end of the interval meets it.",
         &[
             of(
                 "one hog among 10,000: ours against select-approximate",
@@ -363,9 +365,9 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
 fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(
-        "With one hog among {count} processes ours chooses in {} of the time of one cheap look at \
-         each and needs {} precise sums; with all of them in the band, precise sums of all take {} \
-         times as long as ours. {}",
+        "With one hog among {count} processes, ours takes {} times as long as one cheap look at \
+         each process, and makes {} precise sums; with all of them in the band, precise sums of \
+         all take {} times as long as ours. {}",
         results.show_ratio((APPROXIMATE, OURS), &hog(count)),
         results.show(OURS, &hog_sums(count)),
         results.show_ratio((OURS, PRECISE), &band(count)),

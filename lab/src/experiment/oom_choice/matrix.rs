@@ -1,10 +1,10 @@
-//! Every selector with every kind of counters: which part of a gain is that of the counters, and
-//! which that of the selector?
+//! Every selector with every kind of counters: which part of a gain comes from the counters, and
+//! which from the selector?
 //!
 //! The main table of `oom-latency` compares whole designs. This matrix changes the selector and the
-//! counters separately. A one-sided tree exists only for a process that several CPUs count for, so
-//! the matrix has these counters twice: grown as far as the processes make them grow, and with a
-//! tree for every process.
+//! counters separately. A one-sided tree exists only for a process that several CPUs have counted
+//! for. So the matrix has the one-sided counters twice: once with trees only for such processes,
+//! and once with a tree for every process.
 
 use std::fmt;
 
@@ -36,17 +36,17 @@ const COUNTERS: [(&str, Growth); 4] = [
     ("one-sided", Growth::AsUsed),
     ("one-sided", Growth::Every),
 ];
-/// The patch's selector with our counters, and our selector with the patch's counters. Each is one
-/// step from the patch to our design.
+/// The patch's selector with our counters, and our selector with the patch's counters. Each differs
+/// from the patch in one of these mechanisms, and from our design in the other.
 const OUR_COUNTERS: &str = "select-two-pass+one-sided";
 const OUR_SELECTOR: &str = "select-bounded+tree";
-/// The number of seeds. The differences between the designs are much larger than those between
-/// seeds.
+/// The number of seeds. Two are enough, because the designs differ much more than the seeds do.
 const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The share of wrong victims among processes that are all in the band.
+/// The percentage of selections that choose a wrong victim, in populations that are entirely in the
+/// band.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
 /// A selector with a kind of counters.
@@ -136,8 +136,8 @@ impl Matrix {
         [hog, band]
     }
 
-    /// The sentence of the finding that divides the gain over the patch between the counters and
-    /// the selector.
+    /// The sentence of the finding that says how much of our gain over the patch comes from the
+    /// counters, and how much from the selector.
     pub(super) fn conclusion(&self) -> String {
         format!(
             "With one hog among {}, our design is {} times as fast as the patch: {} by the counters, {} \
@@ -149,8 +149,9 @@ impl Matrix {
         )
     }
 
-    /// How many times as long our selector takes as one approximate sum of each process over flat
-    /// counters, if there is one hog and every process has a tree.
+    /// Returns the ratio of the times of two selections among processes with one hog: our selector
+    /// if every process has a tree, divided by a selector that makes one approximate sum of each
+    /// process over flat counters.
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio

@@ -13,7 +13,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 /// The number of pages in a mebibyte.
 pub(super) const MB: i64 = 256;
-/// The most pages that a thread touches before it moves to another CPU.
+/// The largest number of pages that a thread touches before it moves to another CPU.
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Random,
     /// Two processes have 4 GiB, one of them a page more; each of the others has up to 200 MiB.
     TwoGiants,
-    /// Each process has 0 to 800 MiB, and an adjustment of −999 to 1000.
+    /// Each process has 0 to 800 MiB, and one of seven adjustments from −999 to 1000.
     LargeAdj,
     /// Each process has 384 MiB that are in the shared parts of its counters, and up to 60 MiB more
     /// that are only in the parts that single CPUs keep.
@@ -110,9 +110,9 @@ impl Population {
         population
     }
 
-    /// Draws the number of pages of a process, if its kind leaves that open, and the CPUs on which
-    /// the process touches them. `rank` is the process's position in a random order of all
-    /// processes.
+    /// Draws the number of pages of a process, if the population's kind leaves that open, and the
+    /// CPUs on which the process touches them. `rank` is the process's position in a random order
+    /// of all processes.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {

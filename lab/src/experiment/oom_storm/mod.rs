@@ -124,9 +124,9 @@ fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let kills = scenes.scene(CROWD).metric(&KILLS);
     let against = |a| level(results.compare((a, OURS), &waited).verdict);
     let answer = format!(
-        "When hogs are killed and exit by themselves, what an allocator waits with ours is {} compared \
-         with Linux and {} compared with the patches; where no process is much larger than the rest, \
-         Linux kills {}, the patches {} and ours {} of them.",
+        "If killed hogs exit by themselves, the time that an allocator waits is {} with ours \
+         compared with Linux and {} compared with the patches; if no process is much larger than \
+         the others, Linux kills {} processes, the patches kill {} and ours kills {}.",
         against(LINUX),
         against(PATCH),
         results.show(LINUX, &kills),

@@ -33,15 +33,15 @@ fn reaping_of(design: &Named) -> &'static str {
     design.design.reaping.name()
 }
 
-/// A table of the processes in each scene, and of the sizes that are scaled down.
+/// A table of the processes in each scene. Its note says which sizes are scaled down.
 pub(super) fn scenes(scenes: &Scenes) -> Table {
     tabulate!(
         "Scenes",
-        "The machine has its 1 TB, with its watermarks, but all except the last column is taken before \
-         the storm and belongs to no process: small processes and hogs are scaled down, so that \
-         a run takes a second. There is no swap and nothing to reclaim. Each allocator has memory \
-         like a small process, thinks 2 ms, touches 64 pages, 64 times; each thread of a hog touches \
-         pages as fast as it can.",
+        "The machine has 1 TB and the watermarks of that size. All memory except that in the last \
+         column is taken before the storm and belongs to no process. Processes and hogs are scaled \
+         down, so that a run takes a second. There is no swap and nothing to reclaim. Each \
+         allocator has as much memory as one of the processes, and repeats 64 times: think for 2 \
+         ms, touch 64 pages. Each thread of a hog touches pages as fast as it can.",
         &scenes.all,
         |scene| {
             "scene" => scene.name,
@@ -81,11 +81,13 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     let table = tabulate!(
         format!("What an allocator waited for: {}", scene.about),
         format!(
-            "Mean of all allocators, median of seeds; within a seed parts add up to the whole. \
-             Running: attempts (zones in vain, drained lists), looks (the high mark, the kill). \
-             Select: by this CPU or another. Pausing: busy (another CPU has the lock and does not \
-             select), to exit (from the kill until a CPU begins to empty the victim), emptying (until \
-             pages are back), retry (from then to the end of the tick).{stuck}"
+            "The mean over all allocators; of the seeds, the median. Within a seed, the parts add \
+             up to `waited`. While the allocator runs: `attempts` (tries zones in vain, drains \
+             lists), `looks` (looks for memory above the high watermark, kills). `select`: this \
+             CPU or another selects. While it sleeps: `busy` (another CPU has the OOM lock and \
+             does not select), `to exit` (from the kill until a CPU begins to empty the victim), \
+             `emptying` (from then until pages are free), `retry` (from then to the end of the \
+             tick).{stuck}"
         ),
         &run.designs,
         |design| {
@@ -101,7 +103,8 @@ pub(super) fn parts(run: &Run<'_, Scenes>, scene: &Scene) -> Table {
     )
 }
 
-/// The sentence about the scene in which only the reaper can empty the victim.
+/// The sentence about the scene in which only the reaper can empty the victim. It says how much of
+/// an allocator's wait is the reaper's delay.
 fn until_reaping(results: &Results, scene: &Scene) -> String {
     let share = |selector| {
         share(
@@ -134,9 +137,10 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     let rows = scenes.flat_map(|scene| designs().map(move |design| (scene, design)));
     let rows: Vec<(&Scene, &Named)> = rows.collect();
     let table = tabulate!(
-        "Stalls and victims, reaping as Linux did",
-        "Medians of seeds. A kill is wrong if another process had over 1 MiB more; regret: how much, on \
-         average. Stalls of processes that were killed while they waited are left out.",
+        "Stalls and victims, reaping as Linux did before 6.18",
+        "Medians of seeds. A kill is wrong if another process had over 1 MiB more than the victim. \
+         `regret`: how much more the largest process had, on average over all kills. Stalls of \
+         processes that were killed while they waited are left out.",
         &rows,
         |(scene, design)| {
             "scene" => scene.name,
@@ -199,9 +203,10 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     tabulate!(
         "Ways of reaping (B) against ascending (A)",
         format!(
-            "{NO_WORD} By chance, one comparison in twenty is outside its interval. The wait of \
-             allocators differs in {} of {}; where a daemon helps, at most {:.0} % of it is from the first \
-             emptied page table until pages are back.",
+            "{NO_WORD} By chance, one comparison in twenty shows a difference where there is none. \
+             The wait of allocators differs in {} of {} comparisons. Where a daemon helps, at most \
+             {:.0} % of the wait lies between the first emptied page table and the first free \
+             pages.",
             seen.count(),
             rows.len(),
             emptying.into_iter().fold(0.0, f64::max)
@@ -221,7 +226,8 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
 pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
-        "Reaping as Linux did. The first three rows have the counters of their own designs.",
+        "Reaping as Linux did before 6.18. In the first three rows, each selector has the counters \
+         of its own design.",
         designs,
         |design| {
             "selector" => selector(design),

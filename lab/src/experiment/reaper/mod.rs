@@ -9,13 +9,11 @@
 //! wait for those of page tables.
 //!
 //! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
-//! the reaper's phases with the thread's profile, and `sensitivity` shows which prices decide.
-//! `published` has the published figures.
+//! the reaper's phases with the thread's profile. `published` has the published figures.
 
 mod profile;
 mod published;
 mod scene;
-mod sensitivity;
 mod targets;
 
 use plimsoll_mm::space::reap::Reaping;
@@ -87,9 +85,6 @@ fn conclude(run: &Run<'_, Scenes, Raced, Emptier>) -> Result<(Vec<Table>, Findin
     tables.extend(helped.map(|(emptier, raced)| profile_table(emptier, raced)));
     if run.machine == PHONE {
         tables.push(profile::table(run));
-        if run.has_cards() {
-            tables.push(sensitivity::table(run)?);
-        }
     }
     tables.extend(run.cards()?);
     Ok((tables, finding(run)))
@@ -133,9 +128,9 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let published = published.into_iter().filter(|_| run.machine == PHONE);
     let table = tabulate!(
         "The thread's table, first scene",
-        "In brackets: the share of the running time. Published: one run each of a victim whose size is not \
-         published, so compare shares and changes. Getting a lock takes time also when it is free; \
-         `table_wait` is waiting alone.",
+        "In brackets: the share of the running time. Published: one run each of a victim whose \
+         size is not published, so compare shares and changes. Getting a lock takes time even if \
+         the lock is free; the metric `table_wait` is only the time of waiting.",
         &rows,
         |(what, _)| {
             "what" => what,
@@ -165,8 +160,8 @@ fn scene_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     tabulate!(
         "Scenes, with what the first seed's victim has",
         format!(
-            "Killed at time 0; exit and reaper start within {} of it. Layouts and starts differ by \
-             seed.",
+            "The process is killed at time 0; exit and reaper start at most {} later. Layouts and \
+             starts differ by seed. `CPUs`: that of exit, that of the reaper.",
             human(START_WITHIN.0 as f64, Unit::Nanos)
         ),
         &rows,
@@ -189,7 +184,7 @@ fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
         String::new()
     } else {
         let asleep = human(asleep as f64, Unit::Nanos);
-        format!("{asleep} of it asleep, waiting for the mmap_lock.")
+        format!("In this profile, tasks slept for {asleep}, waiting for the mmap_lock.")
     };
     let title = format!("Profile of {}, first scene, first seed", emptier.name);
     raced.tree.table(title, &note)
@@ -198,7 +193,7 @@ fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
 /// The table of the most important metrics at the low and at the high card. At these cards all
 /// prices are at the low end, or at the high end, of their ranges.
 const CARDS: Cards<Scenes, Raced> = Cards {
-    title: "At each cost card, with a fifth of the mappings",
+    title: "Ratios at each cost card, with a fifth of the mappings",
     note: "Cards change the share of a page's work that is done under the page table's lock. A \
            verdict that changes between cards is fragile.",
     effort: Effort::Quick,
@@ -235,9 +230,9 @@ fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);
     let answer = format!(
-        "If the reaper goes the other way as the patch has it, this {} the running time of exit and \
-         reaper together and {} the time until all memory is free; meeting in the middle {} that \
-         time.",
+        "If the reaper goes the other way, as in the patch, this {} the running time of exit and \
+         reaper together and {} the time until all memory is free; meeting in the middle {} the \
+         time until all memory is free.",
         effect(PATCH, RAN),
         effect(PATCH, WALL),
         effect(OURS, WALL),
@@ -255,7 +250,7 @@ fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
         answer,
         [
             (
-                "running spent on page-table locks (published: 19.8 %)",
+                "share of the running time spent on page-table locks (published: 19.8 %)",
                 share(ASCENDING),
             ),
             ("with the patch (published: 0.8 %)", share(PATCH)),

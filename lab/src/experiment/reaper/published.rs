@@ -1,4 +1,5 @@
-//! The published figures of the thread about the reaper, beside our rows.
+//! The measurements published in the mailing-list thread on the OOM reaper. The report shows them
+//! beside our own measurements.
 
 use super::{ASCENDING, PATCH, PHONE};
 use crate::experiment::declared::{Figure, Published, Reported};
@@ -101,10 +102,11 @@ const fn figure(
 }
 
 const SIZE: &str = "The size of the published victim is not known, so levels cannot be compared.";
-const LOCKS: &str = "With the patch no task waits for these locks in our runs, and what is left is \
-                     the time to take free locks. The published rest is larger, probably because perf counts \
-                     the whole function, which also looks the table up.";
-const RMAP: &str = "In our runs this is 8 to 12 % of the running time, published are 25 to 32 %. The \
-                    prices of a page's steps are estimates from a server without cgroups; on the \
-                    published phone the statistics of cgroups alone take a fifth of the reaper's \
-                    time.";
+const LOCKS: &str = "With the patch tasks hardly wait for these locks in our runs, and nearly all \
+                     that is left is the time to take free locks. The published rest is larger, \
+                     probably because perf counts the whole function, which also looks the table \
+                     up.";
+const RMAP: &str = "In our runs this is 8 to 12 % of the running time; the published share is 25 \
+                    to 32 %. The prices of a page's steps are estimates from a server without \
+                    cgroups; on the published phone the statistics of cgroups alone take a fifth \
+                    of the reaper's time.";

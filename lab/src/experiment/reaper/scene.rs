@@ -2,7 +2,7 @@
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::profile::{Card, CostKey, Profile};
+use plimsoll_sim::profile::{Card, Profile};
 
 use crate::error::Error;
 use crate::experiment::declared::{Reading, metrics_of, read, readings};
@@ -31,8 +31,8 @@ const BY_PARTY: &[Reading<Raced>] = readings!(|raced| {
     Metric::lower("reaper_rmap_ns", Unit::Nanos) => raced.rmap(Party::Helpers).0 as f64,
 });
 
-/// Every scene measures this many metrics, the first ones of [`METRICS`]. The first scene measures
-/// all of [`METRICS`].
+/// Every scene except the first has this many metrics, those at the beginning of [`METRICS`]. The
+/// first scene has all of [`METRICS`], and also [`BY_PARTY`].
 const IN_EVERY_SCENE: usize = 6;
 
 /// A victim, and the CPUs on which it is emptied.
@@ -61,9 +61,9 @@ pub(super) struct Scenes {
 /// The number of small mappings of the app.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
-/// The total number of pages of the app, divided by the number of its small mappings; only
-/// approximate. The mapping in the scene `one` has this number of pages for each small mapping of
-/// the app, so it is about as large as the app.
+/// All pages of the app, divided by the number of its small mappings (approximately). The victim in
+/// the scene `one` has a single mapping instead. The number of its pages is this constant times the
+/// number of the app's small mappings, so it is about as large as the app.
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// The names of the scenes that every machine has.
@@ -133,23 +133,6 @@ impl Scenes {
             all,
             equal,
         })
-    }
-
-    /// The first scene alone.
-    pub(super) fn first_alone(&self) -> Self {
-        Self {
-            profile: self.profile.clone(),
-            all: self.all[..1].to_vec(),
-            equal: 0,
-        }
-    }
-
-    /// These scenes on a machine with one price at `percent` of its value.
-    pub(super) fn with_scaled(self, price: CostKey, percent: u32) -> Self {
-        Self {
-            profile: self.profile.with_scaled(price, percent),
-            ..self
-        }
     }
 
     /// The scene in which exit and reaper run on cores of one kind, and memory is left.

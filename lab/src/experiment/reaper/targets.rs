@@ -16,10 +16,11 @@ const ONE_MIN: f64 = 0.97;
 /// All targets, judged by the results of the runs.
 ///
 /// Work and speed have two targets each: one for a machine that has no memory left, as when the OOM
-/// killer acts, and one for a machine that has memory left. On the latter, more of the freed pages
-/// remain on page lists. Exit without helpers runs on the CPU that touched all pages, and that
-/// CPU's lists have grown in the process. If memory is left, this exit may therefore leave most
-/// pages on these lists, and its work does not include returning them to the zone.
+/// killer acts, and one for a machine that has memory left. If memory is left, more of the freed
+/// pages remain on page lists, above all with exit alone. Exit alone runs on the CPU that touched
+/// all pages, and the page lists of that CPU grew while it did so. So exit alone may leave most
+/// pages on these lists, and the time until all memory is free does not include their return to the
+/// zone.
 pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * results.ratio((ASCENDING, OURS), &equal(TABLE_WAIT));

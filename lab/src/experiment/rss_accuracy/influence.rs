@@ -20,8 +20,8 @@ pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
 /// CPUs. It is one less than the counter's batch.
 const PART_MAX: u64 = 767;
 
-/// The sizes of mappings, in pages. They are 64 KiB, 1 MiB, 2.7 MiB (a little less than the pages
-/// of [`PART_MAX`]), and 16 MiB.
+/// The sizes of mappings, in pages: 64 KiB, 1 MiB, 2.7 MiB, and 16 MiB. The third, 683 pages, is a
+/// little smaller than [`PART_MAX`].
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
 /// The paths of the programs. A path says on which CPUs a program maps and unmaps, and how many

@@ -65,7 +65,7 @@ const OURS: &str = "one-sided";
 const PAGE: f64 = PAGE_SIZE as f64;
 const MIB: f64 = (1 << 20) as f64;
 
-/// The machine, and the program whose errors the rows of the report show.
+/// The machine, and the program that runs while the errors in the rows of the report are measured.
 struct Scene {
     profile: Profile,
     program: Program,
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// The program whose errors the rows of the report show.
+/// The program that runs while the errors in the rows of the report are measured.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),
@@ -110,10 +110,10 @@ fn workload(run: &Run<'_, Scene, Seen>) -> Table {
     Table::facts(
         "Workload: one thread hops, maps and touches, hops, unmaps the oldest",
         format!(
-            "The thread's program is not published, so sizes and hops are chosen here. A page \
-             touched counts +1, pages unmapped in one page table count together. The error is that \
-             of the anonymous pages, looked at after each mapping and unmapping; precise sums were \
-             exact at all of {SAMPLES} samples of each run."
+            "The program of the mailing-list thread is not published, so sizes and hops are chosen \
+             here. Each touched page adds 1; the pages unmapped in one page table are subtracted \
+             together. The error is that of the number of anonymous pages, read after each mapping \
+             and unmapping; precise sums were exact in all {SAMPLES} samples of each run."
         ),
         &[
             ("mapping", program.sizes.to_string()),
@@ -137,10 +137,11 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     tabulate!(
         "Error over the run, first seed",
         format!(
-            "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; `mean` is \
-             of the approximate less the true number. The published tree is never ahead and at \
-             most {} behind. If the parts that cells and items keep are evenly spread, it is half of that \
-             behind on average, {}, near the thread's 80 MB. Ours adds half of its bound.",
+            "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; \
+             `mean` is the mean of the approximate number minus the true one. The published tree \
+             is never too high, and at most {} too low. If the parts that cells and items keep are \
+             evenly spread, it is too low by half of that on average, {}, near the thread's 80 MB. \
+             Ours is the middle of the possible range, so it may be too high or too low.",
             mib(behind),
             mib(behind / 2.0)
         ),
@@ -178,7 +179,8 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let table = tabulate!(
         "Worst error at each cost card, a shorter run of the first seed",
         if all_equal {
-            "Costs decide when a page is counted, not on which CPU: every sample is equal at all three."
+            "Costs decide when a page is counted, not on which CPU: every sample is equal at all \
+             three cards."
         } else {
             "Samples differ between cards: errors depend on costs."
         },
@@ -224,7 +226,7 @@ fn finding(results: &Results) -> Finding {
                 format!("{:.1} MiB either way", bound / MIB),
             ),
             (
-                "share of the tree's 192 MiB",
+                "as a share of the tree's bound of 192 MiB",
                 format!("{:.2}", bound / (192.0 * MIB)),
             ),
         ],

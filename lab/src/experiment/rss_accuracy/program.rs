@@ -184,8 +184,8 @@ impl Hops {
 }
 
 impl Hops {
-    /// Returns whether the CPUs' parts go down in the round of the mapping number `nth`. They do in
-    /// the second and third of every four rounds.
+    /// Returns whether each CPU's part of the sum decreases in the round of the mapping with number
+    /// `nth`. The parts decrease in the second and third of every four rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }

@@ -50,7 +50,7 @@ pub(super) struct Seen {
     /// below 0 (`get_mm_counter` in Linux). In Linux 6.12, field 24 of `/proc/PID/stat` shows this
     /// value, and the OOM killer compares it, whereas `statm` and `status` use precise sums.
     pub(super) worst_shown: u64,
-    /// The bound on its error that the counter stated at the last observation.
+    /// The largest possible error, as the counter stated it at the last observation.
     pub(super) bound: Accuracy,
     /// The virtual time when the program ended.
     pub(super) length: Nanos,

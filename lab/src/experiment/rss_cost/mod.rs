@@ -133,9 +133,10 @@ fn furthest(run: &Run<'_, Scene, Kept>) -> String {
         format!("{design} {} ({})", change(ratio), tasks.replace('_', " "))
     };
     format!(
-        "Work, then waiting for locks. The rest is locks that were free, and moving cache lines. \
-         Page lists hold a round by then, so hardly a page comes from a zone. Faults a second are \
-         furthest from flat, with any number of tasks, by {}, {}, {}.",
+        "First kinds of work, then waiting for locks. `rest`: taking free locks and moving cache \
+         lines. The page lists have the pages of a whole round by then, so hardly any page comes \
+         from a zone. The largest differences of faults a second from flat counters, with any \
+         number of tasks: {}, {}, {}.",
         said(TREE),
         said(OURS),
         said("shared"),
@@ -149,9 +150,9 @@ fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
     let times = flat.expect("every number of tasks ran");
     let faults = |mode| run.results.show(FLAT, &rate(mode, tasks));
     format!(
-        "A thread that waits for the mmap_lock sleeps. {tasks} threads of one process make {} faults a second \
-         where as many processes make {}: flat, they spend {:.1} % of their time waiting for the \
-         mmap_lock.",
+        "A thread that waits for the mmap_lock sleeps. With flat counters, {tasks} threads of one \
+         process make {} faults a second, and as many processes {}; the threads spend {:.1} % of \
+         their time waiting for the mmap_lock.",
         faults(Mode::Threads),
         faults(Mode::Processes),
         times[MMAP_LOCK],
@@ -167,8 +168,8 @@ fn lines(run: &Run<'_, Scene, Kept>) -> Table {
     let heads = ["core", "LLC", "socket", "other socket"];
     let table = tabulate!(
         "Cache lines moved per 1000 additions, by distance, first seed",
-        "All CPUs add 1 to one counter, as fast as they can or with a page fault's work in between. \
-         Lines of shared words and of locks.",
+        "All CPUs add 1 to one counter, as fast as they can (`full`) or with a page fault's work \
+         in between (`faults`). The lines are those of shared words and of locks.",
         &rows,
         |(design, counted)| {
             "pace" => if counted.pace == Pace::Full { "full" } else { "faults" },
@@ -235,7 +236,7 @@ fn finding(results: &Results) -> Finding {
             ("tree (published: +0.13 %)", against_flat(TREE)),
             ("ours", against_flat(OURS)),
             (
-                "lines across sockets in 1000 additions, tree",
+                "cache lines moved between sockets per 1000 additions, tree",
                 results.show(TREE, &REMOTE),
             ),
             ("ours", results.show(OURS, &REMOTE)),

@@ -1,4 +1,4 @@
-//! The published rates of `page_fault1`, beside our rows.
+//! The published rates of `page_fault1`, for comparison with our rows.
 
 use super::{FLAT, MACHINE, TREE};
 use crate::experiment::declared::{Figure, Published, Reported};
@@ -71,6 +71,7 @@ const PRICED: &str =
 const BANDWIDTH: &str = "Processes wait more than half of their time for the lock of a node's lists of \
                          used pages. Our price of a hold of this lock is an estimate, and probably too \
                          high.";
-const SHARED: &str = "Threads fault in one merged mapping, and the line of its reference count limits \
-                      them. Linux also wakes readers of the mmap lock that wait behind writers, which \
+const SHARED: &str = "Threads fault in one merged mapping. With 96 threads the line of its \
+                      reference count limits them; with 192 they wait longer for the mmap lock. \
+                      Linux also wakes readers of the mmap lock that wait behind writers, which \
                       the simulator does not.";

@@ -138,8 +138,8 @@ impl Nursery {
         }
     }
 
-    /// Creates [`COLD`] owners, then destroys them all. Returns the items of one owner, and the
-    /// mean time to create an owner, in nanoseconds.
+    /// Creates [`COLD`] owners, then destroys them all. Returns the memory of one owner's items, if
+    /// owners have items, and the mean time to create an owner, in nanoseconds.
     fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
         let mut made = Vec::with_capacity(COLD);
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The memory of four counters of the published tree, as its construction gives it.
+//! The memory of four counters of the published tree, computed from how the tree is built.
 
 use super::{TREE, tree_bytes};
 use crate::experiment::declared::{Figure, Published, Reported};

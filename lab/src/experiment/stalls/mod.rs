@@ -2,8 +2,9 @@
 //!
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
 //! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without
-//! a reschedule point, and runs Linux's detectors. Then it changes one thing at a time: more pages
-//! between two reschedule points, steals, more CPUs, slower memory.
+//! a reschedule point, and runs Linux's detectors. Then it applies several causes, each in runs of
+//! its own: more pages between two reschedule points; steals; slower memory; and slower memory on a
+//! machine with more CPUs.
 //!
 //! The submodule `scene` has the workload, the causes and the metrics.
 
@@ -117,16 +118,17 @@ fn causes_table(tried: &[Tried]) -> Table {
     };
     tabulate!(
         "The longest stretch without a reschedule point, with each cause",
-        "The largest value of any seed. Waits are those of the longest stretch, if they have ended. \
-         A stretch that lasts until the end of the run counts up to there, so it cannot be longer \
-         than the run.",
+        "The largest value of any seed. `longest freeing`: the longest time in which a worker \
+         freed pages between two reschedule points. `zone waits`, `their sum` and `pcp waits` are \
+         those waits in the longest stretch that have ended. A stretch that lasts until the end of \
+         the run counts up to there, so it cannot be longer than the run.",
         &rows,
         |row| {
             "cause" => row.0.cause,
             "design" => row.1,
             "run" => human(row.0.scene.length.0 as f64, Unit::Nanos),
             "longest stretch" => longest(row, &STRETCH),
-            "longest free" => longest(row, &FREE),
+            "longest freeing" => longest(row, &FREE),
             "zone waits" => longest(row, &ZONE_WAITS),
             "their sum" => longest(row, &ZONE_PART),
             "pcp waits" => longest(row, &PCP_PART),
@@ -148,8 +150,8 @@ fn finding(tried: &[Tried]) -> Finding {
         with.map(|tried| tried.cause).collect()
     };
     let said = |design: &str| match (plain.stalls(design), &reached(design)[..]) {
-        (true, _) => "stalls as it is".to_owned(),
-        (false, []) => "never stalls, with no cause that was tried".to_owned(),
+        (true, _) => "stalls even without any of the causes".to_owned(),
+        (false, []) => "does not stall with any cause that was tried".to_owned(),
         (false, with) => format!("stalls only with: {}", with.join("; ")),
     };
     let show = |design: &str| human(plain.results.max(design, &STRETCH), Unit::Nanos);

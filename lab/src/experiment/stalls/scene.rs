@@ -88,7 +88,7 @@ pub(super) struct Cause {
 /// The largest number of pages of a gather that Linux frees between two reschedule points.
 const CHUNK: usize = 512;
 
-/// The causes. Each is applied alone to the machine.
+/// The causes. The machine runs with one of them at a time.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(
@@ -122,8 +122,8 @@ pub(super) const CAUSES: &[Cause] = &[
 ];
 
 /// The length, in milliseconds, of a run that is long enough for a detector to report. To save
-/// time, no interrupts and softirqs disturb the CPUs in such a run. They last microseconds, whereas
-/// the stretches last milliseconds.
+/// time, neither interrupts nor softirqs disturb the CPUs in such a run. They last microseconds,
+/// whereas the stretches last milliseconds.
 const LONG_MS: u64 = 25_000;
 
 const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
@@ -134,8 +134,8 @@ const fn cause(name: &'static str, ms: u64, change: fn(&mut Scene)) -> Cause {
     }
 }
 
-/// Makes the machine a guest: about every `every_ns`, the hypervisor steals a CPU for about
-/// `length_ns`.
+/// Makes the machine a guest whose hypervisor steals CPUs. Each steal takes one CPU away for about
+/// `length_ns`. The next steal of that CPU comes about `every_ns` after the end of the last.
 fn steal(scene: &mut Scene, every_ns: u64, length_ns: u64) {
     let mut jitter = scene.profile.jitter.clone().unwrap_or_default();
     jitter.rates[Disturbance::Steal as usize] = Some(Rate {

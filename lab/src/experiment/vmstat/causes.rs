@@ -20,32 +20,34 @@ const CHANGES: [(&str, &str); 7] = [
     ("all on one tick", "aligned+shepherd-at-once"),
 ];
 
-/// The single change that explains the patch's gain in contentions.
+/// The cause of the patch's gain in contentions: which of the patch's two changes explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cause {
     /// There are too few seeds for a verdict.
     TooFewSeeds,
     /// The patch does not lower contentions.
     NoGain,
-    /// At equal work, only the phases can be seen to gain. The patch's changelog names this cause
-    /// alone.
+    /// The phases alone lower the contentions per decayed page; for the longer interval alone, the
+    /// runs do not show this. The patch's changelog names only the phases as the cause.
     Phases,
-    /// At equal work, only the longer interval can be seen to gain.
+    /// The longer interval alone lowers the contentions per decayed page; for the phases alone, the
+    /// runs do not show this.
     Interval,
-    /// At equal work, both gain.
+    /// Each of the two changes alone lowers the contentions per decayed page.
     Both,
-    /// Neither gains at equal work, but CPUs that do the work less often return fewer pages, and
-    /// the longer interval alone lowers contentions.
+    /// For neither change alone do the runs show fewer contentions per decayed page. But the longer
+    /// interval alone lowers the number of contentions: CPUs that do the work less often return
+    /// fewer pages.
     LessWork,
     /// Neither change alone explains the gain.
     Neither,
 }
 
 impl Cause {
-    /// The cause by the intervals of the runs. A cause explains the gain if that cause alone lowers
-    /// the contentions per decayed page, with an interval that excludes 1. Contentions are counted
-    /// per page, because a design that only fires less often has fewer contentions but also returns
-    /// fewer pages.
+    /// Finds the cause by the confidence intervals of the runs. A change explains the gain if this
+    /// change alone lowers the contentions of decays per decayed page, and the interval of the
+    /// ratio to Linux excludes 1. Contentions are counted per page, because a design that only
+    /// fires less often has fewer contentions but also returns fewer pages.
     pub(super) fn of(results: &Results) -> Self {
         let verdict = |design, metric: &Metric| results.compare((BASELINE, design), metric).verdict;
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;
@@ -81,15 +83,24 @@ impl Cause {
         match self {
             Self::TooFewSeeds => "",
             Self::NoGain => ", so there is no gain to explain",
-            Self::Phases => ", and at equal work only its phases can be seen to gain",
-            Self::Interval => ", and at equal work only its longer interval can be seen to gain",
-            Self::Both => ", and at equal work both its longer interval and its phases gain",
+            Self::Phases => {
+                ", and per page that decays return, the runs show a gain only for its phases"
+            }
+            Self::Interval => {
+                ", and per page that decays return, the runs show a gain only for its longer \
+                 interval"
+            }
+            Self::Both => {
+                ", and per page that decays return, the runs show a gain for its longer interval \
+                 alone and for its phases alone"
+            }
             Self::LessWork => {
-                ", but at equal work neither its longer interval nor its phases gain: CPUs only do \
-                 less work"
+                ", but per page that decays return, the runs show no gain for its longer interval \
+                 alone or its phases alone: CPUs only do less work"
             }
             Self::Neither => {
-                ", and at equal work neither its longer interval nor its phases explain that alone"
+                ", but per page that decays return, the runs show no gain for its longer interval \
+                 alone or its phases alone"
             }
         }
     }
@@ -99,20 +110,21 @@ pub(super) fn table(results: &Results) -> Table {
     let ratio = |design: &str, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     tabulate!(
         format!("One cause at a time in {MAIN}, as ratios to {BASELINE}"),
-        "`at equal work`: contentions of decays per page they gave back. Below 1 is fewer.",
+        "`of decays, per page`: contentions of decays divided by the pages that decays returned. A \
+         ratio below 1 means fewer.",
         &CHANGES,
         |(cause, design)| {
             "cause" => cause,
             "contentions" => ratio(design, &CONTENTIONS),
             "of decays" => ratio(design, &DECAY_CONTENTIONS),
             "pages decayed" => ratio(design, &DECAYED),
-            "at equal work" => ratio(design, &PER_DECAYED),
+            "of decays, per page" => ratio(design, &PER_DECAYED),
         }
     )
 }
 
-/// Makes the finding of a report on one workload. Every statement in it follows from the intervals
-/// of the runs.
+/// Makes the finding of a report on one workload. Every statement in it follows from the confidence
+/// intervals of the runs.
 pub(super) fn finding(results: &Results) -> Finding {
     let verdict = results.compare((BASELINE, PATCH), &CONTENTIONS).verdict;
     let answer = format!(
@@ -131,9 +143,9 @@ pub(super) fn numbers(results: &Results) -> [(&'static str, String); 5] {
             "contentions in bursts, the patch against Linux",
             ratio(PATCH, &CONTENTIONS),
         ),
-        ("pages it gives back", ratio(PATCH, &DECAYED)),
+        ("pages that decays return", ratio(PATCH, &DECAYED)),
         (
-            "at equal work, the longer interval alone",
+            "contentions of decays per page, the longer interval alone",
             ratio(SLOWED, &PER_DECAYED),
         ),
         (

@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(times_apart(&[]), f64::INFINITY);
     }
 
-    /// `wide` is exact in one ratio and far off in the other. By the sum of differences, it would
-    /// be nearer than `low`, whose ratios are small.
+    /// `wide` is exact in one ratio and nine times too large in the other. Both ratios of `low` are
+    /// about half of the published ones, so `low` is nearer.
     #[test]
     fn the_nearest_is_nearest_by_quotients_and_not_by_differences() {
         let published = [0.1, 1.0];

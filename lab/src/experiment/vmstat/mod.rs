@@ -84,8 +84,9 @@ const PLAIN: &str = "grace-72";
 /// price of freeing a page by several factors.
 const MAPPED: &str = "grace-72+kasan";
 
-/// The metrics that get verdicts. The others would repeat them: the waits of all waiters follow
-/// those that perf shows, and the waits at all call sites follow those at free_pcppages_bulk.
+/// The metrics that get verdicts. Verdicts on the others would say the same: the waits of all
+/// waiters rise and fall with those that perf shows, and the waits at all call sites with those at
+/// free_pcppages_bulk.
 const COMPARED: [Metric; 10] = [
     PERF_CONTENTIONS,
     PERF_TOTAL_WAIT,
@@ -145,7 +146,7 @@ fn spread(run: &Run<'_, Scene>) -> Table {
     };
     tabulate!(
         format!("How much single runs of {MAIN} differ"),
-        "Contentions at free_pcppages_bulk over the seeds. A published count is one run.",
+        "Contentions at free_pcppages_bulk over the seeds. A published count is that of one run.",
         &run.named(&[BASELINE, PATCH, OURS]).iter().map(row).collect::<Vec<_>>(),
         |(name, spread, values)| {
             "design" => name,

@@ -91,8 +91,8 @@ fn per(count: u64, of: u64) -> f64 {
 
 /// The observations of one run.
 pub(super) struct Seen {
-    /// The statistics of the zone lock: `bulk` those in `free_pcppages_bulk`, `decay` those in
-    /// decays alone, and `zone` those at all call sites.
+    /// The statistics of the zone lock by call site: `bulk` counts only waits in
+    /// `free_pcppages_bulk`, `decay` only waits in decays of page lists, and `zone` all waits.
     bulk: LockStats,
     decay: LockStats,
     zone: LockStats,

@@ -11,12 +11,12 @@ pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 /// The number of reports after which Linux reports no more.
 pub const REPORTS_MAX: usize = 10;
 
-/// The detector's state for one task.
+/// What the detector remembers about one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HungTask {
     /// The number of times that the task had run at the look before.
     runs: u64,
-    /// The time of the look that saw this number first.
+    /// The time of the first look that found the task to have run exactly `runs` times.
     since: Nanos,
 }
 

@@ -1,19 +1,19 @@
 //! The detector of RCU stalls: grace periods that do not end within 21 seconds.
 //!
 //! A grace period ends when each CPU has passed a quiescent state. In a kernel without full
-//! preemption, a reschedule point is one. At each tick, a CPU looks whether the grace period is too
-//! old, and whether the CPU itself delays it.
+//! preemption, a reschedule point is a quiescent state. At each tick, a CPU looks whether the grace
+//! period is too old, and whether the CPU itself delays it.
 
 use plimsoll_mm::units::{Hz, Jiffies, Nanos};
 
 /// The age, in seconds, at which a grace period is reported (Linux: `rcu_cpu_stall_timeout`).
 pub const TIMEOUT_S: u64 = 21;
 
-/// If the CPU that delays a grace period has not reported itself, other CPUs report it this many
-/// jiffies later.
+/// If the CPU that delays a grace period has not reported the stall itself, another CPU reports it,
+/// this many jiffies later.
 const OTHERS_LATER: u64 = 2;
 
-/// The detector of a machine, during one grace period.
+/// The detector for one grace period of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct RcuStall {
     hz: u64,
@@ -52,7 +52,8 @@ impl RcuStall {
     }
 
     /// Notes that a CPU ticks at `now`, while some CPU delays the grace period. `by` says whether
-    /// that is the ticking CPU itself. Returns the report that the ticking CPU makes, if any.
+    /// the ticking CPU is the one that delays it. Returns the report that the ticking CPU makes, if
+    /// any.
     pub fn tick(&mut self, now: Jiffies, by: By) -> Option<Report> {
         let later = match by {
             By::Itself => 0,
@@ -76,8 +77,8 @@ impl RcuStall {
 pub fn reports(from: Nanos, until: Nanos, hz: Hz, ticks: bool) -> Vec<Report> {
     let (first, last) = (hz.jiffies(from), hz.jiffies(until));
     let mut detector = RcuStall::begin(first, hz);
-    // All CPUs tick at once. If the CPU that delays the grace period takes ticks, it reports the
-    // stall before the others would.
+    // All CPUs tick at the same moments. If the CPU that delays the grace period takes ticks, it
+    // reports the stall before the others would.
     let by = if ticks { By::Itself } else { By::Another };
     let ticks = (first.0..last.0).map(Jiffies);
     ticks.filter_map(|now| detector.tick(now, by)).collect()

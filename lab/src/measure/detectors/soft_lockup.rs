@@ -12,8 +12,8 @@ pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 /// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.
 const UNIT_BITS: u32 = 30;
 
-/// A firing reports a CPU whose noted time is more than this many units old. This is twice the
-/// threshold, taken as units instead of seconds.
+/// A firing reports a CPU whose noted time is more than this many units old. The number is twice
+/// the threshold in seconds; Linux compares it with a number of units, not of seconds.
 const LIMIT: u64 = 20;
 
 /// The detector of one CPU.
@@ -21,8 +21,9 @@ const LIMIT: u64 = 20;
 pub struct SoftLockup {
     /// The time unit in which the stopper thread last ran.
     touched: u64,
-    /// The time unit from which the time to the next report is counted. `None` if the detector was
-    /// told to start anew.
+    /// The time unit in which the stopper thread last ran, or in which the detector last made a
+    /// report, whichever is later. The next report comes when this unit is too long ago. `None`
+    /// from a call of [`SoftLockup::touch`] until the timer fires.
     since: Option<u64>,
 }
 
@@ -36,7 +37,7 @@ pub struct Report {
 }
 
 impl SoftLockup {
-    /// Makes a detector that was fed at `now`.
+    /// Makes a detector for a CPU whose stopper thread runs at `now`.
     #[must_use]
     pub const fn new(now: Nanos) -> Self {
         let unit = now.0 >> UNIT_BITS;
@@ -78,7 +79,7 @@ impl SoftLockup {
 pub fn reports(from: Nanos, until: Nanos, phase: Nanos) -> Vec<Report> {
     let behind = from.0.saturating_sub(phase.0).div_ceil(PERIOD.0);
     let first = phase.0 + behind * PERIOD.0;
-    // The last firing before the CPU stopped rescheduling fed the detector.
+    // The stopper thread last ran at the last firing before the CPU stopped rescheduling.
     let fed = first.saturating_sub(PERIOD.0).min(from.0);
     let mut detector = SoftLockup::new(Nanos(fed));
     let firings = (first..until.0).step_by(4_000_000_000);

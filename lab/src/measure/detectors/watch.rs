@@ -123,7 +123,8 @@ impl Log {
                 let inside = move |wait: &&Wait| wait.class == class && wait.from >= stretch.from;
                 waits.iter().filter(inside)
             };
-            // A CPU that runs ahead may know of waits after the end of the run.
+            // A CPU that runs ahead of the others may have noted a wait that ends after the run.
+            // Only the part of the wait inside the stretch counts.
             let span = |wait: &Wait| wait.until.min(stretch.until).0.saturating_sub(wait.from.0);
             let total = |class| Nanos(of(class).map(span).sum());
             self.stalls.longest = Some(LongStretch {

@@ -4,34 +4,37 @@
 //! `docs/misses.md` of them, [`stored`] keeps at the end of that page what the runs measured, and
 //! [`table`](self::table()) is the short table at the end of `plimsoll reproduce`.
 
+mod counts;
 pub mod page;
 pub mod stored;
 mod thread;
 
-use std::borrow::Borrow;
-
+pub use self::counts::Counts;
 pub use self::thread::Thread;
 use super::value::{NOTHING, human, ratio_of};
 use super::{Table, tabulate};
 use crate::measure::metric::Unit;
 use crate::measure::stats::Estimate;
 
-/// Two ratios match if neither is more than this many times the other.
+/// Two values or ratios match if the larger is at most this many times the smaller.
 pub const FACTOR: f64 = 2.0;
-/// If a published ratio is nearer to 1 than this, the publication says that the patch changes
-/// nothing. Nearly every simulation agrees with that. So ours then counts as a match only if our
-/// ratio is as near to 1 and our values match as well.
+/// If a published ratio differs from 1 by less than this, the publication says that the patch
+/// changes nothing. Even a bad simulation is likely to show no change, so such a figure has a
+/// stricter rule than [`FACTOR`]; see [`Beside::agreement`].
 pub const NO_CHANGE: f64 = 0.05;
+/// The largest change, in percent, that counts as none. This is the largest variation between runs
+/// that the thread on batched frees gives for its measurements.
+pub const EQUAL_PERCENT: f64 = 0.56;
 
-/// How ours depends on the published figure: whether the two may agree for another reason than that
-/// the simulation is right.
+/// How our figure depends on the published figure. If it does depend on it, the two may agree
+/// although the simulation is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Ours does not depend on the figure.
+    /// Our figure does not depend on the published figure.
     Independent,
-    /// A price was derived from the figure, so if ours agrees with it, that proves nothing.
+    /// We derived a price from the published figure, so it proves nothing if our figure agrees.
     Fitted,
-    /// The figure follows from how the patch is built, without a measurement.
+    /// Both figures follow directly from how the patch is built: nothing has to be measured.
     Construction,
 }
 
@@ -56,7 +59,7 @@ pub enum Values {
     ChangePercent(f64),
 }
 
-/// The experiment, machine, metric and designs by which ours is measured.
+/// The experiment, machine, metric and designs with which we measure our figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The experiment.
@@ -65,7 +68,8 @@ pub struct Place {
     pub machine: &'static str,
     /// The metric.
     pub metric: String,
-    /// The design of each published level; for a published change, Linux's design and the patch's.
+    /// The designs that we measure. If levels were published, there is one design for each level.
+    /// If only a change was published, they are Linux's design and the patch's.
     pub designs: Vec<&'static str>,
 }
 
@@ -74,8 +78,8 @@ pub struct Place {
 pub struct Ours {
     /// The median with each design, in the order of [`Place::designs`].
     pub values: Vec<f64>,
-    /// If there are two designs, the value with the second divided by that with the first: the
-    /// median over the seeds, with its interval.
+    /// The ratio of the second design's value to the first design's value: its median over the
+    /// seeds, with the interval. `None` if there is only one design.
     pub ratio: Option<Estimate>,
 }
 
@@ -92,26 +96,29 @@ pub struct Beside {
     pub unit: Unit,
     /// The published values.
     pub published: Values,
-    /// Whether it would prove anything if ours agreed.
+    /// How our figure depends on the published one, and so whether it proves anything that they
+    /// agree.
     pub basis: Basis,
-    /// Where ours is measured; `None` if no experiment measures it.
+    /// Where our figure is measured; `None` if no experiment measures it.
     pub place: Option<Place>,
-    /// The cause of the difference between the figure and ours, or the reason why nothing is
-    /// measured.
+    /// The cause of the difference between the published figure and ours, or the reason why we do
+    /// not measure it.
     pub why: &'static str,
-    /// Ours; `None` if it was not measured.
+    /// Our figure; `None` if it was not measured.
     pub ours: Option<Ours>,
 }
 
-/// Whether a figure and ours agree.
+/// Whether a published figure and ours agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The ratios, or the single values, are within [`FACTOR`] of each other; see [`NO_CHANGE`] for
-    /// ratios near 1.
+    /// The ratios, or the single values, are within a factor of [`FACTOR`] of each other. Published
+    /// ratios near 1 have a stricter rule; see [`Beside::agreement`].
     Match,
-    /// The ratios, or the single values, differ by more than [`FACTOR`]; see [`NO_CHANGE`] for
-    /// ratios near 1.
+    /// The ratios, or the single values, differ by more than [`Agreement::Match`] allows.
     Miss,
+    /// The published change is below [`NO_CHANGE`], and the interval of ours is too wide to say
+    /// whether ours is none.
+    Open,
     /// Ours was not measured.
     NotMeasured,
 }
@@ -123,6 +130,7 @@ impl Agreement {
         match self {
             Self::Match => "match",
             Self::Miss => "miss",
+            Self::Open => "open",
             Self::NotMeasured => "not measured",
         }
     }
@@ -148,31 +156,63 @@ impl Beside {
         ours.ratio.map(|ratio| ratio.median)
     }
 
-    /// Our values divided by the published ones, for each level.
+    /// For each published level, our value divided by the published value.
     #[must_use]
     pub fn levels_off(&self) -> Vec<f64> {
-        match (&self.published, &self.ours) {
-            (Values::Levels(published), Some(ours)) => {
+        let ours = self.ours.as_ref();
+        ours.map_or_else(Vec::new, |ours| self.levels_off_by(ours))
+    }
+
+    fn levels_off_by(&self, ours: &Ours) -> Vec<f64> {
+        match &self.published {
+            Values::Levels(published) => {
                 let pairs = published.iter().zip(&ours.values);
                 pairs.map(|(theirs, ours)| ratio(*theirs, *ours)).collect()
             }
-            _ => Vec::new(),
+            Values::ChangePercent(_) => Vec::new(),
         }
     }
 
-    /// Whether the two agree: by the ratio of the patch to Linux, or, if only one value was
-    /// published, by that value.
+    /// Whether the published figure and ours agree. This compares the ratios of the patch to Linux,
+    /// or, if only one value was published, that value with ours.
+    ///
+    /// If the published change is below [`NO_CHANGE`], the figure is
+    ///
+    /// * a miss if one of our values is not within [`FACTOR`] of the published one, or if the whole
+    ///   interval of our change is beyond [`NO_CHANGE`];
+    /// * a match if that interval lies within ±[`EQUAL_PERCENT`];
+    /// * open otherwise.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
-        let within = match (self.published_ratio(), self.our_ratio()) {
-            (Some(theirs), Some(ours)) if (theirs - 1.0).abs() < NO_CHANGE => {
-                (ours - 1.0).abs() < NO_CHANGE && !self.is_level_off()
+        let ours = self.ours.as_ref();
+        ours.map_or(Agreement::NotMeasured, |ours| self.agreement_with(ours))
+    }
+
+    /// The agreement if the patch had no effect in our runs: with our value for Linux in place of
+    /// that for the patch. If this is a match, a match of ours says nothing about the patch.
+    /// `None` if ours is not a ratio, or was not measured.
+    #[must_use]
+    pub fn agreement_without_effect(&self) -> Option<Agreement> {
+        let ours = self.ours.as_ref().filter(|ours| ours.ratio.is_some())?;
+        let unchanged = Ours {
+            values: vec![ours.values[0]; ours.values.len()],
+            ratio: Some(Estimate {
+                median: 1.0,
+                low: 1.0,
+                high: 1.0,
+            }),
+        };
+        Some(self.agreement_with(&unchanged))
+    }
+
+    fn agreement_with(&self, ours: &Ours) -> Agreement {
+        let within = match (self.published_ratio(), ours.ratio, &self.published) {
+            (Some(theirs), Some(ratio), _) if (theirs - 1.0).abs() < NO_CHANGE => {
+                return self.agreement_on_no_change(ours, &ratio);
             }
-            (Some(theirs), Some(ours)) => near(theirs, ours),
-            _ => match (&self.published, &self.ours) {
-                (Values::Levels(levels), Some(ours)) => near(levels[0], ours.values[0]),
-                _ => return Agreement::NotMeasured,
-            },
+            (Some(theirs), Some(ratio), _) => near(theirs, ratio.median),
+            (_, _, Values::Levels(levels)) => near(levels[0], ours.values[0]),
+            (_, _, Values::ChangePercent(_)) => return Agreement::NotMeasured,
         };
         if within {
             Agreement::Match
@@ -181,10 +221,24 @@ impl Beside {
         }
     }
 
-    /// Returns whether a level is off by more than [`FACTOR`].
+    fn agreement_on_no_change(&self, ours: &Ours, ratio: &Estimate) -> Agreement {
+        let (low, high) = (ratio.low - 1.0, ratio.high - 1.0);
+        let equal = EQUAL_PERCENT / 100.0;
+        let is_level_off = self.levels_off_by(ours).into_iter().any(is_off);
+        if is_level_off || low > NO_CHANGE || high < -NO_CHANGE {
+            Agreement::Miss
+        } else if low >= -equal && high <= equal {
+            Agreement::Match
+        } else {
+            Agreement::Open
+        }
+    }
+
+    /// Returns whether one of our values is more than [`FACTOR`] times the published value, or less
+    /// than the published value divided by [`FACTOR`].
     #[must_use]
     pub fn is_level_off(&self) -> bool {
-        self.levels_off().into_iter().any(|off| !near(1.0, off))
+        self.levels_off().into_iter().any(is_off)
     }
 }
 
@@ -197,6 +251,11 @@ fn ratio(a: f64, b: f64) -> f64 {
 fn near(one: f64, other: f64) -> bool {
     let off = ratio(one, other);
     (1.0 / FACTOR..=FACTOR).contains(&off)
+}
+
+/// Returns whether `off`, the quotient of two values, is beyond [`FACTOR`].
+fn is_off(off: f64) -> bool {
+    !near(1.0, off)
 }
 
 /// The published values as text: `872 → 117`, or `-0.0011 %` for a change.
@@ -238,42 +297,10 @@ pub(super) fn by_thread(figures: &[Beside]) -> impl Iterator<Item = (Thread, Vec
         .map(move |thread| (thread, of(thread).collect()))
 }
 
-/// The numbers of figures that match, miss, or are not measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// The number of all figures.
-    pub all: usize,
-    /// The number of figures that match.
-    pub matches: usize,
-    /// The number of matches that there would be whatever the simulation did; see [`Basis`].
-    pub given: usize,
-    /// The number of matches in which only the ratio matches: a value is off by more than
-    /// [`FACTOR`].
-    pub off: usize,
-    /// The number of figures that do not match.
-    pub misses: usize,
-    /// The number of figures for which nothing is measured.
-    pub not_measured: usize,
-}
-
-impl Counts {
-    /// Counts `figures`.
-    pub fn of<B: Borrow<Beside>>(figures: &[B]) -> Self {
-        let mut counts = Self::default();
-        for figure in figures.iter().map(Borrow::borrow) {
-            counts.all += 1;
-            match figure.agreement() {
-                Agreement::Match => {
-                    counts.matches += 1;
-                    counts.given += usize::from(figure.basis != Basis::Independent);
-                    counts.off += usize::from(figure.is_level_off());
-                }
-                Agreement::Miss => counts.misses += 1,
-                Agreement::NotMeasured => counts.not_measured += 1,
-            }
-        }
-        counts
-    }
+/// The verdict on the figure if the patch had no effect in our runs, or a dash.
+pub(super) fn without_effect_text(figure: &Beside) -> &'static str {
+    let agreement = figure.agreement_without_effect();
+    agreement.map_or(NOTHING, Agreement::word)
 }
 
 /// The table at the end of a run of all experiments: each figure in one line.
@@ -284,14 +311,20 @@ pub fn table(figures: &[Beside]) -> Table {
     tabulate!(
         "Published figures, and ours",
         format!(
-            "{} figures: {} match, {} miss, {} not measured. A match is within a factor of {FACTOR} \
-             in the ratio of the patch to Linux, or in the value if only one was published. If the \
-             published change is below {} %, both the change and the values must match. docs/misses.md has the causes.",
+            "{} figures: {} match, {} miss, {} open, {} not measured. A match is within a factor \
+             of {FACTOR} in the ratio of the patch to Linux, or in the value if only one was \
+             published. If the published change is below {} %, the interval of ours must lie \
+             within ±{EQUAL_PERCENT} %, or the figure is open; the values must match too. `no \
+             effect`: the verdict if the patch had no effect in our runs. {} of the matches remain \
+             if we leave out those that a patch without effect would reach, too, and those that \
+             are fitted or follow from how the patch is built. docs/misses.md has the causes.",
             counts.all,
             counts.matches,
             counts.misses,
+            counts.open,
             counts.not_measured,
             100.0 * NO_CHANGE,
+            counts.telling,
         ),
         &rows,
         |figure| {
@@ -301,6 +334,7 @@ pub fn table(figures: &[Beside]) -> Table {
             "ours" => our_text(figure),
             "ratio" => ratio_text(figure.published_ratio()),
             "ours " => ratio_text(figure.our_ratio()),
+            "no effect" => without_effect_text(figure),
             "verdict" => figure.agreement().word(),
         }
     )
@@ -382,18 +416,49 @@ mod tests {
     fn pairs_are_judged_by_their_ratio_and_single_values_by_their_level() {
         let figures = sample();
         let words: Vec<&str> = figures.iter().map(|it| it.agreement().word()).collect();
-        assert_eq!(words, ["miss", "match", "miss", "miss", "not measured"]);
+        assert_eq!(words, ["miss", "match", "miss", "open", "not measured"]);
         assert!(figures[1].is_level_off(), "the match is of the ratio alone");
-        let counts = Counts::of(&figures);
-        let expected = Counts {
-            all: 5,
-            matches: 1,
-            given: 0,
-            off: 1,
-            misses: 3,
-            not_measured: 1,
+    }
+
+    #[test]
+    fn no_change_needs_a_narrow_interval_and_the_values() {
+        let mut figure = sample().remove(3);
+        let mut judge = |published: &Values, values: &[f64], [low, high]: [f64; 2]| {
+            figure.published = published.clone();
+            figure.ours = Some(Ours {
+                values: values.to_vec(),
+                ratio: Some(Estimate {
+                    median: f64::midpoint(low, high),
+                    low,
+                    high,
+                }),
+            });
+            figure.agreement().word()
         };
-        assert_eq!(counts, expected);
+        let change = Values::ChangePercent(-0.0011);
+        let levels = Values::Levels(vec![100.0, 101.0]);
+        for (interval, expected) in [
+            ([0.995, 1.005], "match"),
+            ([0.97, 1.039], "open"),
+            ([1.01, 1.02], "open"),
+            ([0.8, 0.9], "miss"),
+            ([1.06, 1.2], "miss"),
+        ] {
+            assert_eq!(judge(&change, &[100.0, 100.0], interval), expected);
+            assert_eq!(judge(&levels, &[60.0, 60.0], interval), expected);
+            assert_eq!(judge(&levels, &[40.0, 40.0], interval), "miss");
+        }
+    }
+
+    #[test]
+    fn a_patch_without_effect_matches_near_ratios_and_misses_far_ones() {
+        let figures = sample();
+        let words: Vec<&str> = figures.iter().map(without_effect_text).collect();
+        // The published ratios are none, 0.134, 0.5 and almost 1; the last figure is not measured.
+        assert_eq!(words, [NOTHING, "miss", "match", "match", NOTHING]);
+        let mut level_off = sample().remove(3);
+        level_off.published = Values::Levels(vec![3e6, 3e6]);
+        assert_eq!(without_effect_text(&level_off), "miss");
     }
 
     #[test]
@@ -415,11 +480,12 @@ mod tests {
         let table = table(&sample());
         let whats: Vec<&str> = table.rows.iter().map(|row| &*row[1]).collect();
         assert_eq!(whats, ["two", "three", "four", "five", "one"]);
-        insta::assert_snapshot!(table.rows[2].join(" | "), @"batching | four | -0.0011 % | -10.00 % | 1.000 | 0.900 | miss");
+        insta::assert_snapshot!(table.rows[2].join(" | "), @"batching | four | -0.0011 % | -10.00 % | 1.000 | 0.900 | match | open");
         assert!(
             table
                 .note
-                .starts_with("5 figures: 1 match, 3 miss, 1 not measured.")
+                .starts_with("5 figures: 1 match, 2 miss, 1 open, 1 not measured.")
         );
+        assert!(table.note.contains(" 1 of the matches remain "));
     }
 }

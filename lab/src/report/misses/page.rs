@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use super::stored::{self, Stored};
 use super::{
-    Agreement, Basis, Beside, Counts, FACTOR, NO_CHANGE, Values, by_thread, our_text,
-    published_text, ratio_text,
+    Agreement, Basis, Beside, Counts, EQUAL_PERCENT, FACTOR, NO_CHANGE, Values, by_thread,
+    our_text, published_text, ratio_text, without_effect_text,
 };
 use crate::error::Error;
 use crate::report::value::human_ratio;
 use crate::report::{Report, markdown};
 use crate::report::{Table, tabulate};
 
-/// Makes the page of `figures`, beside what `stored` says was measured.
+/// Makes the page from `figures`, with the runs and the values of `stored` at its end.
 #[must_use]
 fn page(figures: &[Beside], stored: &[Stored]) -> String {
     let mut page = intro();
@@ -36,7 +36,7 @@ fn page(figures: &[Beside], stored: &[Stored]) -> String {
     page
 }
 
-/// The page of a full run.
+/// Makes the page from the reports of a full run.
 ///
 /// # Errors
 /// If the reports are not those of a full run of all experiments: a figure is missing.
@@ -78,11 +78,11 @@ pub fn updated(
     of_stored(declared, &kept)
 }
 
-/// The page, made again from what was kept at its end. A figure that was declared after that run
-/// counts as not measured.
+/// Makes the page again from the values that are stored at its end. A figure that was declared
+/// after these values were measured counts as not measured.
 ///
 /// # Errors
-/// If something that is kept is not declared.
+/// If a stored value belongs to a figure that is not declared.
 pub fn of_stored(mut declared: Vec<Beside>, stored: &[Stored]) -> Result<String, Error> {
     stored::fill(&mut declared, stored)?;
     Ok(page(&declared, stored))
@@ -108,14 +108,25 @@ fn intro() -> String {
     );
     let same = format!(
         "There is one exception. If the published change is below {} %, the patch changes nothing, \
-         and nearly every simulation agrees with that. So our change must be as small, and our values \
-         must be within the factor too.",
+         and nearly every simulation agrees with that. Then a match needs more: our values must be \
+         within the factor too, and the 95 % interval of our change must lie within \
+         ±{EQUAL_PERCENT} %, the largest variation between runs that was published. If our values \
+         are within the factor but the interval is wider, the figure is **open**; if the whole \
+         interval is beyond {} %, the figure is a miss.",
+        100.0 * NO_CHANGE,
         100.0 * NO_CHANGE,
     );
-    let given = "Some matches prove nothing. In the tables, *fitted* is a figure from which one of \
-                 our prices was derived, and *construction* is a figure that follows from how the \
-                 patch is built.";
-    let parts = [about, &rule, &same, given].map(|text| wrap("", text));
+    let given = "Some matches prove nothing about the patch. In the tables, *fitted* is a figure \
+                 from which one of our prices was derived, and *construction* is a figure that \
+                 follows from how the patch is built. The column *no effect* has the verdict that \
+                 the figure would have if the patch had no effect in our runs, with our value for \
+                 Linux in place of that for the patch. If it says *match*, the match of our figure \
+                 may say something about the values, but says nothing about the patch. The summary \
+                 counts the matches that are left without these three kinds.";
+    let once = "Two published figures may be compared with one measurement of ours, for example \
+                the figures of two postings. The column *measurements of ours* counts such a \
+                measurement once.";
+    let parts = [about, &rule, &same, given, once].map(|text| wrap("", text));
     format!("# Published figures, and ours\n\n{}\n", parts.join("\n"))
 }
 
@@ -131,10 +142,14 @@ fn summary(figures: &[Beside]) -> Table {
         |(thread, counts)| {
             "thread" => thread,
             "figures" => counts.all,
+            "measurements of ours" => counts.ours,
             "match" => counts.matches,
             "of these fitted or by construction" => counts.given,
+            "of these also with no effect" => counts.without_effect,
+            "of these neither" => counts.telling,
             "of these by the ratio alone" => counts.off,
             "miss" => counts.misses,
+            "open" => counts.open,
             "not measured" => counts.not_measured,
         }
     )
@@ -154,6 +169,7 @@ fn table(figures: &[&Beside]) -> Table {
             "ours" => our_text(figure),
             "our ratio" => our_ratio(figure),
             "ours / published" => levels(figure),
+            "no effect" => without_effect_text(figure),
             "verdict" => verdict(figure),
         }
     )
@@ -192,8 +208,8 @@ fn verdict(figure: &Beside) -> String {
     }
 }
 
-/// For each figure, where it was published, what measures ours, and why they differ. Successive
-/// figures share a paragraph if all of this is the same for them.
+/// For each figure, a paragraph about where it was published, what measures ours, and why the two
+/// differ. Successive figures share a paragraph if they agree in all three.
 fn notes(figures: &[&Beside]) -> String {
     let same = |one: &&Beside, next: &&Beside| {
         let run = |it: &Beside| {
@@ -301,7 +317,7 @@ mod tests {
         let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
         report.figures = sample();
         let mut stored = Stored::of(&report);
-        // The prices of the machine may change; this snapshot must not.
+        // A change of the machine's prices must not change this snapshot.
         "0".clone_into(&mut stored.prices);
         let page = page(&report.figures, &[stored]);
         insta::assert_snapshot!(page);

@@ -45,7 +45,7 @@ const BEGIN: &str = "<!-- measured";
 const END: &str = "-->";
 
 impl Stored {
-    /// Everything that `report` measured for its figures.
+    /// Collects all values that `report` measured for its figures.
     #[must_use]
     pub fn of(report: &Report) -> Self {
         let figure = |figure: &Beside| {
@@ -68,7 +68,7 @@ impl Stored {
         }
     }
 
-    /// Returns whether the machine had the prices that it has now when the report ran.
+    /// Returns whether the machine's prices have not changed since the report ran.
     #[must_use]
     pub fn has_prices_of_now(&self) -> bool {
         hash_of_prices(&self.machine).unwrap_or_default() == self.prices
@@ -88,10 +88,10 @@ impl Stored {
         rounded
     }
 
-    /// Reads what is kept at the end of a page.
+    /// Reads the values that are stored at the end of a page.
     ///
     /// # Errors
-    /// If the page keeps nothing that can be read.
+    /// If the page has no stored values, or they cannot be read.
     pub fn read(page: &str) -> Result<Vec<Self>, Error> {
         let kept = page.rsplit_once(BEGIN).map(|(_, kept)| kept);
         let kept = kept
@@ -112,7 +112,7 @@ impl Stored {
     }
 }
 
-/// The text that keeps `stored` at the end of a page.
+/// The text that stores the values of `stored` at the end of a page.
 ///
 /// # Panics
 /// Never: numbers and text always serialise.
@@ -129,7 +129,7 @@ pub fn text(stored: &[Stored]) -> String {
 /// Tells the user how to make the page again.
 pub const AGAIN: &str = "write it again with `plimsoll reproduce --misses docs/misses.md`";
 
-/// Removes what is stored of figures that are not declared any more.
+/// Removes the stored values of figures that are no longer declared.
 #[must_use]
 pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Stored> {
     for of in &mut stored {
@@ -141,10 +141,10 @@ pub fn still_declared(mut stored: Vec<Stored>, declared: &[Beside]) -> Vec<Store
     stored
 }
 
-/// Puts what was stored beside the declared figures.
+/// Puts the stored values into the declared figures, as ours.
 ///
 /// # Errors
-/// If something is stored that is not declared, or is declared for other designs.
+/// If a stored figure is not declared, or is declared for other designs.
 pub fn fill(declared: &mut [Beside], stored: &[Stored]) -> Result<(), Error> {
     for of in stored {
         for figure in &of.figures {

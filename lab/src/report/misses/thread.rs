@@ -3,11 +3,12 @@
 /// A mailing-list thread that published figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thread {
-    /// The thread that spreads the vmstat work of CPUs in time.
+    /// The thread about spreading the CPUs' vmstat work in time.
     Stagger,
-    /// The thread that splits long holds of the zone lock into batches.
+    /// The thread about splitting long holds of the zone lock into batches.
     Batching,
-    /// The thread that turns the direction of the OOM reaper.
+    /// The thread about an OOM reaper that starts at the highest mapping, while the exit starts at
+    /// the lowest.
     Reaper,
     /// The threads about trees of counters, and about two passes that choose a victim by them.
     Counters,

@@ -6,9 +6,9 @@
 //! they share an address space: without memory cgroups, and for tasks of one cgroup, a node has one
 //! set of lists (Linux: `lruvec`).
 //!
-//! Taking a page off the lists is a step with a price of its own, `lru_remove`. Putting a page on
-//! the lists touches the same lines, so it has the same price here. The price of a fault contains
-//! this step already, so about 1 % of a fault is charged twice.
+//! Taking a page off the lists has a price of its own, `lru_remove`. Putting a page on the lists
+//! touches the same lines, so it has the same price here. But the price of a fault already includes
+//! putting the page on the lists, so about 1 % of a fault is charged twice.
 
 use plimsoll_mm::machine::{Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site, Work};

@@ -2,11 +2,12 @@
 //! and unmaps it. The tasks are processes, or threads of one process.
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, and per page table
-//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space. As in
-//! Linux, a task that unmaps makes its lock a reader's lock before it removes the pages. Readers
-//! can then enter, but no other task can map or unmap until the pages are removed.
+//! when they are unmapped. Mapping and unmapping take the mmap_lock of the address space as
+//! writers. As in Linux, a task that unmaps turns its writer's lock into a reader's lock before it
+//! removes the pages. Readers can then enter, but no other task can map or unmap until the pages
+//! are removed.
 //!
-//! The modules add what tasks share besides the lock:
+//! The submodules simulate what tasks share besides that lock:
 //!
 //! - `lruvec`: the lists by which the pages of a node are aged, which all tasks share;
 //! - `vmas`: the mappings of threads, which Linux merges, and their locks;
@@ -83,9 +84,9 @@ pub(crate) struct Mark {
     pub(crate) waited: Nanos,
 }
 
-/// The approximate time of one page fault, in nanoseconds. Each task starts after a random delay.
-/// The delay is at most this time multiplied by the number of pages in a round, which is about the
-/// length of a round.
+/// The approximate time of one page fault, in nanoseconds. This time, multiplied by the number of
+/// pages in a round, is about the length of a round. Each task starts after a random delay, which
+/// is at most that long.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
 /// The number of pages that a task faults in before it checks whether the run is over. It is the
@@ -107,7 +108,7 @@ struct Shared {
 }
 
 /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
-/// began.
+/// began. From both follows how long these tasks have waited so far.
 #[derive(Default)]
 struct Waiting(Cell<(u64, u64)>);
 
@@ -266,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// Creates an address space for `tasks` tasks, whose locks are near the calling CPU.
+    /// Creates an address space that `tasks` tasks use. Its locks are near the calling CPU.
     fn space(&self, sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Rc<Space> {
         let space = Rc::new(Space::new(sim, plan, tasks));
         self.spaces.borrow_mut().push(Rc::clone(&space));

@@ -1,12 +1,15 @@
-//! An address space of the benchmark, and what its threads do to each other in it.
+//! An address space of the benchmark, and how its threads delay each other in it.
 //!
-//! A process has its address space to itself, and what its faults do to the locks of its mapping is
-//! part of the price of a fault. Threads share the mmap_lock and the mappings, and also the
-//! translations: before memory is freed, every CPU that runs a thread of the process has to drop
-//! its translations. The thread that unmaps interrupts these CPUs and waits for them. The price
-//! `tlb_flush` is that of one other CPU, and each further CPU takes `ipi`. Newer AMD processors can
-//! do without the interrupts (Linux 6.15 on). And a CPU whose thread sleeps need not be
-//! interrupted, except when page tables are freed; here all CPUs are.
+//! If the tasks are processes, each has an address space to itself. The locks that its faults take
+//! are wanted by no other task, and their cost is part of the price of a fault. Threads share the
+//! mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
+//! thread of the process has to drop its translations. The thread that unmaps interrupts these CPUs
+//! and waits for them. This costs `tlb_flush` for the first of them, and `ipi` for each further
+//! one.
+//!
+//! Linux can sometimes do with fewer interrupts. From 6.15 on, it needs none on newer AMD
+//! processors. And it does not interrupt a CPU whose thread sleeps, unless page tables are freed.
+//! Here the thread always interrupts all these CPUs.
 
 use std::cell::RefCell;
 
@@ -38,7 +41,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Creates an address space for `tasks` tasks. Its locks are near the calling CPU.
+    /// Creates an address space that `tasks` tasks use. Its locks are near the calling CPU.
     pub(super) fn new(sim: &Sim, plan: &Plan<Sim>, tasks: u32) -> Self {
         Self {
             rss: Rss::new(sim, plan).expect("the plan is one for resident pages"),
@@ -88,7 +91,7 @@ impl Space {
         }
     }
 
-    /// Runs `fault` as a fault in a mapping that other tasks share.
+    /// Runs `fault`, which faults in one page of a mapping that other tasks may share.
     fn fault_in(
         &self,
         sim: &Sim,

@@ -5,16 +5,17 @@
 //! mapping (`vma_merge`). So most of the time many threads fault in one mapping, and all of them
 //! write its reference count twice for each fault (`vma_start_read`, `vma_end_read`).
 //!
-//! A thread that maps or unmaps changes such a shared mapping: it extends or splits it. It first
-//! waits until no other thread is in a fault of the mapping, and locks the mapping until it
-//! releases the mmap_lock, or makes it a reader's lock (`vma_start_write`). A thread that faults
-//! meanwhile takes the mmap_lock as a reader instead, behind all that wait for it.
+//! A thread that maps or unmaps memory changes such a shared mapping: it extends or splits the
+//! mapping. Before that, it locks the mapping and waits until no other thread is in a fault of it
+//! (`vma_start_write`). The mapping stays locked until the thread releases the mmap_lock, or turns
+//! it into a reader's lock. A thread that faults in the meantime takes the mmap_lock as a reader
+//! instead, and so waits behind all tasks that already wait for the mmap_lock.
 //!
-//! The first fault of a mapping that has no `anon_vma` yet needs the mmap_lock as well. Two
-//! mappings that touch merge unless both have such a structure and the structures differ.
+//! The first fault of a mapping gives it an `anon_vma`, and needs the mmap_lock for that. Two
+//! mappings that touch can merge unless both have an `anon_vma` and these differ.
 //!
-//! A fault retries once in Linux if it was locked out while another CPU changed the mapping; here
-//! it takes the mmap_lock at once.
+//! In Linux, a fault that was locked out because another CPU was changing the mapping tries once
+//! more without the mmap_lock. Here it takes the mmap_lock at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,8 +32,8 @@ const WRITER: i64 = 1 << 30;
 /// The time after which a writer looks again whether the last fault has left a mapping.
 const LOOK_AGAIN_NS: u32 = 200;
 
-/// The mappings of a process. Places are numbered from the highest address down; each has the size
-/// of one thread's memory.
+/// The mappings of a process. Its addresses are divided into places, each as large as the memory
+/// that one thread maps. Places are numbered from the highest address down.
 #[derive(Default)]
 pub(super) struct Vmas {
     places: RefCell<Vec<Option<Rc<Vma>>>>,
@@ -55,7 +56,7 @@ struct Vma {
 pub(super) struct Entered(Rc<Vma>);
 
 impl Vmas {
-    /// Maps the highest free place and returns its number. The caller holds the mmap_lock
+    /// Maps the highest free place and returns the place's number. The caller holds the mmap_lock
     /// exclusively, and calls [`Vmas::unlock_all`] before it releases the lock.
     pub(super) fn map(&self, sim: &Sim) -> usize {
         let free = self.places.borrow().iter().position(Option::is_none);
@@ -84,16 +85,16 @@ impl Vmas {
         place
     }
 
-    /// Takes `place` out of its mapping. If the mapping goes on both above and below `place`, it is
-    /// split. The caller holds the mmap_lock as in [`Vmas::map`].
+    /// Takes `place` out of its mapping. If the mapping covers places both above and below `place`,
+    /// it becomes two mappings. The caller holds the mmap_lock as in [`Vmas::map`].
     pub(super) fn unmap(&self, sim: &Sim, place: usize) {
         let vma = self.at(place).expect("the place is mapped");
         self.lock(sim, &vma);
         let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|it| Rc::ptr_eq(&it, &vma));
         let above = place.checked_sub(1).is_some_and(|it| is_same(self.at(it)));
         let below = is_same(self.at(place + 1));
-        // There is a split for each side on which the mapping goes on, and the removal is one more
-        // change.
+        // The removal is one change. On each side on which the mapping continues, a split is one
+        // more.
         sim.spend(Work::MapEdit, 1 + u32::from(above) + u32::from(below));
         self.places.borrow_mut()[place] = None;
         if above && below {
@@ -103,16 +104,18 @@ impl Vmas {
         }
     }
 
-    /// Ends the changes of the holder of the mmap_lock (Linux: `vma_end_write_all`).
+    /// Unlocks all mappings that the holder of the mmap_lock has locked (Linux:
+    /// `vma_end_write_all`).
     pub(super) fn unlock_all(&self) {
         for vma in self.locked.take() {
             vma.locked.set(false);
         }
     }
 
-    /// Enters the mapping of `place` for a fault. `None` if a writer has locked the mapping, or
-    /// changed it since it was found. `prepare` is called if the mapping has no `anon_vma` yet, and
-    /// returns whether the caller may give it one.
+    /// Enters the mapping of `place` for a fault. Calls `prepare` if the mapping has no `anon_vma`
+    /// yet; `prepare` returns whether the caller may give it one. Returns `None` if `prepare`
+    /// returns false, if a writer has locked the mapping, or if `place` now belongs to another
+    /// mapping.
     pub(super) fn enter(
         &self,
         sim: &Sim,
@@ -152,7 +155,7 @@ impl Vmas {
         self.places.borrow().get(place).cloned().flatten()
     }
 
-    /// Gives all places of `old`, from `first` down, to `new`.
+    /// Makes `new` the mapping of all places that `old` covers, beginning with the place `first`.
     fn replace_run(&self, first: usize, old: &Rc<Vma>, new: &Rc<Vma>) {
         for place in self.places.borrow_mut().iter_mut().skip(first) {
             match place {
@@ -162,7 +165,7 @@ impl Vmas {
         }
     }
 
-    /// Makes a mapping, which stays locked until [`Vmas::unlock_all`].
+    /// Makes a mapping and locks it. It stays locked until [`Vmas::unlock_all`].
     fn made(&self, sim: &Sim) -> Rc<Vma> {
         let vma = Rc::new(Vma::new(sim));
         self.lock(sim, &vma);
@@ -205,13 +208,13 @@ impl Vma {
 }
 
 impl Entered {
-    /// Counts one more fault of `vma`. `None` if a writer waits for the faults under way.
+    /// Counts one more fault of `vma`. Returns `None` if a writer waits for the faults under way.
     ///
-    /// The count must not change while a writer waits, so Linux reads it and then changes it by
-    /// compare-and-exchange: two accesses of the line. If another CPU has changed the count in
-    /// between, the exchange fails, but it has brought the line, so that it succeeds at once when
-    /// it is repeated. Here it is an addition, because the simulator would queue a repeated
-    /// exchange behind all CPUs that wait for the line.
+    /// The count must not change while a writer waits, so Linux reads the count and then changes it
+    /// by compare-and-exchange: two accesses of the line. If another CPU changes the count between
+    /// the two, the exchange fails. But the failed exchange has fetched the line, so the next one
+    /// succeeds at once. The simulator would instead queue the next exchange behind all CPUs that
+    /// wait for the line. So the second access is an addition here, which cannot fail.
     fn of(sim: &Sim, vma: Rc<Vma>) -> Option<Self> {
         if vma.readers.load(sim, Ordering::Acquire) >= WRITER {
             return None;
@@ -238,7 +241,8 @@ mod tests {
         Sim::new(&profile, SimOptions::default())
     }
 
-    /// The mapping of each place, numbered in the order in which they are first seen.
+    /// For each place, the number of its mapping. The mappings are numbered in the order of the
+    /// places.
     fn shape(vmas: &Vmas) -> Vec<Option<usize>> {
         let mut seen: Vec<*const Vma> = Vec::new();
         let mut number = |vma: &Rc<Vma>| {

@@ -62,7 +62,8 @@ pub(crate) enum Ending {
 /// The result of a storm.
 #[derive(Clone, Debug)]
 pub(crate) struct StormResult {
-    /// The stalls of allocators that called the last resort and then got a page.
+    /// The stalls of the allocators, without two kinds of stalls: those in which the last resort
+    /// was not called, and those that ended after the allocator was told to die.
     pub(crate) stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub(crate) deaths: Vec<Death>,
@@ -87,8 +88,8 @@ impl Storm {
     /// Runs the storm on the machine of `profile`.
     ///
     /// # Panics
-    /// When a page, a count or a process remains at the end, with the seed. This is a bug of ours,
-    /// never the user's.
+    /// When a page, a count or a process remains at the end. This is a bug of ours, never the
+    /// user's.
     #[must_use]
     pub(crate) fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
@@ -145,8 +146,8 @@ impl Storm {
             .filter(|(_, proc)| proc.spec.role == Role::Allocator)
             .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
-        // An allocator that was told to die while it waited got its page from the reserves, or
-        // none.
+        // If an allocator was told to die while it waited, it got a page from the reserves or no
+        // page at all. So its stall does not count.
         let had_page = |stall: &Stall| {
             let dies = allocators.get(&stall.cpu);
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
@@ -166,7 +167,8 @@ impl Storm {
     }
 }
 
-/// Makes every process map what it may use, and touch its initial memory.
+/// Makes every process map all memory that it may use, and touch the memory that it has at the
+/// start.
 fn settle(world: &Rc<StormWorld>, bursts: u32) {
     let sim = &world.testbed.sim;
     let cpus = sim.topology().cpus() as usize;
@@ -214,7 +216,7 @@ fn settle(world: &Rc<StormWorld>, bursts: u32) {
     sim.run();
 }
 
-/// The thread of a hog: touches one page after another until the hog is told to die.
+/// Runs a thread of a hog, which touches one page after another until the hog is told to die.
 fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
     let proc = &world.procs[id as usize];
     let start = START.0 + thread * APART;
@@ -230,7 +232,7 @@ fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
     }
 }
 
-/// The thread of an allocator: repeatedly thinks, then touches a burst of pages.
+/// Runs the thread of an allocator, which repeatedly thinks and then touches a burst of pages.
 fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
     let proc = &world.procs[id as usize];
     let mut page = START.0 + proc.spec.pages();
@@ -255,14 +257,14 @@ fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
     }
 }
 
-/// Checks that a process whose allocation fails was told to die.
+/// Panics unless process `id`, whose allocation failed, was told to die.
 fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
     let is_dying = world.is_killed(sim, id);
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
-/// Allocates memory until only `leave` pages can be allocated above the min watermarks, divided
-/// equally between the normal zones. Returns the number of pages allocated.
+/// Allocates memory until only `leave` pages can be allocated above the min watermarks. Each normal
+/// zone keeps an equal share of these pages. Returns the number of pages allocated.
 fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
     let zones = testbed.mm.pages().view(&testbed.sim);
@@ -286,7 +288,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The pages of a zone that are refused to an allocation that may wait.
+/// The number of a zone's free pages that an allocation that may wait cannot get.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
@@ -371,7 +373,8 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        // It depends on the seed whether an allocator has to wait that long in a storm this small.
+        // Whether an allocator waits until the device responds or the reaper acts depends on the
+        // seed, because this storm is small.
         let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
         let longest: Vec<Option<u64>> = storms
             .map(|storm| storm.stalls.iter().map(Stall::ns).max())

@@ -43,11 +43,11 @@ pub(super) struct ProcSpec {
     pub(super) home: CpuId,
     /// The number of pages that the process has touched on each CPU.
     pub(super) touched: Vec<(CpuId, u64)>,
-    /// The CPUs of the threads that run.
+    /// The CPU of each thread that runs; a sleeper has no such thread.
     pub(super) threads: Vec<CpuId>,
 }
 
-/// All processes, and three CPUs on which no process allocates.
+/// All processes, and three CPUs on which no process allocates during the storm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Population {
     pub(super) specs: Vec<ProcSpec>,
@@ -61,7 +61,8 @@ impl Headcount {
     /// Draws all processes and their CPUs.
     ///
     /// # Panics
-    /// When the running threads need more CPUs than the machine has.
+    /// When the machine has fewer CPUs than the running threads, the reaper, the helper and the
+    /// device need together.
     pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();

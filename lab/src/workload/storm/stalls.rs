@@ -1,14 +1,18 @@
 //! Turns the events of a storm into stalls, and each stall into its parts.
 //!
+//! Every nanosecond of a stall is in exactly one part. These are the parts of a stall in which the
+//! stalled task selects a victim, kills it, and sleeps until the victim's pages are free:
+//!
 //! ```text
-//! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
-//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are freed
-//!                                         to exit ┘           └ retry
+//! it runs:    attempts ─ looks ─ select ─ looks ┐                            ┌ attempts ─ page
+//! it sleeps:                                    └ to exit ─ emptying ─ retry ┘
 //! ```
 //!
-//! Every nanosecond of a stall is in exactly one part. While the stalled task runs, the part is
-//! named after what that task does. While the task sleeps, the part is named after what the rest of
-//! the machine does.
+//! While the task runs, the part is named after what the task does. While it sleeps, the part is
+//! named after what the rest of the machine does: `to exit` lasts until a task begins to empty the
+//! victim's memory, `emptying` until the first of the victim's pages are freed, and `retry` until
+//! the stalled task wakes up. A task that found the OOM lock taken sleeps in `select` or in `busy`
+//! until some process is told to die.
 
 use std::ops::Range;
 
@@ -25,7 +29,8 @@ pub(super) struct TimedEvent {
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StormEvent {
-    /// An allocation finds no page in any zone. This lasts until it has a page or has failed.
+    /// An allocation stalls: it has found no page in any zone. The stall ends when the allocation
+    /// has a page or fails.
     Stall(Edge),
     /// An allocation calls the last resort.
     Ask(Edge),
@@ -56,18 +61,20 @@ pub(crate) enum Part {
     /// The task runs: the allocation tries the zones without success, drains lists, and calls
     /// reclaimers.
     Attempts,
-    /// The task runs: the last resort checks for memory at the high watermark before and after it
-    /// selects a victim, and kills.
+    /// The task runs inside the last resort, but outside the selection of a victim: it looks for
+    /// memory above the high watermark before and after the selection, and kills the victim.
     Looks,
-    /// The task runs or sleeps while a victim is being selected.
+    /// The task selects a victim, or sleeps while another task selects one and no process is dying.
     Select,
-    /// The task sleeps while no task selects a victim and no process is dying: the lock was busy.
+    /// The task sleeps because it found the OOM lock taken, while no task selects a victim and no
+    /// process is dying.
     Busy,
     /// The task sleeps after a victim was told to die, before any task empties the victim's memory.
     ToExit,
     /// The task sleeps while a victim's memory is being emptied and none of it has been freed yet.
     Emptying,
-    /// The task still sleeps although some of a victim's pages have already been freed.
+    /// The task still sleeps although pages of a victim have already been freed: the victim is
+    /// still dying, or the last of its memory was freed during the stall.
     Retry,
 }
 
@@ -98,7 +105,7 @@ impl Part {
     }
 }
 
-/// One allocation that found no page, until it had one or failed.
+/// The stall of one allocation: the time from finding no page until it has a page or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// The CPU of the allocation.
@@ -140,7 +147,7 @@ pub(super) fn deaths(notes: &[TimedEvent]) -> Vec<Death> {
     for note in sorted(notes) {
         let mut of = |process: u32, set: fn(&mut Death) -> &mut Option<u64>| {
             let death = deaths.iter_mut().find(|death| death.process == process);
-            // During a storm, only processes that were told to die are emptied.
+            // During a storm, tasks empty only the memory of processes that were told to die.
             if let Some(death) = death {
                 set(death).get_or_insert(note.at);
             }
@@ -232,7 +239,7 @@ impl Story<'_> {
         parts
     }
 
-    /// The part of the stall from `at` until the next cut.
+    /// The part that the stall is in at the time `at`.
     fn part(&self, at: u64) -> Part {
         let is_in = |spans: &[Range<u64>]| spans.iter().any(|span| span.contains(&at));
         if is_in(&self.pauses) {
@@ -278,8 +285,8 @@ fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
         .find(|edge| kind(*edge) == what)
 }
 
-/// The spans of one kind. Each end closes the most recent open beginning on its CPU. Spans that
-/// have not ended are left out.
+/// The spans of one kind, from their beginnings and ends. An end closes the latest beginning on the
+/// same CPU that is still open. Spans that have not ended are left out.
 fn spans(
     notes: &[TimedEvent],
     edge: impl Fn(StormEvent) -> Option<Edge>,
@@ -301,8 +308,8 @@ fn spans(
     spans
 }
 
-/// The events in order of time. They were recorded almost in that order, because CPUs run ahead of
-/// each other. Events of one CPU keep their order.
+/// The events in order of time. They are recorded only roughly in that order, because some CPUs run
+/// ahead of others. Events of one CPU keep their order.
 fn sorted(notes: &[TimedEvent]) -> Vec<TimedEvent> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);

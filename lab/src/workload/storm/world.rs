@@ -26,8 +26,9 @@ use super::stalls::{Edge, StormEvent, TimedEvent};
 use crate::run::testbed::Testbed;
 use crate::run::testbed::simulated;
 
-/// The nanoseconds for a repeated look at a process, when all its cache lines are near. Measured
-/// with 1000 processes, where the first look takes 180 to 190 ns.
+/// The time that the OOM killer takes to look at a process again, in nanoseconds, when all cache
+/// lines of the process are near. It was measured with 1000 processes; a first look at each of them
+/// takes 180 to 190 ns.
 const LOOK_AGAIN_NS: u32 = 25;
 
 /// The machine of a storm, with its processes and the OOM killer.
@@ -71,19 +72,20 @@ pub(super) struct Seen {
     looked: RefCell<Vec<bool>>,
 }
 
-/// The sizes of the processes when one of them was told to die, as numbers of touched pages.
+/// The sizes of the processes at the moment when one of them was told to die. A size is the number
+/// of pages that the process has touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kill {
     /// The process that was told to die.
     pub(crate) process: u32,
     /// The number of pages that this process had.
     pub(crate) pages: u64,
-    /// The most pages of any process that was not dying yet, including this one.
+    /// The size of the largest process that was not dying yet, or of this one if it was larger.
     pub(crate) most: u64,
 }
 
-/// The embedder of the OOM code: lists the processes, makes them exit if they are killed, and starts
-/// the reaper.
+/// The embedder of the OOM code. It lists the processes, makes killed processes exit, and starts the
+/// reaper.
 struct Embedder(Weak<StormWorld>);
 
 impl StormWorld {
@@ -238,8 +240,8 @@ impl StormWorld {
         sim.spawn(self.population.helper, move |sim| {
             world.empties(sim, id, || {
                 let (process, all) = (&world.processes[id as usize], world.processes.iter());
-                // The result does not matter: the call may be too late, or leave the rest to the
-                // exit.
+                // The result does not matter: the call may come after the process's exit, or free
+                // only some of its pages and leave the other pages to the exit.
                 let _ = release(world.memory(sim), Some(process), all, 0, || false);
             });
         });
@@ -399,7 +401,8 @@ impl Owner<Sim> for Embedder {
         world.note(sim, StormEvent::Pause(Edge::End));
     }
 
-    /// The OOM killer calls this once for each look at a process, so the look is charged here.
+    /// The OOM killer calls this method each time that it looks at a process. So the time of the
+    /// look is charged here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
         let world = self.world();
         let id = process.id().0 as usize;

@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// A process similar to an Android app: one large heap, then `mappings` small mappings of all
-    /// kinds close together. A part of the process's memory is in swap.
+    /// kinds, close to each other. A part of the process's memory is in swap.
     ///
     /// * The heap is anonymous memory, with 16 pages for each small mapping, all touched.
     /// * The length of a small mapping is 1 to 256 pages, with a uniformly distributed logarithm.
@@ -35,8 +35,8 @@ pub(crate) enum Victim {
         pages: u64,
     },
     /// A process similar to a database: 8 mappings of anonymous memory, of somewhat different
-    /// sizes, all resident. Each mapping is touched by threads of one node, and every node has the
-    /// same number of pages.
+    /// sizes, all resident. Each mapping is touched by threads of one node. Two nodes take turns,
+    /// so that both have the same number of pages.
     Server {
         /// The total number of pages of all mappings.
         pages: u64,
@@ -85,9 +85,9 @@ pub(crate) enum Kind {
 pub(crate) struct Contents {
     /// The number of mappings.
     pub(crate) mappings: u64,
-    /// The number of pages in memory that no other process uses.
+    /// The number of pages that are in memory and that no other process uses.
     pub(crate) private: u64,
-    /// The number of file pages in memory.
+    /// The number of pages in memory that hold unchanged contents of a file.
     pub(crate) file: u64,
     /// The number of shared pages in memory.
     pub(crate) shared: u64,
@@ -106,8 +106,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One in this number of an app's small anonymous mappings is in swap, on average, and so is one in
-/// this number of pages of the app's heap.
+/// In an app, on average one in this number of the small anonymous mappings is in swap, and one in
+/// this number of the heap's pages.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

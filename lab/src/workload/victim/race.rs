@@ -1,4 +1,5 @@
-//! A victim is killed: its last user empties it on one CPU while helpers empty it on others.
+//! A victim is killed: its last user empties its address space on one CPU, while helpers empty it
+//! on others.
 //!
 //! The kill is at time 0. Each task starts within [`START_WITHIN`] of the kill, at a time drawn
 //! from the seed; this delay stands for the time to wake the task up. The race ends when the last
@@ -29,7 +30,7 @@ use crate::run::testbed::Testbed;
 /// The length of the interval after the kill in which all tasks start.
 pub(crate) const START_WITHIN: Nanos = Nanos(50_000);
 
-/// The time between the touch of the last page and the kill.
+/// The time from the end of all preparations to the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
 /// The victim of a race, and the CPUs of the tasks that empty it.
@@ -62,8 +63,9 @@ pub(crate) enum MemoryLeft {
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// The OOM reaper. It starts at once, as in the test of the mailing-list thread, whereas the
-    /// reaper of Linux waits for two seconds.
+    /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. In the
+    /// test of the patch that lets the reaper start at the highest mapping, it also started at
+    /// once.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
@@ -108,9 +110,8 @@ pub(crate) struct Raced {
     pub(crate) worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
-    /// Two pairs, the first for the last user, the second for all helpers together. A pair is the
-    /// time that the tasks waited for page-table locks, and the time that they slept because they
-    /// waited for the mmap_lock.
+    /// The waits of the last user, and the waits of all helpers together. The first time of each
+    /// pair was spent waiting for page-table locks, the second asleep, waiting for the mmap_lock.
     waits: [(Nanos, Nanos); 2],
 }
 
@@ -174,13 +175,14 @@ impl Race {
         }
     }
 
-    /// Kills the victim and starts all tasks.
+    /// Chooses the time of the kill, and starts the tasks of the last user and the helpers soon
+    /// after it.
     fn start(&self, testbed: &Testbed, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
         let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
-        // The times at which tasks start are drawn from another random stream than the layout,
-        // which is drawn from `seed`.
+        // The layout is drawn from `seed`. The times at which tasks start come from another random
+        // stream, so that they do not depend on the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
             let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
@@ -203,8 +205,8 @@ impl Race {
 }
 
 impl Times {
-    /// Notes that a task has finished its work. All memory is free when the first task finishes
-    /// that finds the address space ended.
+    /// Notes that a task has finished its work. If the address space has ended by then, all memory
+    /// is free. The earliest such time counts.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {
@@ -253,19 +255,21 @@ impl Raced {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
-    /// The part of [`Raced::table_lock`] during which another task held the lock.
+    /// The part of [`Raced::table_lock`] in which the tasks of `who` waited, because another task
+    /// held the lock.
     #[must_use]
     pub(crate) fn table_wait(&self, who: Party) -> Nanos {
         self.waits[who as usize].0
     }
 
-    /// The time spent on the removal of reverse mappings.
+    /// The time in which the tasks of `who` removed reverse mappings.
     #[must_use]
     pub(crate) fn rmap(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
-    /// The time spent on forgetting mappings, after their pages are unmapped.
+    /// The time in which the tasks of `who` removed mappings from the address space, after they had
+    /// unmapped the pages.
     #[must_use]
     pub(crate) fn forgetting(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
@@ -337,8 +341,8 @@ fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     LockClass::ALL.iter().map(used).collect()
 }
 
-/// The times that tasks waited at `site` between two moments: first for page-table locks, then for
-/// the mmap_lock.
+/// The times that tasks waited for locks at `site` between two moments: first for page-table locks,
+/// then for the mmap_lock.
 fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
     let wait = |class| {
         let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);

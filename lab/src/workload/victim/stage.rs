@@ -130,9 +130,9 @@ impl Stage {
         exited.expect("a victim ends once");
     }
 
-    /// Lets the OOM reaper empty the victim as a helper.
+    /// Lets the OOM reaper empty the victim's address space while the last user exits.
     pub(super) fn reap(&self, sim: &Sim) {
-        // The last user does the work that the reaper does not get to.
+        // The result does not matter: if the reaper leaves work, the last user does it.
         let _ = self.space.try_reap(self.memory(sim));
     }
 

@@ -326,7 +326,7 @@ proptest! {
 
 #[test]
 #[should_panic(
-    expected = "CPU 3 is none of the 2 of the machine that this allocator was made with"
+    expected = "CPU 3 does not exist on the machine of 2 CPUs with which this allocator was created"
 )]
 fn a_machine_with_more_cpus_is_not_the_one_that_the_allocator_was_made_with() {
     let [small, large] = [2, 4].map(|cpus| Host::with_topology(Topology::flat(cpus)));

@@ -159,8 +159,14 @@ fn an_error_says_how_much_and_whose() {
         "over budget: 99 of 100 pages are used: give some back, or raise the limit"
     );
     assert_eq!(
+        told(1),
+        "over budget: 99 of 100 pages of the parent budget are used: give some back, or raise \
+         the limit"
+    );
+    assert_eq!(
         told(2),
-        "over budget: 99 of 100 pages are used by the group 2 above: give some back, or raise the limit"
+        "over budget: 99 of 100 pages of the budget 2 levels above are used: give some back, or \
+         raise the limit"
     );
 }
 

@@ -112,7 +112,7 @@ fn reserved_huge_pages_are_whole() {
     for (start, pages, page) in [(513, 512, 513), (512, 100, 100), (1, 1, 1)] {
         let why = map_refused(&world, Place::Fixed(Vpn(start)), pages, What::Reserved);
         assert_eq!(why, unaligned(page));
-        advises(&why, "huge pages begin and end at one");
+        advises(&why, "begins and ends at a multiple of 512 pages");
     }
     let why = map_refused(&world, Place::Highest, 511, What::Reserved);
     assert_eq!(why, unaligned(511));
@@ -318,7 +318,7 @@ fn an_address_space_ends_once() {
         assert_eq!(world.space.exit(memory), Ok(Exited::Finished));
         let why = world.refused(|| world.space.exit(memory));
         assert_eq!(why, ExitError::Ended);
-        advises(&why, "once is enough");
+        advises(&why, "end it only once");
         let why = map_refused(&world, Place::Lowest, 1, ANONYMOUS);
         assert_eq!(why, MapError::Ended);
         advises(&why, "make a new one");

@@ -52,7 +52,7 @@ fn errors_of_pages_say_what_is_wrong() {
             allocated: Order::ZERO,
             freed: Order::MAX,
         },
-        "with order 0 but freed with order 10",
+        "with order 0 but freed or split with order 10",
     );
     says(AllocError::NoSuchZone, "no zone of the requested kind");
     let tried = Tried {
@@ -63,7 +63,7 @@ fn errors_of_pages_say_what_is_wrong() {
         reclaimed: Pages(50),
         no_kill: NoKill::NotAsked,
     };
-    let all = "out of memory: asked 2 zones (1 keep a block in reserve), drained 30 pages from the \
+    let all = "out of memory: asked 2 zones (1 of them have a block but must keep it), drained 30 pages from the \
                CPUs' lists, reclaimed 50 pages by 4 reclaimers";
     assert_eq!(AllocError::OutOfMemory(tried).to_string(), all);
     for (no_kill, why) in [
@@ -81,13 +81,13 @@ fn errors_of_pages_say_what_is_wrong() {
 
 #[test]
 fn errors_of_counters_say_what_is_wrong() {
-    says(ShapeError::Batch(3), "a batch of 3 will not do");
+    says(ShapeError::Batch(3), "a batch of 3 is not allowed");
     says(ShapeError::NoCpus, "at least one CPU");
     says(
         ShapeError::TooManyCpus { cpus: 9, max: 8 },
         "9 CPUs are too many",
     );
-    says(ShapeError::FanIn(1), "groups of 1 will not do");
+    says(ShapeError::FanIn(1), "groups of 1 are not allowed");
     says(
         InitError::Width {
             counters: 9,
@@ -105,11 +105,11 @@ fn errors_of_address_spaces_say_what_is_wrong() {
     says(MapError::NoRoom(12), "no gap of 12 pages");
     says(
         MapError::Unaligned { page, align: 512 },
-        "page 7 is not a multiple of 512",
+        "a multiple of 512 pages, which 7 is not",
     );
     says(FaultError::NotMapped(page), "nothing is mapped at page 7");
-    says(FaultError::Unstable(page), "page 7 may have been reaped");
-    says(ExitError::Ended, "ended before");
+    says(FaultError::Unstable(page), "page 7 may have been unmapped");
+    says(ExitError::Ended, "already ended");
     says(PageError::NoMemory, "index of an object's pages");
     says(VmaError::NotMapped(page), "7");
     says(Busy, "changed whenever they were read");
@@ -128,7 +128,7 @@ fn errors_of_address_spaces_say_what_is_wrong() {
     };
     let own = "over budget: 9 of 10 pages are used: give some back, or raise the limit";
     assert_eq!(over(0).to_string(), own);
-    says(over(2), "are used by the group 2 above: give");
+    says(over(2), "of the budget 2 levels above are used: give");
     says(FaultError::OverBudget(over(0)), own);
 }
 

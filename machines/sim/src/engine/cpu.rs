@@ -1,9 +1,9 @@
 //! One virtual CPU: its clock, the task that runs on it, and its pending work.
 //!
-//! At any moment a CPU runs one task (`current`), waits for a lock on which its task spins, or is
-//! idle. The state of a CPU changes only while the engine runs this CPU, with one exception: other
-//! CPUs may change its jobs and sleepers, make its deadline earlier, and take it offline or bring
-//! it online.
+//! At any moment a CPU runs one task (`current`), spins on a lock that this task has requested, or
+//! is idle. The state of a CPU changes only while the engine runs this CPU, with one exception:
+//! other CPUs may change its jobs and sleepers, make its field `deadline` earlier, and take it
+//! offline or bring it online.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -24,8 +24,9 @@ pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 /// One virtual CPU. Frequently used fields come first, in one pair of cache lines.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
-    /// The CPU's clock, in nanoseconds. While the CPU runs, the fields `clock`, `deadline` and
-    /// `pins` are stale, because the current values are in [`Inner`](crate::engine::state::Inner).
+    /// The CPU's clock, in nanoseconds. While the engine runs this CPU, the fields `clock`,
+    /// `deadline` and `pins` are stale; the current values are then in
+    /// [`Inner`](crate::engine::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
@@ -33,7 +34,8 @@ pub(crate) struct Cpu {
     /// The number of pages that the CPU has moved since it took the zone lock that it holds. `None`
     /// if it holds no zone lock.
     pub(crate) moved: Cell<Option<u32>>,
-    /// True during a long spend, which an interrupt may end early.
+    /// True while a long call of `spend` waits in the tree of keys for its end. An event can then
+    /// wake the CPU earlier.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
     /// True if the CPU has done nothing since its idle hook ran.
@@ -67,8 +69,8 @@ pub(crate) enum Waits {
     No,
     /// The job waits until this time, in nanoseconds.
     Until(u64),
-    /// The job is due and waits for its turn. Of the CPU's waiting jobs, the one with the lowest
-    /// number runs first.
+    /// The job is due and waits for its turn. Of the CPU's jobs in this state, the one with the
+    /// lowest number runs first.
     Turn(u64),
 }
 
@@ -108,7 +110,7 @@ impl Cpu {
     }
 
     /// The time, in nanoseconds, of the first event that wakes this CPU if it is idle; `u64::MAX`
-    /// if there is none. Deferrable jobs do not count.
+    /// if there is none. Jobs that do not wake an idle CPU are left out.
     pub(crate) fn wakes_at(&self) -> u64 {
         let timers = self
             .jobs
@@ -132,7 +134,8 @@ impl Cpu {
         timers.chain(sleeper).min().unwrap_or(u64::MAX)
     }
 
-    /// The deferred job that runs next: the one with the lowest turn that is not already running.
+    /// The job that the CPU runs next: of the jobs that wait for their turn and are not already
+    /// running, the one with the lowest turn. `None` if there is no such job.
     pub(crate) fn next_job(&self) -> Option<Job> {
         let turn = |job: Job| {
             let slot = &self.jobs[job as usize];

@@ -1,4 +1,5 @@
-//! The rates of a machine's disturbances, and the time at which each comes due on each CPU.
+//! The rates of a machine's disturbances, and the times at which the next disturbances of each CPU
+//! come due.
 //!
 //! The module `jitter` says when a disturbance takes effect.
 
@@ -10,11 +11,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::engine::random::{Purpose, exponential, stream};
 use crate::profile::{Disturbance, Profile, Rate};
 
-/// The largest length of a disturbance, as a multiple of the mean.
+/// The largest length of a disturbance, as a multiple of the mean length.
 const LONGEST: u64 = 8;
 
-/// The part of `Inner::pins` that one hold of a spinlock of `class` adds. The low 16 bits count
-/// nested sections, and the bits above count those of them in which interrupts are masked.
+/// The number that one hold of a spinlock of `class` adds to `Inner::pins`. The low 16 bits of
+/// `Inner::pins` count the nested sections that must not be preempted; the higher bits count those
+/// of them in which interrupts are also masked.
 #[inline(always)]
 pub(crate) const fn pin_of(class: LockClass) -> u32 {
     if class.masks_interrupts() {
@@ -24,7 +26,7 @@ pub(crate) const fn pin_of(class: LockClass) -> u32 {
     }
 }
 
-/// The amount that a section in which interrupts are masked adds to `Inner::pins`, beside the 1
+/// The number that a section adds to `Inner::pins` if it masks interrupts, in addition to the 1
 /// that every section adds.
 pub(crate) const MASKED: u32 = 1 << 16;
 
@@ -43,7 +45,8 @@ struct OneCpu {
 }
 
 impl Disturbances {
-    /// The disturbances that `profile` describes, with `seed`; `None` if it describes none.
+    /// Creates the disturbances that `profile` describes, with random times and lengths that follow
+    /// from `seed`. `None` if `profile` describes no disturbances.
     pub(crate) fn new(profile: &Profile, seed: u64) -> Option<Self> {
         let rates = profile.jitter.as_ref()?.rates;
         let one_cpu = |cpu: usize| {
@@ -82,16 +85,17 @@ impl Disturbances {
         }
     }
 
-    /// Draws the time of the next disturbance of `kind` on `cpu`, which comes after `now`.
+    /// Draws the time, later than `now`, at which the next disturbance of `kind` comes due on
+    /// `cpu`.
     pub(crate) fn rearm(&self, cpu: usize, kind: Disturbance, now: u64) {
         self.cpus[cpu].rearm(self.rates[kind as usize], kind, now);
     }
 }
 
 impl Disturbances {
-    /// The disturbance of `cpu` that came due first, and the time at which it came due, in
-    /// nanoseconds. `None` if no disturbance is due at `now`. If `masked` is true, considers only
-    /// steals.
+    /// Returns the kind of the disturbance of `cpu` that came due first, and the time at which it
+    /// came due, in nanoseconds. `None` if no disturbance is due at time `now`. If `masked` is
+    /// true, considers only steals, because the others wait until interrupts are no longer masked.
     pub(crate) fn first_due(
         &self,
         cpu: usize,
@@ -107,7 +111,8 @@ impl Disturbances {
 }
 
 impl OneCpu {
-    /// Draws the time of the next disturbance of `kind`, which comes after `now`.
+    /// Draws the time, later than `now`, at which the next disturbance of `kind` comes due. It
+    /// never comes due if `rate` is `None`.
     fn rearm(&self, rate: Option<Rate>, kind: Disturbance, now: u64) {
         let due = rate.map_or(u64::MAX, |rate| {
             now + 1 + exponential(&mut self.rng.borrow_mut(), rate.every_ns)

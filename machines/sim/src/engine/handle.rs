@@ -1,8 +1,8 @@
 //! The handle on a simulated machine: creates the machine, runs it, and sets its callbacks.
 //!
-//! Handles are reference-counted, and each coroutine holds one. Once only the coroutines hold
-//! handles, no caller can resume the coroutines any more. So the drop of the last other handle
-//! unwinds every coroutine that has not finished.
+//! Handles are reference-counted, and each coroutine holds one. When the last handle outside the
+//! coroutines is dropped, no caller is left that could run the machine and so resume the
+//! coroutines. This drop therefore unwinds every coroutine that has not finished.
 
 use std::any::Any;
 use std::fmt;
@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use plimsoll_mm::event::Event;
-use plimsoll_mm::machine::Job;
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::cpu_rng::CpuRng;
@@ -31,6 +32,37 @@ impl Sim {
         Self(Inner::new(profile, options))
     }
 
+    /// Lets the running CPU compute for a program. The computation would take `span` on an idle
+    /// machine, by a core to which the profile's prices apply. It takes longer on a slower core, or
+    /// while other CPUs are busy ([`SimOptions::under_load`]). This is for computing that touches no
+    /// memory of other CPUs; for waiting by the clock, use [`Work::Think`].
+    pub fn compute(&self, span: Nanos) {
+        /// The part of a computation after which the speed is read again. The speed of a CPU may
+        /// change every 131 µs.
+        const PART_NS: u64 = 50_000;
+        if self.0.prices.are_alike() {
+            return self.think(span.0);
+        }
+        let mut left = span.0;
+        while left > 0 {
+            let part = left.min(PART_NS);
+            // Work that takes no time makes a CPU whose window has ended enter the next one, so that
+            // the speed is that of now.
+            self.spend(Work::Think, 0);
+            let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
+            self.think(takes);
+            left -= part;
+        }
+    }
+
+    fn think(&self, mut ns: u64) {
+        while ns > 0 {
+            let part = u32::try_from(ns).unwrap_or(u32::MAX);
+            self.spend(Work::Think, part);
+            ns -= u64::from(part);
+        }
+    }
+
     /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
     ///
     /// # Panics
@@ -48,7 +80,7 @@ impl Sim {
         }
     }
 
-    /// Runs all events before `at`, or until [`Sim::stop`].
+    /// Runs the machine until all events before time `at` have happened, or until [`Sim::stop`].
     ///
     /// # Panics
     /// If a task panics; the message names the seed.
@@ -60,8 +92,8 @@ impl Sim {
         }
     }
 
-    /// Ends the current run. In this run the calling task continues at most until its next order
-    /// point; the next run continues from there.
+    /// Ends the current run. The calling task stops at its next order point at the latest; the next
+    /// run continues the task from there.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -106,19 +138,19 @@ impl Sim {
         self.0.hooks.observed.set(true);
     }
 
-    /// Passes events of single pages to every observer as well.
+    /// From now on, also passes events of single pages to every observer.
     pub fn observe_pages(&self) {
         self.0.hooks.pages_observed.set(true);
     }
 
-    /// Calls `handler` for each job, as kernel work on the CPU to which the job was deferred.
-    /// Replaces the previous handler.
+    /// Makes `handler` run all jobs: it is called for each job, as kernel work on the CPU to which
+    /// the job was deferred. Replaces the previous handler.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
         *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Calls `handler`, as kernel work, on each CPU that runs out of work. Replaces the previous
-    /// handler.
+    /// Makes the machine call `handler`, as kernel work, on each CPU that runs out of work.
+    /// Replaces the previous handler.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
         *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }

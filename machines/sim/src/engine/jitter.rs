@@ -6,19 +6,20 @@
 //! these times and lengths from a random stream of its own. So disturbances do not change the
 //! random numbers that programs and injected faults get.
 //!
-//! At most one disturbance of each kind waits on a CPU; the next one of the kind comes due after
-//! that one has ended.
+//! At any time, at most one disturbance of each kind is due on a CPU, because the time of the next
+//! one is drawn only after that one has ended.
 //!
 //! A disturbance takes effect at the first of these moments after it has come due:
 //!
-//! * during or at the end of a spend;
-//! * at the end of a wait for a spinlock. The CPU spun meanwhile, so only the part of the
-//!   disturbance that lasts longer than the wait delays the CPU;
+//! * while the CPU spends time on work, or at the end of this time;
+//! * at the end of a wait for a spinlock. The disturbance happened while the CPU was spinning. So
+//!   it delays the CPU only if it lasts beyond the end of the wait, and only by the rest of its
+//!   length;
 //! * at the release of a lock that masks interrupts.
 //!
 //! While a CPU holds a lock that masks interrupts, or waits for one, interrupts and softirqs wait
-//! for the release. Steals do not wait: the hypervisor knows nothing of the guest's locks. What
-//! comes due on an idle CPU has no effect.
+//! until the CPU has released the lock. Steals do not wait, because the hypervisor knows nothing of
+//! the guest's locks. A disturbance that comes due on an idle CPU has no effect.
 //!
 //! Each of these moments depends only on the CPU's own clock. So both variants of
 //! [`LockModel`](crate::LockModel) give the same disturbances.
@@ -68,8 +69,8 @@ impl Inner {
         }
     }
 
-    /// Lets all disturbances that are due happen, except masked ones. `end` returns the time at
-    /// which a disturbance ends, from its length and the time at which it came due.
+    /// Lets all disturbances that are due happen, except masked ones. For each of them, `end`
+    /// computes the time at which it ends, from its length and the time at which it came due.
     #[cold]
     fn disturb_from(&self, of: &Disturbances, masked: bool, end: impl Fn(u64, u64) -> u64) {
         let cpu = self.cur.get();

@@ -1,24 +1,26 @@
-//! The effects of load: clocks that fall and memory bandwidth that CPUs share while many are busy.
+//! The effects of load: while many CPUs are busy, cores run at lower clock frequencies, and CPUs
+//! share memory bandwidth.
 //!
 //! Virtual time is divided into windows. In each window, a CPU works at one *pace*, which the
 //! engine determines when the CPU first spends time in the window. The pace has two parts, which
 //! follow from what happened before:
 //!
-//! - the *speed*, from the number of CPUs of the socket that were busy when the window began (each
-//!   counts as one busy core), and from whether another CPU of the core is busy;
-//! - the *stretch* of steps that move pages, from the bytes that the CPUs of the node moved in the
-//!   window before. If these were more bytes than the node's bandwidth allows, the stretch grows in
-//!   proportion to the excess. If they were fewer, it shrinks again, until steps take no longer
-//!   than their price.
+//! - the *speed*. It depends on the number of CPUs of the socket that were busy when the window
+//!   began (each counts as one busy core), and on whether another CPU of the same core is busy;
+//! - the *stretch*: the factor by which steps that move pages take longer. It depends on the bytes
+//!   that the CPUs of the node moved in the window before. The engine multiplies the stretch of
+//!   that window by the ratio of these bytes to the bytes that the node's bandwidth allows in a
+//!   window. The result is never less than 1, the stretch at which steps take exactly their price.
 //!
-//! So the stretch is controlled by feedback, with a delay of one window. In equilibrium, the CPUs
-//! of a node move no more bytes than its memory can. If they need less than that together, as one
-//! CPU alone usually does, they are not slowed down.
+//! So feedback controls the stretch, with a delay of one window. In equilibrium, the CPUs of a node
+//! together move no more bytes than the node's memory can move. If they need less bandwidth than
+//! the memory has, as one CPU alone usually does, their steps are not stretched.
 //!
-//! A CPU enters a window at an order point, when it has the smallest key of all CPUs. Then no CPU
-//! can move bytes in an earlier window any more, and none can have become busy or idle before this
-//! window. So the pace does not depend on the order in which the host simulates the CPUs. This
-//! costs one order point for each busy CPU in each window, and nothing for each step.
+//! A CPU enters a window at an order point, that is, when it has the smallest key of all CPUs. From
+//! then on, no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a
+//! time before this window. So the pace does not depend on the order in which the host simulates
+//! the CPUs. Windows cost the host one order point for each busy CPU in each window, and nothing
+//! for each step.
 //!
 //! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
 //! on which node its page lies.
@@ -33,20 +35,21 @@ use crate::profile::{Load, LoadedClock};
 
 /// The binary logarithm of the length of a window in nanoseconds: 131 µs.
 const WINDOW_BITS: u32 = 17;
-/// The number of windows that are remembered. No CPU runs ahead of another by as many windows.
+/// The number of windows that the engine remembers. No CPU runs ahead of another CPU by that many
+/// windows.
 const WINDOWS: usize = 16;
-/// The stretch of steps that memory bandwidth does not slow down. A stretch twice this number
-/// doubles the time of a step.
+/// The stretch in a window in which memory bandwidth slows no step down. A stretch of twice this
+/// number doubles the time of a step.
 pub(crate) const UNSTRETCHED: u64 = 1 << 10;
 /// The largest stretch: a step then takes 1024 times its price.
 const STRETCH_MAX: u64 = UNSTRETCHED << 10;
 
-/// The speed at which a CPU works.
+/// The speed and the stretch of a CPU in one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// The speed, in percent of that of the core that the profile's prices are for.
+    /// The speed, in percent of the speed of the core for which the profile gives prices.
     pub(crate) percent: u32,
-    /// The factor by which steps that move pages take longer, as a multiple of 1 / [`UNSTRETCHED`].
+    /// The factor by which steps that move pages take longer, in units of 1 / [`UNSTRETCHED`].
     pub(crate) stretch: u64,
 }
 
@@ -78,8 +81,8 @@ struct Socket {
     /// The number of CPUs that were busy when window `window` began.
     busy: Cell<i64>,
     window: Cell<u64>,
-    /// For each remembered window after `window`: by how much the number of busy CPUs changes when
-    /// that window begins.
+    /// For each remembered window after `window`: the number of busy CPUs when that window begins,
+    /// minus the number when the window before it began.
     changes: [Cell<i64>; WINDOWS],
 }
 
@@ -99,7 +102,8 @@ struct Window {
 }
 
 impl LoadState {
-    /// The load of a machine on which no CPU is busy. Empty if `load` has no effects.
+    /// Creates the load of a machine on which no CPU is busy. If `load` has no effects, the result
+    /// has no CPUs, sockets or nodes.
     pub(crate) fn new(load: &Load, topology: &Topology) -> Self {
         let mut state = Self {
             clock: load.clock,
@@ -110,7 +114,8 @@ impl LoadState {
         if *load == Load::default() {
             return state;
         }
-        // The profile may leave gaps between the numbers of sockets.
+        // The numbers of sockets in a profile may have gaps. `nth` numbers the sockets without
+        // gaps.
         let mut sockets: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut cores: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for cpu in topology.ids() {
@@ -165,7 +170,8 @@ impl LoadState {
         self.sockets[member.socket].change(now >> WINDOW_BITS, if busy { 1 } else { -1 });
     }
 
-    /// Adds `bytes` that `cpu` moved in the window that it has entered last.
+    /// Records that `cpu` has moved `bytes` bytes. They count for the window that `cpu` has entered
+    /// last.
     pub(crate) fn moved(&self, cpu: usize, bytes: u64) {
         let member = &self.cpus[cpu];
         let number = (member.until.get() >> WINDOW_BITS).saturating_sub(1);
@@ -173,8 +179,8 @@ impl LoadState {
         moved.set(moved.get() + bytes);
     }
 
-    /// Lets `cpu`, which has the smallest key of all CPUs, enter the window of `now`. Returns the
-    /// pace of the CPU in this window; `percent` is its speed on an idle machine.
+    /// Lets `cpu`, which has the smallest key of all CPUs, enter the window that contains the time
+    /// `now`. Returns the pace of `cpu` in this window; `percent` is its speed on an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
@@ -201,9 +207,9 @@ impl LoadState {
 }
 
 impl Member {
-    /// Returns whether the CPU was busy at `now`. No CPU's clock is before `now`. A CPU that was
-    /// idle at `now` cannot have become busy and idle again since, because a CPU wakes only when it
-    /// has the smallest key.
+    /// Returns whether this CPU was busy at time `now`. The CPU that asks has the smallest key, so
+    /// no CPU has anything left to do before `now`. If this CPU was idle at `now`, it still is,
+    /// because a CPU wakes only when it has the smallest key.
     fn was_busy(&self, now: u64) -> bool {
         self.busy.get() || self.idle_since.get() > now
     }
@@ -220,7 +226,8 @@ impl Socket {
     }
 
     /// Records that the number of busy CPUs changes by `by` during window `number`. The change
-    /// counts from the beginning of the next window on.
+    /// takes effect when the next window begins, or at once if the socket has already reached that
+    /// window.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {
@@ -254,7 +261,8 @@ impl Node {
         window
     }
 
-    /// The stretch of window `number`. No CPU can move bytes in an earlier window any more.
+    /// The stretch of window `number`. When a CPU asks for it, no CPU can move bytes in an earlier
+    /// window any more.
     fn stretch(&self, number: u64) -> u64 {
         let window = self.window(number);
         if window.stretch.get() == 0 {
@@ -263,7 +271,7 @@ impl Node {
         window.stretch.get()
     }
 
-    /// The stretch that follows from the window before window `number`.
+    /// Computes the stretch of window `number` from the window before it.
     fn stretch_after(&self, number: u64) -> u64 {
         let Some(before) = number.checked_sub(1) else {
             return UNSTRETCHED;
@@ -281,7 +289,7 @@ impl Node {
     }
 }
 
-/// The place of a window among those that are remembered.
+/// The index of window `number` among the remembered windows.
 #[expect(clippy::cast_possible_truncation, reason = "below WINDOWS")]
 const fn slot(number: u64) -> usize {
     (number % WINDOWS as u64) as usize
@@ -299,7 +307,8 @@ mod tests {
     }
 
     /// Runs `cpus` CPUs that do nothing but steps of `step_ns` nanoseconds, each of which moves
-    /// `bytes` bytes. Returns the bytes of the last window and the capacity of a window.
+    /// `bytes` bytes. Returns the number of bytes that the CPUs moved in the last window, and the
+    /// number of bytes that the memory can move in a window.
     fn settled(cpus: u64, step_ns: u64, bytes: u64) -> (u64, u64) {
         let node = node(100);
         for number in 0..200 {

@@ -1,8 +1,9 @@
 //! The price of each step: the profile's prices, laid out for fast lookup.
 //!
-//! The price of a step that involves no other CPU depends on the CPU's pace. The engine looks up
-//! only the prices of the running CPU, so it loads the prices of a CPU before that CPU runs. If all
-//! CPUs have the same pace, and no load can change it, the loaded prices never change.
+//! The price of a step that involves no other CPU depends on the CPU's pace: its speed, and the
+//! stretch of steps that move pages. The engine looks up only the prices of the running CPU, so it
+//! loads the prices of a CPU before that CPU runs. If all CPUs have the same pace, and load cannot
+//! change it, the loaded prices never change.
 
 use std::cell::{Cell, OnceCell};
 
@@ -23,10 +24,10 @@ const LLC_BITS: u32 = 32;
 /// The prices of steps, and the places of CPUs.
 pub(crate) struct Prices {
     /// The price of each kind of work on the running CPU, indexed by `Work as usize`, in
-    /// nanoseconds. The prices in the next two fields also apply to the running CPU.
+    /// nanoseconds. The prices in the next three fields are also those of the running CPU.
     work_ns: [Cell<u32>; Work::ALL.len()],
-    /// The prices of the running CPU for [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend
-    /// on how many pages a hold has moved.
+    /// The prices of [`Work::BuddyAlloc`] and [`Work::BuddyFree`], which depend on how many pages a
+    /// hold has moved.
     in_hold: [Cell<HoldPrice>; 2],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
@@ -38,9 +39,10 @@ pub(crate) struct Prices {
     places: Box<[u64]>,
     /// The number of bytes that one unit of each kind of work moves between a CPU and memory.
     moved_bytes: [u32; Work::ALL.len()],
-    /// The prices of the core that the profile's prices are for.
+    /// The prices of the core for which the profile gives prices. Its speed is 100 percent.
     costs: Costs,
-    /// The prices at each speed in percent, computed when a CPU first has this speed.
+    /// The prices at each speed, indexed by the speed in percent. The prices at a speed are
+    /// computed when a CPU first has this speed.
     at_speeds: Box<[OnceCell<Costs>]>,
     /// The speed of each CPU on an idle machine, in percent; empty if all speeds are 100.
     own_percent: Box<[u32]>,
@@ -54,8 +56,8 @@ pub(crate) struct Prices {
 const PERCENT_MAX: u32 = 400;
 
 impl Prices {
-    /// The prices of a machine; those of CPU 0 are loaded. The paces of the CPUs may change later
-    /// if `load` has effects.
+    /// Creates the prices of a machine, and loads those of CPU 0. If `load` has effects, the paces
+    /// of the CPUs may change later.
     ///
     /// # Panics
     /// If some CPUs have a speed and others have none.
@@ -76,7 +78,7 @@ impl Prices {
         let cpus = topology.cpus() as usize;
         assert!(
             [0, cpus].contains(&speed_percent.len()),
-            "every CPU has a speed, or none"
+            "either all CPUs have a speed or no CPU has one"
         );
         let mut costs = costs.clone();
         costs.work_ns[Work::Think as usize] = 1;
@@ -121,10 +123,10 @@ impl Prices {
         u64::from(self.work_ns[work as usize].get())
     }
 
-    /// The price of moving `n` more pages on the running CPU, in nanoseconds, where `work` is one
-    /// of the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. The CPU holds
-    /// a zone lock and has moved `before` pages in this hold, or `before` is `None` and it holds
-    /// none.
+    /// The price, in nanoseconds, at which the running CPU moves `n` more pages. `work` is one of
+    /// the kinds for which [`is_hold_work`](crate::profile::is_hold_work) is true. `before` is the
+    /// number of pages that the CPU has already moved in its current hold of a zone lock; `None` if
+    /// the CPU holds no zone lock.
     #[inline]
     pub(crate) fn hold_work(&self, work: Work, before: Option<u32>, n: u32) -> u64 {
         let price = self.in_hold[usize::from(work == Work::BuddyFree)].get();
@@ -134,13 +136,13 @@ impl Prices {
         }
     }
 
-    /// The price of acquiring and releasing a lock that the running CPU held last, in nanoseconds.
+    /// The price, in nanoseconds, of acquiring and releasing a lock that the running CPU held last.
     #[inline(always)]
     pub(crate) fn lock_own(&self) -> u64 {
         u64::from(self.lock_own_ns.get())
     }
 
-    /// The price of changing a word whose line the running CPU owns, in nanoseconds.
+    /// The price, in nanoseconds, of changing a word whose line the running CPU owns.
     #[inline(always)]
     pub(crate) fn word_own(&self) -> u64 {
         u64::from(self.word_own_ns.get())
@@ -160,6 +162,13 @@ impl Prices {
     /// The speed of `cpu` on an idle machine, in percent.
     pub(crate) fn own_percent(&self, cpu: usize) -> u32 {
         self.own_percent.get(cpu).copied().unwrap_or(100)
+    }
+
+    /// The current speed of the running CPU, in percent of the speed to which the profile's prices
+    /// apply.
+    #[inline]
+    pub(crate) fn percent(&self) -> u32 {
+        self.loaded.get().percent
     }
 
     /// Loads the prices of `cpu`, which runs from now on.
@@ -199,7 +208,7 @@ impl Prices {
         self.loaded.set(pace);
     }
 
-    /// The price of moving a dirty line from CPU `from` to CPU `to`, in nanoseconds. The line
+    /// The price, in nanoseconds, of moving a dirty line from CPU `from` to CPU `to`. The line
     /// belongs to memory near CPU `home`.
     ///
     /// The price depends on `home` only if `from` and `to` are in one socket but in different

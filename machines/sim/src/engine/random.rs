@@ -16,8 +16,9 @@ pub(crate) enum Purpose {
 
 /// The stream of `cpu` for `purpose` in runs with `seed`.
 pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusPlus {
-    // `lane` numbers the streams. The factor is the increment of SplitMix64. It makes the products
-    // of neighbouring lanes very different, and `seed_from_u64` then mixes the bits thoroughly.
+    // `lane` is the number of the stream. The factor is the increment of SplitMix64. It makes the
+    // products of neighbouring lanes very different, and `seed_from_u64` then mixes the bits
+    // thoroughly.
     let lane = match purpose {
         Purpose::Program | Purpose::Faults => (cpu as u64) << 1 | purpose as u64,
         Purpose::Disturbances => 1 << 32 | cpu as u64,
@@ -37,11 +38,13 @@ pub(crate) fn exponential(rng: &mut Xoshiro256PlusPlus, mean: u64) -> u64 {
     const BITS: u32 = 20;
     /// The natural logarithm of 2, with `BITS` bits after the point.
     const LN_2: u128 = 726_817;
-    // `drawn` / 2⁶⁴ is uniformly distributed between 0 and 1; -ln of it has the distribution.
+    // `drawn` / 2⁶⁴ is uniformly distributed between 0 and 1. So the natural logarithm of this
+    // number, times -1, is exponentially distributed.
     let drawn = rng.next_u64() | 1;
     let zeros = drawn.leading_zeros();
-    // The binary logarithm of a number from 1 to 2, bit by bit: if the square is at least 2, the
-    // next bit is 1.
+    // The loop computes the binary logarithm of `mantissa`, a number from 1 to 2 with 31 bits after
+    // the point. In each iteration, the next bit of the logarithm is 1 if the square of `mantissa`
+    // is at least 2.
     let mut mantissa = drawn << zeros >> 32;
     let mut log_2 = 0;
     for _ in 0..BITS {
@@ -61,8 +64,8 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
     usize::try_from(drawn).expect("smaller than a usize")
 }
 
-/// A random number that depends only on the seed, the tick and `lane`, which numbers the draws of a
-/// tick.
+/// A random number that depends only on the seed, the tick, and `lane`, the number of the draw
+/// among the draws of this tick.
 pub(crate) fn of_tick(seed: u64, tick: u64, lane: u64) -> u64 {
     let of = |state: u64| Xoshiro256PlusPlus::seed_from_u64(state).next_u64();
     of(of(of(seed) ^ tick) ^ lane)
@@ -80,7 +83,8 @@ mod tests {
         let drawn: Vec<u64> = (0..DRAWS).map(|_| exponential(&mut rng, MEAN)).collect();
         let mean = drawn.iter().sum::<u64>() / DRAWS;
         assert!(mean.abs_diff(MEAN) < MEAN / 100, "{mean}");
-        // The shares above 0.693 and above 3 means are 1/2 and e⁻³ = 4.98 %.
+        // Half of the numbers should be larger than 0.693 times the mean, and e⁻³ = 4.98 % of them
+        // larger than 3 times the mean.
         let above = |limit: u64| drawn.iter().filter(|drawn| **drawn > limit).count();
         assert!(above(693_147).abs_diff(50_000) < 500);
         assert!(above(3 * MEAN).abs_diff(4979) < 250);

@@ -46,7 +46,7 @@ pub(crate) struct Record {
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
-/// The counters behind a [`LockStats`].
+/// The counters from which a [`LockStats`] is made.
 pub(crate) struct LockCells {
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
@@ -152,12 +152,12 @@ impl LockCells {
         bump(&self.hold_hist[bin(hold_ns)]);
     }
 
-    /// Counts an attempt that failed because the lock was held.
+    /// Counts an attempt to acquire the lock that failed because the lock was held.
     pub(crate) fn gave_up(&self) {
         bump(&self.failed_tries);
     }
 
-    /// Counts a finished wait. `traced` says whether `perf` would show it.
+    /// Counts a finished wait. `traced` says whether `perf` would show this wait.
     pub(crate) fn waited(&self, wait: LongestWait, traced: bool) {
         bump(&self.contentions);
         if traced {
@@ -196,7 +196,7 @@ impl LockCells {
     }
 }
 
-/// The histogram bin of a time span.
+/// The index of the histogram bin that counts a time of `span_ns` nanoseconds.
 #[inline]
 fn bin(span_ns: u64) -> usize {
     ((u64::BITS - span_ns.leading_zeros()) as usize).min(HIST_BINS - 1)

@@ -138,7 +138,7 @@ impl Inner {
         self.tasks.get(self.cpus[cpu].current.get()).suspend();
     }
 
-    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than `when`.
+    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than that.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);
@@ -225,7 +225,8 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.run.halt.set(true);
-        // With both at 0, the running CPU stops at its next order point or spend.
+        // If both are 0, the running CPU stops at its next order point or at its next call of
+        // `spend`.
         self.limit.set(0);
         self.deadline.set(0);
     }

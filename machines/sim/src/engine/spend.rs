@@ -1,9 +1,10 @@
 //! Local work, and the events that may interrupt it.
 //!
-//! `spend` adds to the clock and compares it with one deadline. After the deadline, a CPU that is
-//! not pinned handles its pending events: expired timers, preemption by kernel work or at the end
-//! of a slice, disturbances and faults. A pinned CPU handles only disturbances. A long spend is
-//! queued in the tree until its end, so that events from other CPUs arrive while it lasts.
+//! `spend` adds the time of the work to the CPU's clock, and compares the clock with one deadline.
+//! Once the deadline has passed, a CPU that is not pinned handles its pending events: expired
+//! timers, preemption by kernel work or at the end of a slice, disturbances and faults. A pinned
+//! CPU handles only disturbances. During a long call of `spend`, the CPU waits in the tree of keys
+//! for the end of its work, so that events from other CPUs can arrive meanwhile.
 
 use plimsoll_mm::site::Work;
 
@@ -50,8 +51,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::spend`], but does not handle events that become due. For work that cannot be
-    /// preempted.
+    /// As [`Inner::spend`], but does not handle the events that become due meanwhile. This is for
+    /// work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -69,7 +70,8 @@ impl Inner {
         }
         if self.under_load && self.pins.get() == 0 && self.clock.get() >= self.window_end() {
             self.enter_window();
-            // A CPU that is not pinned holds no zone lock, so no pages are counted twice.
+            // `price_of` counts the pages that the CPU moves in a hold of a zone lock. This second
+            // call counts no page twice, because a CPU that is not pinned holds no zone lock.
             cost = self.price_of(work, n);
         }
         self.count(work, n, cost);
@@ -125,7 +127,7 @@ impl Inner {
     }
 
     /// The time, in nanoseconds, of the next event that the running CPU has to handle; 0 if an
-    /// event already waits to be handled. The running CPU is not in a pinned section.
+    /// event already waits to be handled. Must not be called in a pinned section.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
@@ -164,8 +166,8 @@ impl Inner {
         }
         let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
         if cpu.next_job().is_some() {
-            // The task goes to the front of the queue, because it must not lose its turn to kernel
-            // work.
+            // Kernel work preempts the task. The task goes to the front of the queue, so that it
+            // does not lose its turn to other tasks.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
             self.rescheduled();
@@ -190,7 +192,7 @@ impl Inner {
         self.prices.set_pace(cpu, pace);
     }
 
-    /// Adds the bytes that the running CPU has moved since the last call to those of its node.
+    /// Adds the bytes that the running CPU has moved since the last call to the bytes of its node.
     #[inline]
     pub(crate) fn settle(&self) {
         let bytes = self.moved.take();

@@ -1,8 +1,8 @@
 //! The state of a machine and of its tasks, and the handle on the machine.
 //!
-//! Handlers and tasks take the handle, and the state holds handlers and tasks. So this file defines
-//! the state, the handle, handlers and tasks together; the other files of this folder implement
-//! their methods.
+//! A handler or a task gets the handle as an argument, and the state contains handlers and tasks.
+//! Because these types need each other, this file defines all of them: the state, the handle,
+//! handlers and tasks. The other files of this folder implement their methods.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -27,8 +27,8 @@ use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
 ///
-/// The machine owns its handlers and observers. If these owned a handle on the machine, neither
-/// they nor the machine would ever be dropped.
+/// The machine owns its handlers and observers, so these must not own a handle on the machine.
+/// Otherwise neither they nor the machine would ever be dropped.
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// A function that is called for each event.
@@ -50,8 +50,8 @@ pub(crate) struct Inner {
     /// A `spend` that ends at this time or later takes the slow path. In nanoseconds; 0 outside a
     /// run, so that every `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
-    /// The number of nested sections, on the running CPU, that must not be preempted, in the low 16
-    /// bits. The bits above count those of them in which interrupts are masked
+    /// The nested sections of the running CPU that must not be preempted. The low 16 bits count all
+    /// of them; the higher bits count those in which interrupts are also masked
     /// ([`pin_of`](crate::engine::disturbances::pin_of)).
     pub(crate) pins: Cell<u32>,
     /// The running CPU, if it may enter its own per-CPU locks without an order point. Otherwise
@@ -63,7 +63,8 @@ pub(crate) struct Inner {
     /// same, no other CPU has run.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
-    /// The bytes that the running CPU has moved to or from memory and that are not counted yet.
+    /// The number of bytes that the running CPU has moved to or from memory and that have not yet
+    /// been added to the bytes of its node.
     pub(crate) moved: Cell<u64>,
     /// True if the load of the machine changes the paces of CPUs.
     pub(crate) under_load: bool,

@@ -45,9 +45,9 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// Lets the owner enter; `None` if the lock is held. This is an order point only in strict
-    /// mode, or if the task has left the owner's CPU. It takes time only if another CPU held the
-    /// lock last.
+    /// Lets the owner enter the lock; returns `None` if the lock is held. This is an order point
+    /// only in strict mode, or if the task has left the owner's CPU. To enter takes time only if
+    /// another CPU held the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;
@@ -58,9 +58,9 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// The slow path of [`SimCpuLock::enter_local`]. It is taken outside a run. In a run, it is
-    /// taken if another CPU holds the lock or held it last, if the machine is `ceremonial`, or if
-    /// the task has left the owner's CPU.
+    /// The slow path of [`SimCpuLock::enter_local`]. Outside a run, it is always taken. In a run,
+    /// it is taken if another CPU holds the lock or held it last, if the machine is `ceremonial`,
+    /// or if the task has left the owner's CPU.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

@@ -132,8 +132,8 @@ impl Queue {
         }
     }
 
-    /// The time in nanoseconds to bring the lock's line to the running CPU; 0 if the running CPU
-    /// has the line.
+    /// The time, in nanoseconds, that it takes to bring the lock's line to the running CPU; 0 if
+    /// the running CPU has the line.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -216,8 +216,8 @@ impl Queue {
         }
     }
 
-    /// Begins a section on `cpu` without an order point. `cpu` is running and held the spinlock
-    /// last. The class does not mask interrupts.
+    /// Begins a section on `cpu` without an order point. The lock is a spinlock whose class does
+    /// not mask interrupts. `cpu` is running, and held the lock last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);
@@ -228,8 +228,8 @@ impl Queue {
         }
     }
 
-    /// Queues for the lock, which is held and which the running CPU requested at time `asked`.
-    /// Returns when the running CPU's section has begun.
+    /// Waits for the lock until the running CPU's section begins, and returns this section. The
+    /// lock is held, and the running CPU requested it at time `asked`, in nanoseconds.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -300,7 +300,7 @@ impl Queue {
         }
     }
 
-    /// The time in nanoseconds at which the next section starts, if the last section was on CPU
+    /// The time, in nanoseconds, at which the next section starts, if the last section was on CPU
     /// `from` and the next one is on CPU `to`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);
@@ -351,8 +351,8 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::release`], for a lock of [`SimCpuLock`](crate::SimCpuLock) only, which masks no
-    /// interrupts.
+    /// As [`Queue::release`], but only for the lock of a [`SimCpuLock`](crate::SimCpuLock), which
+    /// never masks interrupts.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {
@@ -394,7 +394,8 @@ impl Queue {
         }
     }
 
-    /// Promises the lock to the first waiter. Returns the task, CPU and start of that waiter.
+    /// Promises the lock to the first waiter. Returns the task, the CPU and the start of that
+    /// waiter, with the start in nanoseconds; `None` if there is no waiter.
     fn promise(&self, sim: &Inner, from: CpuId) -> Option<(u32, usize, u64)> {
         let mut waiters = self.waiters.borrow_mut();
         let first = waiters.front_mut()?;

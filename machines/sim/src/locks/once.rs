@@ -1,5 +1,5 @@
-//! A value that is set once. Reading it costs no virtual time: its pointer is assumed to be loaded
-//! together with the structure that contains it.
+//! A value that is set once. Reading it costs no virtual time: the simulator assumes that a CPU
+//! loads the pointer to the value together with the structure that contains the pointer.
 
 use std::cell::OnceCell;
 

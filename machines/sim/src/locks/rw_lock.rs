@@ -32,8 +32,8 @@ impl<T> SimRwLock<T> {
         }
     }
 
-    /// Runs the machine until no suspended task holds the lock in a way that excludes `role`,
-    /// reader or writer. The caller is outside a run.
+    /// Runs the machine until no suspended task holds the lock in a way that excludes a task in
+    /// `role`. The caller is outside a run.
     #[cold]
     fn step_in_from_outside(&self, sim: &Sim, role: Role) {
         if !sim.0.is_ending() {

@@ -8,8 +8,8 @@
 //!
 //! The task that releases the lock admits waiters in order of arrival: one writer alone, or all
 //! readers up to the next writer. An admitted waiter counts as a holder at once, but its section
-//! begins only when the hand-over has arrived. A waiter that may be killed also wakes at regular
-//! intervals to test whether it has been killed.
+//! begins only when the hand-over has reached its CPU. A waiter that may be killed also wakes at
+//! regular intervals to test whether it has been killed.
 //!
 //! Invariant: admitted waiters, whose start is known, precede the waiters that have not been
 //! admitted.
@@ -40,7 +40,8 @@ pub(crate) enum Role {
     Writer,
 }
 
-/// The test by which a waiter learns that it has been killed. `None` if it cannot be killed.
+/// The test by which a waiter learns whether it has been killed. `None` if the waiter cannot be
+/// killed.
 pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A lock that readers share, without its value.
@@ -76,7 +77,7 @@ struct Request {
     asked: u64,
     /// True if the requesting CPU already had the line.
     own: bool,
-    /// The time until the line arrives, in nanoseconds.
+    /// The time that the line still needs to reach the requesting CPU, in nanoseconds.
     rest_ns: u64,
 }
 
@@ -179,8 +180,8 @@ impl RwQueue {
         !waited_for && !self.is_taken_for(role)
     }
 
-    /// Sends a request to the lock's line. Returns when the request has arrived there; until then,
-    /// CPUs with earlier keys run.
+    /// Sends a request to the lock's line, and waits until it has arrived there. Meanwhile, CPUs
+    /// with earlier keys run.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -272,9 +273,9 @@ impl RwQueue {
         stay
     }
 
-    /// Queues until the task is admitted. Returns the CPU and the site of the task that held the
-    /// lock, or was admitted to it, last before this task queued. Returns `None` if this task was
-    /// killed.
+    /// Queues the running task until it is admitted, and returns the blocker: the CPU and the site
+    /// of the task that was the last to hold the lock, or to be admitted to it, when this task
+    /// queued. Returns `None` if this task was killed.
     #[inline(never)]
     fn wait(
         &self,
@@ -325,8 +326,8 @@ impl RwQueue {
         Some(blocker)
     }
 
-    /// Sleeps until the task is admitted or, if `looks` is true, for at most one tick. The task can
-    /// then test whether it has been killed.
+    /// Sleeps until the task is admitted. If `looks` is true, sleeps for at most one tick, so that
+    /// the task can then test whether it has been killed.
     fn doze(&self, sim: &Inner, task: u32, looks: bool) {
         if looks {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;

@@ -1,9 +1,9 @@
 //! A simulated cache line, and the integers in it.
 //!
-//! A writer fetches the line from the CPU that owns it, and writers wait for each other, so a line
-//! that many CPUs write has a queue. Readers share the line until the next write. A `Relaxed` load
-//! is not an order point: it returns the latest value that the host has computed, and costs only
-//! the fetch of the line.
+//! A writer fetches the line from the CPU that owns it. Writers wait for each other, so a line that
+//! many CPUs write has a queue. Readers share the line until the next write. A `Relaxed` load is
+//! not an order point: it returns the latest value that the host has computed, and costs only the
+//! fetch of the line.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -69,7 +69,7 @@ impl LineState {
         }
     }
 
-    /// Charges for a load, before its value is read.
+    /// Charges the running CPU for a load. The caller then reads the value.
     #[inline]
     pub(crate) fn read(&self, sim: &Inner, order: Ordering) {
         if order != Ordering::Relaxed || sim.options.strict {

@@ -29,7 +29,7 @@ const FILES: [(&str, &str); 8] = [
 pub struct Listed {
     /// The name that [`super::Profile::load`] takes.
     pub name: String,
-    /// A description of one line.
+    /// A description in one line.
     pub about: String,
 }
 

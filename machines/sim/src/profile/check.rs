@@ -20,7 +20,8 @@ const PAGES_MAX: u64 = u32::MAX as u64;
 /// The highest cost of a step: one second, in nanoseconds. A higher cost is assumed to be a typing
 /// error.
 const COST_NS_MAX: u32 = 1_000_000_000;
-/// The most pages that the longer hold of a price's second point may have.
+/// If a price depends on the length of a hold, the file gives its average in a short and in a
+/// longer hold. This is the largest number of pages of the longer hold.
 const HOLD_PAGES_MAX: u32 = 65_535;
 
 /// Reads `node_memory`, which is one size for all nodes, or a list with one size for each node.
@@ -96,7 +97,7 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
         let value = table.need(name, &format!("write the {name} end of its range in ns"))?;
         let ns = value.number()?;
         if ns == 0 && !key.may_be_zero() {
-            return Err(value.absurd("0 ns: nothing is free; write at least 1".to_owned()));
+            return Err(value.absurd("0 ns: every step takes time; write at least 1".to_owned()));
         }
         if ns > COST_NS_MAX {
             return Err(value.absurd(format!("{ns} ns is more than a second; prices are in ns")));
@@ -112,8 +113,8 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
     Ok(range)
 }
 
-/// Reads `at` and `then` of the price `key`, whose table is `table` and whose averages in a short
-/// hold are `first`.
+/// Reads `at` and `then` of the price `key` from `table`. `first` has the average prices in the
+/// shorter hold.
 fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>, ProfileError> {
     const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
     let (at, then) = match (table.get("at"), table.get("then")) {
@@ -134,13 +135,17 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     for card in Card::ALL {
         let (ns, first_ns) = (longer.at(card), first.at(card));
         if ns > first_ns {
-            let why = format!("{ns} ns, but {first_ns} in the shorter hold; write at most that");
+            let why = format!(
+                "{ns} ns is more than the {first_ns} ns in the shorter hold; write at most {first_ns}"
+            );
             return Err(then.absurd(card.name(), why));
         }
         let first_part_ns = u64::from(at) * u64::from(first_ns) + u64::from(pages - at);
         let least_ns = first_part_ns.div_ceil(u64::from(pages));
         if u64::from(ns) < least_ns {
-            let why = format!("leaves less than 1 ns for a page after {at}; write {least_ns}");
+            let why = format!(
+                "leaves less than 1 ns for each page after the first {at}; write {least_ns}"
+            );
             return Err(then.absurd(card.name(), format!("{ns} ns {why} or more")));
         }
     }

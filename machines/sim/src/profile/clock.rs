@@ -1,8 +1,8 @@
-//! The table `[clock]` of a profile: how much slower cores are while others are busy.
+//! The table `[clock]` of a profile: how much slower a core is while other CPUs are busy.
 //!
-//! A processor raises its clock while few of its cores are busy. And two CPUs of one core share the
-//! core's execution units. The prices of a profile are those of one busy CPU, so both effects make
-//! the work of a busy machine dearer.
+//! A processor runs at a higher clock frequency while few of its cores are busy. And two CPUs of
+//! one core share the core's execution units. The prices of a profile are those of a single busy
+//! CPU, so both effects raise the price of work on a busy machine.
 
 use plimsoll_mm::topology::Topology;
 
@@ -14,10 +14,11 @@ use super::read::{Section, Value};
 /// The speeds of busy cores, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// The speed while all cores of a socket are busy, in percent of that of one busy core.
+    /// The speed of a core while all cores of its socket are busy, in percent of its speed while it
+    /// alone is busy.
     pub all_core: Sourced,
-    /// The speed of each of two busy CPUs of one core, in percent of that of one alone. `None` if
-    /// each core has one CPU.
+    /// The speed of a CPU while the other CPU of its core is busy as well, in percent of its speed
+    /// while it has the core to itself. `None` if each core has one CPU.
     pub sibling: Option<Sourced>,
 }
 
@@ -67,8 +68,8 @@ impl Clock {
 }
 
 impl LoadedClock {
-    /// The speed of a core while `busy` of the `cores` cores of its socket are busy, in percent.
-    /// It falls in a straight line, from 100 with one busy core to that of all cores.
+    /// The speed of a core, in percent, while `busy` of the `cores` cores of its socket are busy.
+    /// It falls linearly, from 100 with one busy core to `all_core_percent` with all cores busy.
     #[must_use]
     pub fn percent(&self, busy: u32, cores: u32) -> u32 {
         let others = busy.clamp(1, cores.max(1)) - 1;

@@ -27,11 +27,13 @@ pub struct Range {
     pub high: u32,
 }
 
-/// The second point of a price that depends on how many pages one hold of the zone lock moves. Both
-/// points are averages over all pages of a hold.
+/// The second average price of a step whose price depends on how many pages one hold of the zone
+/// lock moves. It is the average over all pages of a longer hold, and [`Cost::range`] is the
+/// average over all pages of a shorter hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Then {
-    /// The number of pages in a hold for which [`Cost::range`] is the average; at least 1.
+    /// The number of pages in the shorter hold, for which [`Cost::range`] is the average; at least
+    /// 1.
     pub at: u32,
     /// The number of pages in the longer hold; more than `at`, at most 65,535.
     pub pages: u32,

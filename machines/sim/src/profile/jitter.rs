@@ -1,9 +1,9 @@
 //! The table `[jitter]` of a profile: how often something disturbs a CPU, and for how long.
 //!
-//! A disturbance is an interrupt, a softirq, or a steal, which only a guest has. For each kind the
-//! table has the mean time between two disturbances of a busy CPU and their mean length. Both are
-//! ranges with a source, like a price. The low card has the cheapest values: the longest times
-//! between disturbances and the shortest lengths.
+//! A disturbance is an interrupt, a softirq, or a steal; only virtual machines have steals. For
+//! each kind, the table has the mean time between two disturbances of a busy CPU, and the mean
+//! length of a disturbance. Both are ranges with a source, like a price. The low card has the
+//! cheapest values: the longest times between disturbances and the shortest lengths.
 
 use super::cost::Range;
 use super::error::ProfileError;
@@ -26,7 +26,7 @@ impl Disturbance {
     /// Every kind of disturbance, in declaration order.
     pub const ALL: [Self; 3] = [Self::Interrupt, Self::Softirq, Self::Steal];
 
-    /// The name that begins the keys of this kind.
+    /// The name of this kind. The keys of the kind in a profile begin with it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ pub struct Disturbed {
     pub length_source: String,
 }
 
-/// How often each kind of disturbance comes, and its length, at one card.
+/// How often each kind of disturbance comes, and how long it lasts, at one card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
     /// For each kind, indexed by `Disturbance as usize`: the mean time between two disturbances and
@@ -182,8 +182,9 @@ pub(super) fn at(kinds: &[Disturbed], card: Card) -> Option<Jitter> {
     (!kinds.is_empty()).then_some(jitter)
 }
 
-/// Makes the disturbances that are kernel work longer, as the variant `name` does. `slower` returns
-/// the length of a disturbance with that variant, from its length without the variant and the card.
+/// Lengthens the disturbances that are kernel work, for the variant `name`. `slower` computes the
+/// length of a disturbance in this variant. Its arguments are the length without the variant, and
+/// the card.
 pub(super) fn slow_down(kinds: &mut [Disturbed], name: &str, slower: impl Fn(u32, Card) -> u32) {
     for of in kinds.iter_mut().filter(|of| of.kind.is_kernel_work()) {
         for card in Card::ALL {

@@ -1,6 +1,7 @@
 //! The effects of load on a machine at one card: what busy CPUs take from each other.
 //!
-//! Both effects are optional. Without them, each CPU runs as if it were alone on the machine.
+//! There are two effects, one on the speed of cores and one on memory bandwidth, and both are
+//! optional. Without them, each CPU runs as if it were alone on the machine.
 
 use plimsoll_mm::site::Work;
 
@@ -47,7 +48,7 @@ pub struct Sourced {
     pub source: String,
 }
 
-/// How an entry has to be written, for error messages.
+/// The form of an entry, as error messages show it.
 const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" }";
 
 /// How the values of an entry change from the low card to the high card.
@@ -59,7 +60,7 @@ pub(super) enum Cards {
     Fall,
 }
 
-/// Reads the entry `key` of `section`. `end` reads each of its three values.
+/// Reads the entry `key` of `section`. Calls `end` to read each of the three values of the entry.
 pub(super) fn entry(
     section: &Section<'_>,
     key: &str,

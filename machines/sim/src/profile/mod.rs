@@ -1,11 +1,12 @@
-//! The description of a simulated machine: its CPUs, its clock, its memory, and the cost of each
-//! step.
+//! The description of a simulated machine: its CPUs, its tick rate, its memory, and the cost of
+//! each step.
 //!
 //! A profile is a TOML file. [`ProfileText`] parses it, and `docs/machines.md` explains the format.
 //! Every cost in the file is a range with a source. A [`Card`] selects the low, middle or high
 //! value of every range; the result is the [`Profile`] on which a simulation runs. Loading rejects
 //! a profile unless it has at least one CPU, memory that fits into page frame numbers, and costs in
-//! order.
+//! order: no cost may be higher at a lower card, and no line transfer may cost more than one over a
+//! longer distance.
 
 use std::fmt;
 use std::path::Path;
@@ -88,8 +89,8 @@ pub enum Card {
 pub struct Costs {
     /// The price of each kind of local work, indexed by `Work as usize`.
     pub work_ns: [u32; Work::ALL.len()],
-    /// The average prices in longer holds of the zone lock, of those kinds of work in `work_ns`
-    /// whose price depends on the length of the hold.
+    /// For each kind of work in `work_ns` whose price depends on the length of a hold of the zone
+    /// lock: the average price of a page in a longer hold.
     pub slopes: Slopes,
     /// The price of moving a dirty cache line, indexed by `Distance as usize`. The price of `Same`
     /// is that of a cache hit.
@@ -108,7 +109,7 @@ pub struct Costs {
 }
 
 impl Profile {
-    /// Lists the built-in machines and their variants, with a description of one line each.
+    /// Lists the built-in machines and their variants, each with a description in one line.
     #[must_use]
     pub fn list() -> Vec<Listed> {
         builtin::list()

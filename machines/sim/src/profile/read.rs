@@ -219,6 +219,6 @@ impl<'a> Value<'a> {
             DeValue::String(text) => format!("{text:?}"),
             other => format!("a value of type {}", other.type_str()),
         };
-        self.absurd(format!("{shown} will not do; {write_this}"))
+        self.absurd(format!("{shown} is not allowed here; {write_this}"))
     }
 }

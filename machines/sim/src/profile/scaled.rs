@@ -1,8 +1,8 @@
 //! Machine names with scaled prices: `grace-72+kasan@work.fault=200` is the machine
 //! `grace-72+kasan` with the price `work.fault` at 200 percent.
 //!
-//! An experiment gets its machine by name, so such a name changes a price of any experiment without
-//! a change of its code.
+//! An experiment gets its machine by name. So, without a change of its code, every experiment can
+//! run on a machine on which one price is different.
 
 use super::error::{Problem, ProfileError, nearest};
 use super::key::CostKey;

@@ -206,7 +206,7 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
             .find(|o| o.llc == core.llc && o.socket != core.socket);
         if split.is_some() {
             return absurd(format!(
-                "cache {} is on two sockets; give each its own",
+                "cache {} is on two sockets; give each socket its own cache",
                 core.llc
             ));
         }
@@ -215,7 +215,7 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
             .find(|o| o.node == core.node && o.socket != core.socket);
         if split.is_some() {
             return absurd(format!(
-                "node {} is on two sockets; give each its own",
+                "node {} is on two sockets; give each socket its own node",
                 core.node
             ));
         }

@@ -1,26 +1,27 @@
 //! Prices that depend on how many pages one hold of the zone lock has moved so far.
 //!
 //! Moving many pages in one hold takes less time per page than moving few. A profile states the
-//! average price of a page in a short hold and, optionally, in a long hold; see
-//! `docs/machines.md`. Each page up to the length of the short hold has the average price of that
-//! hold. Each further page has one lower price, which makes the average of the long hold the one
-//! that the profile states.
+//! average price of a page in a short hold and, optionally, in a long hold; see `docs/machines.md`.
+//! In a hold of any length, each page up to the length of the short hold costs the average of the
+//! short hold. Each further page has one lower price, chosen so that the average over the long hold
+//! is the one that the profile states.
 
 use plimsoll_mm::site::Work;
 
 use super::Costs;
 
-/// The average prices in long holds, at one card. A price with a slope has two points: its average
-/// in a short hold, which is in [`Costs`](super::Costs), and this one; see [`Then`](super::Then).
+/// The average prices in long holds, at one card. A price that depends on the length of the hold
+/// has two points: its average in a short hold, which is in [`Costs`](super::Costs), and its
+/// average in a long hold, which is here; see [`Then`](super::Then).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slopes {
-    /// The second point of the price of [`Work::BuddyAlloc`].
+    /// The average price of [`Work::BuddyAlloc`] in a long hold.
     pub alloc: Option<Slope>,
-    /// The second point of the price of [`Work::BuddyFree`].
+    /// The average price of [`Work::BuddyFree`] in a long hold.
     pub free: Option<Slope>,
 }
 
-/// The second point of one price at one card.
+/// The average of one price in a long hold, at one card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slope {
     /// The number of pages in the short hold.
@@ -34,18 +35,19 @@ pub struct Slope {
 /// The price of each page that one hold moves, on one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldPrice {
-    /// The number of pages that cost `first_ns` each; [`u32::MAX`] if all pages do.
+    /// The first `at` pages of a hold cost `first_ns` each. [`u32::MAX`] if all pages of a hold
+    /// cost the same.
     at: u32,
     first_ns: u32,
-    /// The price of each further page is `further_ns + rest / of` nanoseconds. A fraction is
-    /// charged as soon as the fractions of the hold add up to a whole nanosecond.
+    /// Each further page costs `further_ns + rest / of` nanoseconds. A fraction is charged as soon
+    /// as the fractions of the hold add up to a whole nanosecond.
     further_ns: u64,
     rest: u64,
     of: u64,
 }
 
 impl Slopes {
-    /// The second point of `work`, or `None` if the price of `work` never has one.
+    /// The average price of `work` in a long hold. `None` if `work` never has such a price.
     pub(super) const fn of(&mut self, work: Work) -> Option<&mut Option<Slope>> {
         match work {
             Work::BuddyAlloc => Some(&mut self.alloc),
@@ -54,7 +56,7 @@ impl Slopes {
         }
     }
 
-    /// Returns these second points with each price changed by `change`.
+    /// Returns these averages after `change` has been applied to each price.
     pub(super) fn map(self, change: impl Fn(u32) -> u32) -> Self {
         let map = |slope: Slope| Slope {
             ns: change(slope.ns),
@@ -68,7 +70,8 @@ impl Slopes {
 }
 
 impl HoldPrice {
-    /// The price of `work`, one of the kinds that [`Slopes`] lists.
+    /// The price of each page that a hold moves by `work`, which is one of the kinds that
+    /// [`Slopes`] lists.
     pub(crate) fn new(costs: &Costs, work: Work) -> Self {
         let first_ns = costs.work_ns[work as usize];
         let mut slopes = costs.slopes;
@@ -83,8 +86,8 @@ impl HoldPrice {
         let of = u64::from(slope.pages.saturating_sub(slope.at).max(1));
         let whole_ns = u64::from(slope.pages) * u64::from(slope.ns);
         let first_part_ns = u64::from(slope.at) * u64::from(first_ns);
-        // A further page costs at least a nanosecond, and not more than an earlier page. A profile
-        // that says otherwise is refused, but rounding can make low prices break this rule.
+        // A further page costs at least a nanosecond, and at most as much as an earlier page. A
+        // profile with other prices is refused, but the rounding of low prices can break this rule.
         let further_ns = whole_ns
             .saturating_sub(first_part_ns)
             .clamp(of.min(of * u64::from(first_ns)), of * u64::from(first_ns));
@@ -142,7 +145,8 @@ mod tests {
             assert_eq!(price.total(pages), u64::from(pages * ns));
             let totals: Vec<u64> = (0..3 * pages).map(|k| price.total(k)).collect();
             let pages: Vec<u64> = totals.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // A price that is no whole number alternates between the two whole numbers beside it.
+            // If the price is not a whole number, each page costs the whole number just below it or
+            // just above it.
             let further = &pages[at as usize..];
             let (low, high) = (further.iter().min(), further.iter().max());
             assert!(high.unwrap() - low.unwrap() <= 1);

@@ -75,7 +75,8 @@ impl Fiber {
             "a fiber suspends itself only"
         );
         // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends, when
-        // it is set to null. The two assertions above establish that this call is in between.
+        // it is set to null. The two assertions above establish that this call is after `enter` and
+        // before the end.
         let exit = unsafe { &*exit };
         exit.suspend(());
     }

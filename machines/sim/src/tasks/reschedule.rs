@@ -2,9 +2,9 @@
 //!
 //! In a Linux kernel without full preemption, a task in the kernel gives up its CPU only at a
 //! reschedule point: when it sleeps or returns to its program, or where the code asks for it
-//! (`cond_resched`). Kernel work between two tasks or in the middle of one is no such point. The
-//! engine knows where tasks sleep and end; a workload reports its other reschedule points with
-//! [`Sim::resched_point`].
+//! (`cond_resched`). Kernel work that runs between two tasks, or that interrupts a task, is no such
+//! point. The engine knows where tasks sleep and end; a workload reports its other reschedule
+//! points with [`Sim::resched_point`].
 
 use plimsoll_mm::units::Nanos;
 
@@ -62,7 +62,8 @@ impl Inner {
 
     fn end_stretch(&self, cpu: usize, now: u64) {
         let from = std::mem::replace(&mut self.stretches.from.borrow_mut()[cpu], now);
-        // A CPU that runs ahead may have begun its stretch after the end of a run.
+        // A CPU that runs ahead may have begun its stretch after `now`, the time at which the run
+        // ended. The length is then 0.
         if now.saturating_sub(from) >= self.stretches.at_least.get()
             && let Some(observer) = &mut *self.stretches.observer.borrow_mut()
         {

@@ -57,7 +57,7 @@ impl fmt::Display for NoStack {
 
 impl std::error::Error for NoStack {}
 
-/// The right to one stack, returned when it is dropped.
+/// The right to allocate one stack. When this value is dropped, the right is given back.
 #[derive(Debug)]
 pub(crate) struct Room(());
 
@@ -92,7 +92,7 @@ impl Drop for Room {
 }
 
 impl NoStack {
-    /// The error for when the kernel refuses a stack although the count was below the limit.
+    /// The error if the kernel refuses a stack although the count of stacks is below the limit.
     pub(crate) fn refused() -> Self {
         Self {
             stacks: LIVE.load(Relaxed),

@@ -10,8 +10,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 pub struct Stretch {
     /// The CPU.
     pub cpu: CpuId,
-    /// The time at which it began: the reschedule point before it, or the end of the CPU's idle
-    /// time.
+    /// The time at which the stretch began: the time of the reschedule point before it, or the end
+    /// of the CPU's idle time.
     pub from: Nanos,
     /// The time of the next reschedule point; in an unfinished stretch, the time at which the run
     /// ended.

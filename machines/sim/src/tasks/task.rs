@@ -138,8 +138,8 @@ impl Inner {
         self.yield_to_next(task);
     }
 
-    /// Gives up the CPU, because `task` has ended or is queued elsewhere. Returns when the task
-    /// runs again.
+    /// Gives up the CPU, because the running task `task` has ended or is queued elsewhere. The
+    /// caller continues when `task` runs again.
     pub(crate) fn yield_to_next(&self, task: &Task) {
         let cpu = self.cpu();
         debug_assert!(self.pins.get() == 0, "a pinned task keeps its CPU");
@@ -186,8 +186,8 @@ impl Inner {
         self.tree.set(index, key(self.clock.get(), index));
     }
 
-    /// Returns a task that runs the next kernel work of the running CPU, which is CPU `index`;
-    /// `None` if there is none.
+    /// Returns a task that runs the next kernel work of the running CPU, which is CPU `index`.
+    /// `None` if this CPU has no kernel work to do.
     fn kernel_work(&self, cpu: &Cpu, index: usize) -> Option<u32> {
         if let Some(job) = cpu.next_job() {
             self.begin_job(cpu, job);

@@ -1,4 +1,5 @@
-//! Single waits for locks, for observers that need more than totals.
+//! The record of a single wait for a lock. Observers that need more than totals receive one such
+//! record for each wait.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};

@@ -1,4 +1,4 @@
-//! The page allocator refuses an invalid free with a reason, and changes nothing.
+//! The page allocator refuses an invalid free, returns the reason, and changes nothing.
 
 use crate::support;
 
@@ -244,6 +244,6 @@ fn a_refusal_is_told_in_words() {
     assert_eq!(told[1], "page 0x2a is not the first of an allocated block");
     assert_eq!(
         told[2],
-        "page 0x2a was allocated with order 1 but freed with order 3"
+        "page 0x2a was allocated with order 1 but freed or split with order 3"
     );
 }

@@ -15,7 +15,8 @@ swap_out = { low = 0, mid = 6826, high = 12288, source = "v" }
 lru_move = { low = 0, mid = 128, high = 384, source = "v" }
 [transfer]"#;
 
-/// Checks the message for `GOOD` with `from` replaced by `to`.
+/// Replaces `from` with `to` in `GOOD`, and checks that the error message for the result is
+/// `expected`.
 #[track_caller]
 fn refused(from: &str, to: &str, expected: &str) {
     assert!(GOOD.contains(from), "nothing to replace: {from}");

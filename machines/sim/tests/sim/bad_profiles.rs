@@ -126,7 +126,7 @@ fn a_bad_key_is_named_with_file_and_line() {
         (
             "hz = 250",
             "hz = -1",
-            "mine.toml:4: hz: -1 will not do; write a whole number from 0 to 4294967295",
+            "mine.toml:4: hz: -1 is not allowed here; write a whole number from 0 to 4294967295",
         ),
     ]);
 }
@@ -167,7 +167,7 @@ fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
         (
             "mid = 2.5",
             "mid = 2.555",
-            "mine.toml:61: variant.debug.factor.mid: 2.555 will not do; write a number with at most two decimals, such as 2.5",
+            "mine.toml:61: variant.debug.factor.mid: 2.555 is not allowed here; write a number with at most two decimals, such as 2.5",
         ),
         (
             "high = 10,",
@@ -198,12 +198,12 @@ fn an_absurd_cost_is_named_with_what_to_write() {
         (
             r#"llc = { low = 20, mid = 30, high = 40, source = "s" }"#,
             "llc = 30",
-            r#"mine.toml:47: transfer.llc: 30 will not do; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
+            r#"mine.toml:47: transfer.llc: 30 is not allowed here; write { low = …, mid = …, high = …, source = "…" } in nanoseconds"#,
         ),
         (
             "low = 20, mid = 30",
             "low = 0, mid = 30",
-            "mine.toml:47: transfer.llc.low: 0 ns: nothing is free; write at least 1",
+            "mine.toml:47: transfer.llc.low: 0 ns: every step takes time; write at least 1",
         ),
         (
             "low = 20, mid = 30",
@@ -228,12 +228,12 @@ fn an_absurd_cost_is_named_with_what_to_write() {
         (
             "mid = 30, high = 40",
             "mid = 30.5, high = 40",
-            "mine.toml:47: transfer.llc.mid: 30.5 will not do; write a whole number from 0 to 4294967295",
+            "mine.toml:47: transfer.llc.mid: 30.5 is not allowed here; write a whole number from 0 to 4294967295",
         ),
         (
             "mid = 30, high = 40",
             r#"mid = "30", high = 40"#,
-            r#"mine.toml:47: transfer.llc.mid: "30" will not do; write a whole number from 0 to 4294967295"#,
+            r#"mine.toml:47: transfer.llc.mid: "30" is not allowed here; write a whole number from 0 to 4294967295"#,
         ),
         (
             "mid = 30, ",
@@ -269,7 +269,7 @@ fn memory_that_does_not_fit_is_refused() {
         (
             r#""8 GiB""#,
             "8",
-            r#"mine.toml:5: node_memory: 8 will not do; write a size such as "480 GB" or "8 GiB""#,
+            r#"mine.toml:5: node_memory: 8 is not allowed here; write a size such as "480 GB" or "8 GiB""#,
         ),
         (
             "8 GiB",
@@ -363,7 +363,11 @@ fn a_speed_that_cannot_be_is_refused() {
     const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
     const SHAPE: &str = r#"write speed = { low = …, mid = …, high = …, source = "…" }"#;
     let cases = [
-        ("speed = 0.5", "", &*format!("0.5 will not do; {SHAPE}")),
+        (
+            "speed = 0.5",
+            "",
+            &*format!("0.5 is not allowed here; {SHAPE}"),
+        ),
         (
             r#"speed = { low = 1, mid = 1, source = "s" }"#,
             ".high",
@@ -387,7 +391,7 @@ fn a_speed_that_cannot_be_is_refused() {
         (
             r#"speed = { low = 1, mid = 0.333, high = 0.2, source = "s" }"#,
             ".mid",
-            "0.333 will not do; write a number with at most two decimals, such as 2.5",
+            "0.333 is not allowed here; write a number with at most two decimals, such as 2.5",
         ),
         (
             r#"speed = { low = 0.5, mid = 0.6, high = 0.2, source = "s" }"#,
@@ -465,7 +469,7 @@ llcs_per_node = 2
     { name = "b", cores = 1, llc = 0, socket = 1 },
 ]
 "#,
-            "mine.toml:8: topology.cluster: cache 0 is on two sockets; give each its own",
+            "mine.toml:8: topology.cluster: cache 0 is on two sockets; give each socket its own cache",
         ),
         (
             r#"sockets = 2
@@ -477,7 +481,7 @@ llcs_per_node = 2
     { name = "b", cores = 1, llc = 1, socket = 1 },
 ]
 "#,
-            "mine.toml:8: topology.cluster: node 0 is on two sockets; give each its own",
+            "mine.toml:8: topology.cluster: node 0 is on two sockets; give each socket its own node",
         ),
     ]);
 }

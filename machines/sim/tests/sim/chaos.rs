@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Returns the sum of all units, wherever they are stored.
+    /// Returns the sum of the counts behind all locks.
     fn sum(&self, sim: &Sim) -> u64 {
         let lists = self
             .lists
@@ -45,7 +45,7 @@ impl Shared {
             + self.mutex.with(sim, Site::Control, |count| *count)
     }
 
-    /// Adds one unit in a random place.
+    /// Adds 1 to the count behind a random lock, and to `total`.
     fn add(&self, sim: &Sim) {
         let hold = sim.rng().next_u32() % 500;
         match sim.rng().next_u32() % 8 {

@@ -1,5 +1,5 @@
-//! Tests that a design is charged for its work beside moving pages: for sorting, for readings of
-//! the clock, and for looks at other CPUs' counts.
+//! Tests that a design pays not only for moving pages, but also for its other work: for sorting,
+//! for reading the clock, and for looking at the counts of other CPUs.
 
 use crate::support;
 
@@ -28,8 +28,8 @@ fn alloc(sim: &Sim, mm: &Manager<Sim>, pages: usize) -> Vec<Pfn> {
     (0..pages).map(|_| page()).collect()
 }
 
-/// Allocates 4000 pages, frees them in the order that `reorder` makes, and drains them. Returns
-/// how often the machine charged for a comparison and for a reading of the clock.
+/// Allocates 4000 pages, frees them in the order that `reorder` makes, and drains them. Returns two
+/// counts: the comparisons and the readings of the clock that the machine charged for.
 fn freed(design: Design, hold_time_max: u64, reorder: fn(&mut Vec<Pfn>)) -> [u64; 2] {
     let small = Small::flat(1, 1 << 16, design);
     small.tune(Knob::HoldTimeMax, hold_time_max);
@@ -73,7 +73,7 @@ fn a_design_that_sorts_pays_for_it_and_more_if_pages_are_out_of_order() {
 fn a_design_that_bounds_the_time_of_holds_pays_for_reading_the_clock() {
     let keep = |_: &mut Vec<Pfn>| {};
     let [_, pages] = freed(with_holds(false), 20_000, keep);
-    // Each hold moves at most 63 pages. It reads the clock at its begin, and after every 8 pages.
+    // Each hold moves at most 63 pages. It reads the clock when it begins, and after every 8 pages.
     assert!(
         (900..=1400).contains(&pages),
         "4000 pages, there and back: {pages}"
@@ -93,7 +93,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     let readings = |design: Design| {
         let small = Small::flat(2, 1 << 18, design);
         small.mm.start(&small.sim);
-        // The shepherd, which is on CPU 0, does not wake an idle CPU.
+        // Both CPUs are kept busy, because the shepherd, which is on CPU 0, does not wake an idle
+        // CPU.
         small.keep_busy(CpuId(0));
         small.keep_busy(CpuId(1));
         small.sim.run_until(Nanos(10 * Nanos::SECOND.0));
@@ -108,8 +109,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     assert!(exact >= fired as u64 && fired >= 3, "{exact} for {fired}");
 }
 
-/// Returns how often the shepherd looks at a CPU in ten seconds, while only CPU 0 has anything to
-/// do, and the number of CPUs.
+/// Returns two numbers: how often the shepherd looks at a CPU in ten seconds, while only CPU 0 has
+/// anything to do, and the number of CPUs.
 fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
     let small = Small::flat(
         4,
@@ -134,8 +135,9 @@ fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
 
 #[test]
 fn only_the_shepherd_that_cares_for_page_lists_pays_for_looking_at_them() {
-    // Each round looks at each CPU's work, at its differentials in the zone and in the node, and
-    // with ours at the length of its lists.
+    // In each round, the shepherd looks at each CPU three times: at its work, at its differentials
+    // in the zone, and at its differentials in the node. Our shepherd also looks at the length of
+    // the CPU's lists.
     let (linux, cpus) = looks_of(&AtOnce);
     let (ours, _) = looks_of(&AtPhase);
     assert_eq!(linux % (3 * cpus), 0, "{linux}");

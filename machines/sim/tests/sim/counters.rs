@@ -169,8 +169,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // In addition to visiting CPUs, a sum fetches the group's own lines, which no other CPU has
-    // touched.
+    // Apart from visiting CPUs, a sum also fetches the lines of the group itself. No other CPU has
+    // touched these lines.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
@@ -231,8 +231,9 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     assert_eq!(lines(63, 63), 2);
 }
 
-/// An addition passes its whole carry on at every level whose batch divides the carry. It leaves the
-/// items of these levels alone, so it is as cheap as one whose carry stays in the first item.
+/// If the batch of an item divides a carry, the item would pass the whole carry on and keep nothing
+/// of it. So the addition skips this item. An addition that skips all items therefore costs as much
+/// as one whose carry stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {
@@ -246,7 +247,8 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
             }
             let group = Rc::new(group);
             let of_task = Rc::clone(&group);
-            // The first addition of a CPU also marks the CPU.
+            // The first addition of a CPU also records that this CPU has added, so it is not
+            // measured.
             sim.spawn(CpuId(0), move |sim| of_task.add(sim, 0, 1));
             sim.run();
             let before = group.approximate_sum(&sim, 0);
@@ -266,8 +268,9 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     }
 }
 
-/// If all CPUs need places at one moment, each of them allocates memory for the next run. All but
-/// one CPU must free theirs again, or the area would have as many runs as there are CPUs.
+/// If all CPUs need places at the same moment, each of them allocates memory for the area's next
+/// run of places. All but one of the CPUs must free this memory again. Otherwise the area would
+/// have as many runs as there are CPUs.
 #[test]
 fn cpus_that_need_places_at_once_add_one_run() {
     const GROUPS_OF_A_RUN: u32 = 64;
@@ -278,8 +281,8 @@ fn cpus_that_need_places_at_once_add_one_run() {
     assert_eq!(bytes_of_groups(cpus), BATCHES as usize * one);
 }
 
-/// Returns the bytes that an area has allocated after `groups` CPUs have made a group each at one
-/// moment, on a machine of 192 CPUs.
+/// Creates one group on each of `groups` CPUs at the same moment, on a machine of 192 CPUs. Returns
+/// the number of bytes that the area of these groups has then allocated.
 #[expect(
     clippy::arc_with_non_send_sync,
     reason = "an area is both on real machines; a simulated machine has one thread"
@@ -303,8 +306,9 @@ fn bytes_of_groups(groups: u32) -> usize {
     area.bytes(&sim)
 }
 
-/// While a CPU allocates memory for a run, another CPU destroys a group and so frees a place. The
-/// first CPU must take that place. Otherwise the area would grow although a place is free.
+/// While a CPU allocates memory for a new run of places, another CPU destroys a group and so frees
+/// a place. The first CPU must take that place. Otherwise the area would grow although a place is
+/// free.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -18,8 +18,8 @@ use support::small::{any, profile};
 /// The largest number of pages that one decay returns to the zone: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Puts more pages on the calling CPU's lists than eight decays return. Before that, allocates many
-/// pages, because refills raise `high`.
+/// Allocates many pages, because refills raise `high`, and then frees some of them. Afterwards the
+/// calling CPU's lists have more pages than eight decays return.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
@@ -121,7 +121,7 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             "{all}: decay has no say"
         );
         // A refresh regards the lists as used only if it finds a differential (in Linux, too). The
-        // lists expire in the third refresh after they were used.
+        // third refresh after a use returns pages of the lists to the zone.
         for rest in [all - 63, all - 126] {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);

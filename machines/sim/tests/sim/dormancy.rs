@@ -24,7 +24,7 @@ fn started(design: Design) -> Small {
     small
 }
 
-/// Keeps `cpu` busy without changing any state.
+/// Keeps `cpu` busy without changing any state of the memory manager.
 fn spin(small: &Small, cpu: CpuId) {
     small.sim.spawn_daemon(cpu, |sim| {
         loop {
@@ -62,7 +62,8 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Each spill moves more pages than the threshold, so it leaves no differential.
+        // Each spill moves more pages than the threshold of a differential. So these pages are
+        // folded at once, and no differential is left.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);

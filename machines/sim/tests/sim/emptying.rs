@@ -56,8 +56,8 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
 }
 
 /// A listener that holds translations to the pages of every second page table. If the caller may
-/// not wait, the listener refuses to drop them. The value is the number of times that it will still
-/// refuse.
+/// not wait, the listener refuses to drop them. The value is the number of times that the listener
+/// will still refuse.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -74,9 +74,10 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// Unmaps the `pages` pages of `scene`, where flushing takes long, while three CPUs look at its
-/// tables. The gather must be full after every `each` pages, and the last flush must be for the
-/// rest. Asserts that no CPU gets into the table that filled the gather before the flush has ended.
+/// Unmaps the `pages` pages of `scene`, on a machine on which a flush takes long. Meanwhile three
+/// other CPUs look at the page tables. Asserts that the gather is full after every `each` pages,
+/// and that the last flush is for the remaining pages. Also asserts that a CPU gets into the table
+/// that has filled the gather only after the flush has ended.
 fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
     let notes = Rc::clone(&flushes);
@@ -88,8 +89,8 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
             _ => {}
         }
     });
-    // For each access: its table, and the times at which it began and ended. An access waits for
-    // the lock of the table.
+    // Each entry stands for one access to a table. It has the number of the table, and the times at
+    // which the access began and ended. An access waits for the lock of its table.
     let looks: Rc<RefCell<Vec<(u64, u64, u64)>>> = Rc::default();
     for cpu in 1..4 {
         let out = Rc::clone(&looks);
@@ -109,7 +110,8 @@ fn no_cpu_looks_before_the_flush(scene: Rc<Lone>, pages: u64, each: u64) {
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // The last flush happens at the end. Each of the others happens because the gather is full.
+    // The last flush happens at the end of the unmapping. Each of the other flushes happens because
+    // the gather is full.
     let full = (pages - 1) / each;
     assert_eq!(flushes.len() as u64, full + 1, "{flushes:?}");
     for (nth, flush) in (1..=full).zip(&flushes) {
@@ -139,8 +141,9 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     no_cpu_looks_before_the_flush(scene, pages, 9698);
 }
 
-/// The same holds for the place of a huge page. The gather has no batches here, so it is full after
-/// four huge pages: each comes with the table that was kept for splitting it.
+/// As the test above, but with the place of a huge page instead of a table. The gather has no
+/// batches here, so four huge pages fill it: each of them comes with the table that was kept for
+/// splitting it.
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;
@@ -162,7 +165,7 @@ fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() 
     no_cpu_looks_before_the_flush(scene, pages, 4 * TABLE);
 }
 
-/// A helper empties the tables that a listener refused to an earlier helper.
+/// If a listener has not let a helper empty some tables, the next helper empties them.
 #[test]
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
@@ -180,9 +183,9 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// Runs a helper. While it runs, another CPU begins to wait, in order to map a page. If `skip` is
-/// true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits. Returns
-/// the result of the helper, and the number of pages that the helper did not free.
+/// Runs a helper. While the helper runs, another CPU begins to map a page and has to wait. If
+/// `skip` is true, [`Flag::Skip`] is set after the helper has begun and before the other CPU waits.
+/// Returns the result of the helper, and the number of pages that the helper did not free.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = full(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

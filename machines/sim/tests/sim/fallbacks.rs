@@ -159,8 +159,8 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs the spill with one drain time for each seed. Passes each spill that was interrupted to
-/// `check`, together with a spill that was not interrupted.
+/// Runs one spill for each seed, with a drain at a random time. Passes each spill that the drain
+/// interrupted to `check`, together with a spill that nothing interrupted.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -236,7 +236,8 @@ fn a_spill_that_keeps_the_pcp_lock_is_never_interrupted() {
     });
 }
 
-/// The pages of each hold of one spill, and of one drain after it.
+/// Makes the owner spill once, and then drains its lists. Returns the number of pages in each hold
+/// of the spill, and in each hold of the drain.
 fn spill_and_drain(holds: &'static dyn Holds) -> (Vec<u32>, Vec<u32>) {
     let small = machine(holds, 1);
     let held = take(&small, FREED);

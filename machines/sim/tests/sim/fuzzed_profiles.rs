@@ -19,8 +19,8 @@ const PROFILES: [&str; 4] = [
 /// The topology of the last of [`PROFILES`].
 const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
 
-/// The largest number of CPUs of a machine that is simulated here. To create larger machines would
-/// take too long.
+/// The largest number of CPUs of a machine that is simulated here. The creation of larger machines
+/// would take too long.
 const SIMULATED_CPUS_MAX: u32 = 512;
 
 /// The texts that replace a word of a profile: first numbers near a limit, then words.
@@ -108,7 +108,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Replaces the part selected by `at`, among the `parts` for which `chosen` is true, with `to`.
+/// Considers only the `parts` for which `chosen` is true. Of these, replaces the one that `at`
+/// selects with `to`.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))

@@ -13,8 +13,8 @@ use plimsoll_sim::{LockModel, Sim, SimOptions};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// 42 ns for each of 63 pages, 22 ns on average for 2047: each page after the 63rd costs
-/// 42,388 / 1984 ns, about 21.36.
+/// The first 63 pages of a hold cost 42 ns each, and the average over 2047 pages is 22 ns. So each
+/// page after the 63rd costs 42,388 / 1984 ns, about 21.36.
 const SLOPE: Slope = Slope {
     at: 63,
     pages: 2047,
@@ -39,8 +39,8 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Spends `parts` of `work`, one after the other, under one lock of `class`. Returns the time that
-/// passes under the lock, in nanoseconds.
+/// Does `work` under one lock of `class`: for each number in `parts`, one step of that many units.
+/// Returns the time that passes under the lock, in nanoseconds.
 fn held_ns(sim: &Sim, class: LockClass, work: Work, parts: &[u32]) -> u64 {
     let lock = sim.lock(class, CpuId(0), ());
     lock.with(sim, Site::Refill, |_| {
@@ -189,7 +189,7 @@ fn a_second_point_that_cannot_be_is_refused() {
             "at = 63",
         ),
         (
-            &format!("then: 22 will not do; {SHAPE}"),
+            &format!("then: 22 is not allowed here; {SHAPE}"),
             "at = 63, then = 22",
         ),
         (
@@ -217,11 +217,11 @@ fn a_second_point_that_cannot_be_is_refused() {
             "at = 63, then = { pages = 2047, low = 10, mid = 9, high = 50 }",
         ),
         (
-            "then.mid: 21 ns, but 20 in the shorter hold; write at most that",
+            "then.mid: 21 ns is more than the 20 ns in the shorter hold; write at most 20",
             "at = 63, then = { pages = 2047, low = 5, mid = 21, high = 50 }",
         ),
         (
-            "then.low: 1 ns leaves less than 1 ns for a page after 63; write 2 or more",
+            "then.low: 1 ns leaves less than 1 ns for each page after the first 63; write 2 or more",
             "at = 63, then = { pages = 2047, low = 1, mid = 10, high = 50 }",
         ),
         (

@@ -35,7 +35,7 @@ fn run_for(small: &Small, seconds: u64) {
     small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
 }
 
-/// Leaves pages on the lists of every CPU, and on every CPU differentials that are not folded yet.
+/// Leaves every CPU with pages on its lists, and with differentials that are not folded yet.
 fn leave_something(small: &Small) {
     for cpu in small.sim.topology().ids() {
         small.on(cpu.0, |sim, mm| {
@@ -187,8 +187,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
         let options = SimOptions {
             seed,
             strict: dice.chance(70),
-            // Steps that other CPUs can observe are far apart, as if threads were preempted between
-            // them.
+            // The delays put much time between steps that other CPUs can observe, as if threads
+            // were preempted between these steps.
             shake_ns: *dice.pick(&[300, 3000, 30_000]),
             ..SimOptions::default()
         };

@@ -82,8 +82,9 @@ fn which_cpus_are_late_is_a_matter_of_the_tick() {
     }
     let large: Vec<&(usize, usize)> = groups.values().filter(|(all, _)| *all >= 3).collect();
     let on_time = large.iter().filter(|(_, late)| *late == 0).count();
-    // If each CPU were late independently of the others, with a probability of 20 %, no CPU would
-    // be late in about half of the groups of three CPUs, and in fewer of the larger groups.
+    // A group is all timers for which the wheel had planned the same jiffy. If each CPU were late
+    // independently of the others, with a probability of 20 %, about half of the groups of three
+    // timers would have no late timer, and fewer of the larger groups.
     assert!(
         on_time * 100 > large.len() * 55,
         "{on_time} of {}",

@@ -1,4 +1,4 @@
-//! Busy CPUs take clock, execution units and memory bandwidth from each other.
+//! Busy CPUs take clock frequency, execution units and memory bandwidth from each other.
 
 use crate::common;
 
@@ -49,7 +49,8 @@ fn under_load(lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// Runs 50 ms of faults on each of `cpus`. Returns the number of faults of each.
+/// Lets each of `cpus` handle page faults for 50 ms. Returns the number of faults that each CPU has
+/// handled.
 fn faults(load: Load, cpus: &[u32]) -> Vec<u64> {
     let sim = Sim::new(&profile(load), under_load(LockModel::RunAhead));
     let done = Rc::new(RefCell::new(vec![0; cpus.len()]));
@@ -73,7 +74,7 @@ fn near(number: u64, expected: u64) {
     assert!(off * 100 <= expected * 3, "{number}, expected {expected}");
 }
 
-/// The faults of 50 ms on a CPU that nothing slows down: 50 ns each.
+/// The number of faults that a CPU handles in 50 ms if nothing slows it down: one every 50 ns.
 const ALONE: u64 = 1_000_000;
 
 #[test]
@@ -85,7 +86,7 @@ fn one_cpu_alone_is_not_slowed() {
 
 #[test]
 fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
-    // Each CPU would move 20 GB/s.
+    // If nothing slowed the eight CPUs down, each of them would move 20 GB/s.
     let cpus = [0, 2, 4, 6, 8, 10, 12, 14];
     for done in faults(bandwidth(80), &cpus) {
         near(done, ALONE / 2);
@@ -115,7 +116,8 @@ fn only_steps_that_move_pages_wait_for_memory() {
 
 #[test]
 fn a_clock_falls_with_the_busy_cores_of_its_socket() {
-    // One CPU of each of the eight cores of the first socket, and one of the second socket.
+    // These are one CPU of each of the eight cores of the first socket, and one CPU of the second
+    // socket.
     let done = faults(clock(50, 100), &[0, 2, 4, 6, 8, 10, 12, 14, 16]);
     for of_first in &done[..8] {
         near(*of_first, ALONE / 2);
@@ -131,6 +133,25 @@ fn siblings_share_a_core_while_both_are_busy() {
     for (done, percent) in done.into_iter().zip([60, 60, 100]) {
         near(done, ALONE * percent / 100);
     }
+}
+
+#[test]
+fn a_program_computes_as_slowly_as_the_kernel_works() {
+    let sim = Sim::new(&profile(clock(100, 50)), under_load(LockModel::RunAhead));
+    let took = Rc::new(RefCell::new(Vec::new()));
+    sim.spawn(CpuId(1), |sim| sim.spend(Work::Fault, 200_000));
+    let told = Rc::clone(&took);
+    sim.spawn(CpuId(0), move |sim| {
+        sim.sleep(Nanos::from_ms(5));
+        for _ in 0..2 {
+            let begin = sim.now();
+            sim.compute(Nanos(60_000));
+            told.borrow_mut().push(sim.now().0 - begin.0);
+            sim.sleep(Nanos::from_ms(30));
+        }
+    });
+    sim.run();
+    assert_eq!(*took.borrow(), [120_000, 60_000]);
 }
 
 #[test]
@@ -152,7 +173,8 @@ fn a_cpu_is_fast_again_once_others_are_idle() {
     assert_eq!(*took.borrow(), [100_000, 50_000]);
 }
 
-/// The hash, the time and the work of a run in which CPUs fault, take locks, sleep and wake.
+/// Runs CPUs that fault, take locks, sleep and wake. Returns the hash of the run, the time at its
+/// end, and the nanoseconds that all CPUs together spent on faults.
 fn run(load: Load, options: SimOptions) -> (u64, Nanos, u64) {
     let sim = Sim::new(&profile(load), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));

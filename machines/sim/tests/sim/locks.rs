@@ -15,8 +15,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
-/// Each of `cpus` CPUs acquires one zone lock `rounds` times. Every `nest`-th section updates a
-/// word, which makes other CPUs park.
+/// Each of `cpus` CPUs acquires the same zone lock `rounds` times. Every `nest`-th section updates
+/// a word, which makes other CPUs park.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));

@@ -121,7 +121,8 @@ fn all_who_share_the_memory_die_with_it_but_threads_of_the_kernel() {
         assert_eq!(world.killed(), [2, 1]);
         let victims = [1, 2, 3, 4].map(|id| world.process(id).is(sim, State::Victim));
         assert_eq!(victims, [false, true, false, false]);
-        // Killing another process that shares this memory tells no process a second time.
+        // A kill of another process that shares this memory does not tell any process a second time
+        // to die.
         let again = world.kill(sim, 1);
         assert_eq!(
             (again.signalled, again.aftermath),

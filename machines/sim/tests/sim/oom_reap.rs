@@ -40,7 +40,8 @@ fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
     world
 }
 
-/// Maps over memory in use. The mappings stay locked while the device is busy.
+/// Maps new memory over memory that is in use. Holds the lock of the mappings for as long as the
+/// device is busy.
 fn change_mappings(sim: &Sim, world: &OomWorld, space: &Space) {
     let request = MapRequest::anonymous(Place::Replace(START), 10);
     let mapped = space.map(world.memory(sim), request);
@@ -81,7 +82,8 @@ fn a_space_that_is_refused_ten_times_is_given_up_on_and_its_exit_does_the_rest()
 #[test]
 fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
     for reaping in Reaping::ALL {
-        // The device is busy 2.0 s and 2.1 s after the kill, but not at 2.2 s.
+        // The reaper's attempts are 2.0 s, 2.1 s and 2.2 s after the kill. The device is still busy
+        // at the first two of them, and no longer at the third.
         let until = Nanos(10 * MS + DELAY + 150 * MS);
         let world = killed_with(reaping, Some(Device::BusyUntil(until)));
         world.at(3, Nanos(5 * MS), |sim, world| {
@@ -103,7 +105,8 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
 
 #[test]
 fn who_waits_for_a_victim_does_not_keep_others_waiting() {
-    // The device is busy for a second. The next victim is reaped in the meantime.
+    // The device is busy until a second after the reaper's first attempt. In the meantime the
+    // reaper empties the memory of the next victim.
     let until = Nanos(10 * MS + DELAY + 1000 * MS);
     let world = killed_with(Reaping::MeetInTheMiddle, Some(Device::BusyUntil(until)));
     world.at(3, Nanos(5 * MS), |sim, world| {
@@ -156,8 +159,8 @@ fn giving_way_counts_for_no_attempt() {
     world.at(0, Nanos(start), |sim, world| {
         world.kill(sim, 1);
     });
-    // The process exits while the reaper is emptying the highest mapping, and waits until the
-    // reaper has left.
+    // The process begins its exit while the reaper is emptying the highest mapping. The exit waits
+    // until the reaper has left.
     world.at(3, Nanos(start + DELAY), |sim, world| {
         while world.attempts().is_empty() {
             sim.sleep(Nanos(US));

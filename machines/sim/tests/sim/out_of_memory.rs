@@ -68,10 +68,15 @@ fn the_error_says_what_was_tried() {
         };
         assert_eq!(tried, expected);
         let text = AllocError::OutOfMemory(tried).to_string();
-        assert!(text.starts_with("out of memory: asked 1 zones (0 keep a block in reserve)"));
+        assert!(
+            text.starts_with(
+                "out of memory: asked 1 zones (0 of them have a block but must keep it)"
+            )
+        );
     });
-    // Each reclaimer was called once when all memory was allocated. For the pair, each was called
-    // twice: the first round freed pages, the second none.
+    // The allocation that found no single page called each reclaimer once. The allocation of the
+    // pair called each reclaimer twice: the first round of calls freed pages, the second round
+    // freed none.
     assert_eq!([empty, full].map(|cache| cache.calls()), [1 + 2; 2]);
     let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
     assert_eq!(
@@ -271,8 +276,8 @@ fn cpus_that_drain_at_the_same_time_all_get_their_block() {
     );
 }
 
-/// Creates a machine of one CPU whose zone keeps two page blocks for atomic requests, and in which no
-/// other page is free. `cache` has 128 pages, which do not merge.
+/// Creates a machine of one CPU whose zone keeps two page blocks for atomic requests, and in which
+/// no other page is free. `cache` has 128 pages, which do not merge.
 fn with_two_kept_blocks(cache: &Cache) -> Small {
     const PAGES: u32 = 1 << 16;
     let mut config = Config::new(Layout::arena(Pages(PAGES)));
@@ -332,8 +337,9 @@ fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
         // A kept page block has 31 free blocks of this order.
         (1, 1, 1),
         (30, 1, 1),
-        // Three calls free the rest of the cache. The fourth frees nothing, so the page block is given
-        // up, and one more call precedes the next attempt.
+        // This allocation calls the reclaimer five times. Three calls free the rest of the cache.
+        // The fourth call frees nothing, so the zone gives up the page block. One more call
+        // precedes the next attempt.
         (1, 1 + 5, 0),
         (30, 1 + 5, 0),
     ] {

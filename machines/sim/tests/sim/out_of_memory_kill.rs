@@ -151,8 +151,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     world.ends();
 }
 
-/// Creates a world in which process 2 is a victim. It exits after the OOM code has looked for
-/// memory, but before it selects another victim.
+/// Creates a world in which process 2 is a victim. Process 2 exits after the OOM code has looked
+/// for memory, but before the OOM code selects another victim.
 fn late(others: &[u32]) -> Rc<OomWorld> {
     let world = pressed(None, Rules::default());
     let others = others.to_vec();
@@ -190,9 +190,9 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         world.kill(sim, 2);
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
-        // The victim frees too few pages for the high watermark, so the attempt after the selection
-        // fails. Because no process is left to kill, the allocation then tries with the min
-        // watermark.
+        // The victim frees too few pages for the high watermark, so the allocation fails at the
+        // first attempt after the selection. Because no process is left to kill, the allocation
+        // then tries again with the min watermark.
         while world.reports.borrow().is_empty() {
             let free = world.small.mm.pages().view(sim)[0].counted_free;
             if free < 1100 && !world.process(2).is(sim, State::Left) {

@@ -41,7 +41,8 @@ fn pressed() -> Rc<OomWorld> {
     setting.world()
 }
 
-/// Creates process `id` with `pages` pages. A change of its mappings lasts until `until`.
+/// Creates process `id`, with `pages` pages and a device. If a task later changes the mappings of
+/// the process, this task waits for the device until time `until`, in nanoseconds.
 fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
     let space = world.space(sim, None, Some(Device::BusyUntil(Nanos(until))));
     world.fill(sim, &space, START, pages);

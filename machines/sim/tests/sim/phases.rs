@@ -66,8 +66,8 @@ fn plug(small: &Small, dice: &mut Dice) {
 
 /// Checks that the work of every online CPU fires once per interval, within a jiffy of its phase.
 fn fires_in_turn(small: &Small, hz: u32) {
-    // The shepherd finds CPUs that have come back online within two of its rounds. After that, the
-    // work of each CPU has to fire once before its phase is right.
+    // If CPUs have come back online, the shepherd finds them within two of its rounds. After that,
+    // the work of each CPU has to fire once before its phase is right.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);
@@ -127,8 +127,8 @@ fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     });
 }
 
-/// Counts, over five seconds, the CPUs whose vmstat work starts between the same two ticks. Returns
-/// the largest of these numbers.
+/// Runs Linux's schedule for five seconds, and counts for each tick how often the vmstat work of a
+/// CPU starts between this tick and the next. Returns the largest of these counts.
 fn crowd(hz: u32, cpus: u32) -> usize {
     let linux = Design {
         schedule: &RoundJiffies,

@@ -1,4 +1,4 @@
-//! Waiters for the reader-writer lock that may be killed, in virtual time.
+//! Waiters that may be killed while they wait for the reader-writer lock, in virtual time.
 
 use crate::common;
 

@@ -80,7 +80,8 @@ fn a_core_pays_its_own_prices_after_others_ran() {
     };
     let times = times_ns(SimOptions::default(), step);
     let expected = [25, 100, 200].map(|speed| {
-        // A fault, and the interrupt and context switch that end a sleep.
+        // The work consists of a fault, and of the interrupt and the context switch that end a
+        // sleep.
         let work = (50 + 500 + 1000) * 100 / speed;
         100 * (work + 1000)
     });

@@ -47,11 +47,11 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // Undo all steps but one, by one addition. If no step has been folded, the differential
-            // is then one step. If the steps have been folded, the fold took half a threshold more
-            // than the steps, so the differential was then half a threshold on the other side of
-            // zero. In this case the addition passes the threshold and is folded as well, and no
-            // differential is left.
+            // Undo all steps but one, by one addition. If no step has been folded, this leaves a
+            // differential of one step. If the steps have been folded, the fold took half a
+            // threshold more than the steps, and left a differential of half a threshold with the
+            // opposite sign. In this case the addition takes the differential past the threshold,
+            // so it is folded as well, and no differential is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

@@ -110,9 +110,8 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change may make the selection query more often, but only after the change. So the
-            // queries of a run without changes are all the moments at which the first change can
-            // happen.
+            // A change may cause further queries, but only after the change itself. So the first
+            // change can happen only at a query that a run without changes makes as well.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {

@@ -1,8 +1,9 @@
 //! Taking pages from blocks of another type when the lists of the request's own type have none.
 //!
-//! First the request tries to claim a page block: if enough pages of that block are free or
-//! compatible, the block changes its type. If that fails, the request steals from the smallest free
-//! block that is large enough, and the page block around it keeps its type.
+//! First the request tries to claim a page block: if at least half of its pages are free or
+//! compatible with the request (see `claim_around`), the page block changes its type. If that
+//! fails, the request steals from the smallest free block that is large enough, and the page block
+//! around it keeps its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;
@@ -54,7 +55,7 @@ impl Buddy {
         }
     }
 
-    /// Takes a block of at most `pages` pages. It consists of the pages that a series of
+    /// Takes a block of at most `pages` pages. The block consists of the pages that a series of
     /// single-page requests would take next. The order of `wanted` must be 0.
     pub(in crate::page) fn take_wanted_up_to<T: Tags>(
         &mut self,
@@ -122,8 +123,10 @@ impl Buddy {
         None
     }
 
-    /// Claims the page block around the first free block of `order` and type `theirs`, if enough of
-    /// the page block is free or compatible (Linux: `try_to_claim_block`).
+    /// Claims the page block around the first free block of `order` and type `theirs`, if at least
+    /// half of the page block is free or compatible (Linux: `try_to_claim_block`). The compatible
+    /// pages are: for a movable request, the movable pages; for another request, the pages in use
+    /// that are not movable, but only if the page block is of the movable type.
     fn claim_around<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

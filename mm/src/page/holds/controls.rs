@@ -1,8 +1,8 @@
-//! Controls that differ from another policy only in the rule for drains.
+//! Policies that serve as controls in experiments. Each differs from another policy only in one
+//! rule: whether an allocation drains all lists although another CPU is already draining them.
 //!
-//! [`Bounded`] differs from [`Unbatched`] in two ways: in how much a hold moves, and in whether an
-//! allocation drains all lists although another CPU is draining them. With these controls, an
-//! experiment can measure each difference alone.
+//! [`Bounded`] differs from [`Unbatched`] both in this rule and in how much a hold moves. With
+//! these controls, an experiment can measure the effect of each difference alone.
 
 use super::bounded::Bounded;
 use super::unbatched::Unbatched;
@@ -10,7 +10,7 @@ use super::{FlushFrom, Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// The holds of another policy, with a rule for drains of its own.
+/// The holds of another policy, with its own rule for an allocation that meets a drain.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainRule {
     name: &'static str,

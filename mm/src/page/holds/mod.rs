@@ -1,7 +1,7 @@
-//! Policies for zone-lock holds, which differ in how many pages one hold moves.
+//! The policies for zone-lock holds. They differ in how many pages one hold moves.
 //!
 //! Every CPU that needs the zone lock waits for the hold in progress, so long holds delay other
-//! CPUs. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
+//! CPUs. In Linux, one hold moves up to 63 × 2⁵ = 2016 pages.
 
 mod batched;
 mod bounded;
@@ -36,24 +36,25 @@ pub trait Holds: fmt::Debug + Sync {
     }
 
     /// The number of pages that a spill, decay or drain at `site` may move, in one or more holds of
-    /// the zone lock, before it releases the pcp lock. `None` means that it releases the pcp lock
-    /// after each hold of the zone lock.
+    /// the zone lock, before it releases the pcp lock. `None` means that the spill, decay or drain
+    /// releases the pcp lock after each hold of the zone lock.
     fn pages_per_pcp_hold(&self, _site: Site, _batch: Pages) -> Option<Pages> {
         None
     }
 
-    /// Returns where the rest of a spill goes if the caller cannot continue after a hold, because a
-    /// drain holds the pcp lock or the caller has migrated.
+    /// Returns what happens to the rest of a spill if the caller cannot continue after a hold,
+    /// because a drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
-    /// Returns how an allocation continues that finds no memory while another CPU is draining all
+    /// Returns what an allocation does if it finds no memory while another CPU is draining all
     /// lists.
     fn meets_drain(&self) -> MeetsDrain {
         MeetsDrain::LeavesIt
     }
 
-    /// Returns whether pages that a hold moved beyond its limit are subtracted from the pages still
-    /// to be moved. If false, only the limit is subtracted, as in Linux 6.12 and 6.18.
+    /// After each hold, the pages that it moved are subtracted from the number of pages still to be
+    /// moved. Returns whether this includes pages beyond the limit of the hold. If false, no more
+    /// than the limit is subtracted, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }
@@ -89,16 +90,16 @@ pub enum Limit {
 /// The unit that one operation under the zone lock moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// One page, or one block of a higher-order list.
+    /// One page, or one block if the page list is for blocks of a higher order.
     Pages,
-    /// One block, as large as the moved pages can form.
+    /// One block. The pages to move form as few and as large blocks as possible.
     Blocks,
 }
 
 /// The fate of the rest of an interrupted spill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// The rest stays on the lists until they reach `high` again.
+    /// The rest stays on the lists until the lists reach `high` again.
     Abandoned,
     /// The rest is recorded, and the next spill or decay on that CPU returns it to the zone.
     Owed,

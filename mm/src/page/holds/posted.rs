@@ -1,14 +1,16 @@
 //! Two forms of the change that bounds holds, as they were posted for Linux before the form that
-//! was merged (see [`Batched`](super::Batched)). They are for comparison only.
+//! was merged: the series of patches that led to [`Batched`](super::Batched). They are for
+//! comparison only.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Only drains move one batch per hold (the second patch of the first two versions of the series,
-/// which changed only `drain_pages_zone`; later versions left it out). A spill or decay is one
-/// hold, as in [`Unbatched`](super::Unbatched).
+/// Only drains move one batch per hold. A spill or decay is one hold, as in
+/// [`Unbatched`](super::Unbatched). This is the second patch of the series in its first two
+/// versions. The patch changed only `drain_pages_zone`, and later versions of the series left it
+/// out.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchedDrains;
 
@@ -29,8 +31,9 @@ impl Holds for BatchedDrains {
     }
 }
 
-/// The predecessor of the series: a spill, decay or drain releases the zone lock after each batch,
-/// but keeps the pcp lock. So other CPUs can use the zone in between, but not these page lists.
+/// The patch that preceded the series: a spill, decay or drain releases the zone lock after each
+/// batch, but keeps the pcp lock. So other CPUs can use the zone in between, but not these page
+/// lists.
 ///
 /// The posted patch released the zone lock only if another CPU was waiting for the lock. This
 /// policy always releases it: if no CPU waits, taking a free lock again costs little.

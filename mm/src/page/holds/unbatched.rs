@@ -22,8 +22,9 @@ impl Holds for Unbatched {
     }
 }
 
-/// The limit of drains, or `None` for other sites. All Linux variants drain 32 batches per hold,
-/// and one batch per hold from the lists of a remote node's zone.
+/// The limit for the sites that drain lists, or `None` for other sites. In every Linux release, a
+/// hold of a drain moves 32 batches, and a hold that returns pages to the zone of a remote node
+/// moves one batch.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
         Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),

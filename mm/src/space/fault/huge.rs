@@ -17,7 +17,7 @@ use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a huge page around `page`. Returns `None` if a table is in use there.
+    /// Maps the huge page that contains `page`. Returns `None` if a table is in use at that place.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
@@ -58,8 +58,8 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // The page for a table is kept beside the huge page, because splitting the huge page needs
-        // a table.
+        // Splitting the huge page will need a table, so a page for this table is allocated and
+        // kept, too.
         let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
@@ -100,8 +100,8 @@ impl<M: Machine> AddressSpace<M> {
                         entries.provide(blank);
                         1
                     }
-                    // An earlier mapping has left this empty table. Keep it for a later split, as
-                    // if it was new.
+                    // An earlier mapping has left this empty table. It is kept for a later split of
+                    // the huge page, just as a new table would be.
                     What::Table if entries.used() == 0 => 0,
                     What::Table => return Ok(None),
                 };

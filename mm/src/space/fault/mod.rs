@@ -10,16 +10,17 @@
 //! table's lock. This CPU leaves no page behind: a fault either fills its entry before the table is
 //! emptied, or sees the change. The CPU also misses no table. A fault counts each table that it
 //! makes, and then checks the version again. The emptying CPU makes an atomic addition of 0 to the
-//! same count before it looks for tables (`PageTable::catch_up`). So it sees the table, or the
-//! fault sees the change.
+//! same count before it looks for tables (`PageTable::catch_up`). So the emptying CPU sees the new
+//! table, or the fault sees the change.
 //!
-//! Pages of files, shared memory and devices are faulted in as a reader of the mappings.
+//! A fault on a page of a file, of shared memory or of a device holds the lock of the mappings as a
+//! reader.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside. Pages are
-//! allocated before these locks are taken. A fault of a file, shared memory or a device, or one
-//! that has started over too often, also holds `Mmap` as a reader around them. A fault of a file or
-//! of shared memory takes and releases `Object` before it takes the lock of the table that it
-//! fills.
+//! allocated before these locks are taken. A fault of a file, shared memory or a device, and a
+//! fault that has started over too often, holds `Mmap` as a reader while it takes these locks. A
+//! fault of a file or of shared memory takes and releases `Object` before it takes the lock of the
+//! table that it fills.
 
 mod huge;
 mod small;
@@ -157,8 +158,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Fills `pages`, or only the first one if the budget does not allow for all. Returns the first
-    /// page that was not filled.
+    /// Fills `pages`. If the budget does not allow for all of them, fills only the first one.
+    /// Returns the first page that was not filled.
     fn fill_some(
         &self,
         memory: Memory<'_, M>,

@@ -46,7 +46,8 @@ struct Batch<const MAX: usize> {
 /// The error of a fault in an address space that is being reaped.
 struct Unstable;
 
-/// Returns whether an entry maps a page in memory that may be written to. A page of a file may not.
+/// Returns whether an entry maps a page in memory that may be written to. That is every page except
+/// the pages of files.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }
@@ -113,8 +114,8 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(pages.start));
         }
-        // Every step that can fail comes before any change. The table comes first: without it, the
-        // pages cannot be mapped.
+        // Every step that can fail comes before any change. The table is allocated first: without
+        // it, the pages cannot be mapped.
         let spares = if spot.leaf.is_live() {
             None
         } else {
@@ -152,8 +153,8 @@ impl<M: Machine> AddressSpace<M> {
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        // This is the whole cost of the faults: entry, clearing and mapping. Only the mapping
-        // happens under a lock.
+        // Spend the whole cost of the faults here, before the lock is taken: entry, clearing and
+        // mapping. Of these, only the mapping happens under the lock.
         memory.machine.spend(Work::Fault, count_of(batch.len));
         self.install(memory, version, spot, range, batch)
     }
@@ -231,8 +232,8 @@ impl<M: Machine> AddressSpace<M> {
                     // the holders of translations have not been notified yet.
                     return Ok(Attempt::Again);
                 }
-                // More pages may be missing than were counted, because some were swapped out since.
-                // Each of those is brought back by a later fault.
+                // More pages may be missing than were counted, because other CPUs may have moved
+                // pages to swap since the count. A later fault brings back each of those.
                 let Some(pfn) = batch.next() else {
                     batch.ran_dry = true;
                     break;

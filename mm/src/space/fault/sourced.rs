@@ -1,6 +1,6 @@
-//! Mapping a page while holding the mappings' lock as a reader: a page of a file, of shared memory
-//! or of a device. Also any page whose fault had to start over too often because the mappings
-//! changed.
+//! Mapping a page while holding the lock of the mappings as a reader. Every fault on a page of a
+//! file, of shared memory or of a device does this. So does any fault that had to start over too
+//! often because the mappings changed.
 //!
 //! Locks: `Mmap` as a reader. Inside it `Object` and the locks that make and fill a table
 //! (`UpperTable`, `PageTable`). `Object` is never held together with these.
@@ -76,7 +76,7 @@ impl<M: Machine> AddressSpace<M> {
                 let found = memory.look_up(object, source.index(page), request);
                 found.map_err(FaultError::from)?
             }
-            // `map` has checked that every frame of the mapping has a number.
+            // `map` has checked that the number of every frame of the mapping fits into a `Pfn`.
             None => Found::unpinned(Pfn(narrow(source.index(page)))),
         };
         let kind = match kind {

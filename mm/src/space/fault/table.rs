@@ -1,4 +1,4 @@
-//! Making a page table live.
+//! Making a page table live: giving the table its page, so that faults may fill it.
 //!
 //! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
 //! freed after the locks are released.

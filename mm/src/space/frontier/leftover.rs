@@ -60,13 +60,13 @@ impl<M: Machine> Leftover<M> {
         }
     }
 
-    /// Returns the tables that are left, if there are any.
+    /// Returns the tables that are left in the rest, or `None` if there is no rest.
     pub(super) fn left(&self, machine: &M) -> Option<Claim> {
         decode(self.0.load(machine, Relaxed))
     }
 }
 
-/// Encodes a claim in the bits that the frontier's word uses.
+/// Encodes a claim. Each field has the same bits as in the frontier's word.
 fn encode(claim: &Claim) -> i64 {
     if claim.tables.is_empty() {
         return NONE;

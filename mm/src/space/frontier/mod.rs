@@ -13,9 +13,9 @@
 //! leaves in one atomic step, which also shows whether other walkers are still at work. So exactly
 //! one walker finishes.
 //!
-//! The tables that a walker has claimed and not begun are its rest (`rest`). When no table is
+//! The tables that a walker has claimed and not begun are its rest (`leftover`). When no table is
 //! unclaimed, other walkers take tables from that rest. So a walker that stalls, is slow or gives
-//! way delays only one table, and no walker waits for the others.
+//! way to a waiting writer delays only one table, and no walker waits for the others.
 //!
 //! If a holder of translations refuses to give up a table, the helper hands that table back on a
 //! list. Walkers that come later take such tables, and the CPU that finishes looks at every table
@@ -60,7 +60,8 @@ pub(crate) struct Frontier<M: Machine> {
 /// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The numbers of the claimed tables. Few of these tables exist.
+    /// The numbers of the claimed tables. Some of these tables may be *missing*, that is, they do
+    /// not exist.
     pub(crate) tables: Range<u64>,
     /// True if the last user has joined, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
@@ -78,8 +79,8 @@ struct NoneLeft {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
-    /// The index of the place for a rest that the walker tries first. This walker, or another
-    /// walker on the same CPU, may have put a rest there.
+    /// The index of the place from which the walker tries first to take a table. This walker, or
+    /// another walker on the same CPU, may have put a rest there.
     rest: Option<usize>,
     /// The number of tables that the walker wanted at its last claim, or 1 if no table was
     /// unclaimed.
@@ -204,9 +205,9 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Lets a helper join at the end that seems to have fewer walkers. A process has its memory
-    /// near the CPUs that it ran on, so walkers at the same end would often free pages into the
-    /// same zone, and wait for its lock.
+    /// Lets a helper join at the end that seems to have fewer walkers. The memory at one end of the
+    /// address space is often all in one zone, so walkers at the same end would wait for the lock
+    /// of that zone.
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
@@ -220,7 +221,9 @@ impl<M: Machine> Frontier<M> {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
-            // The last user, which may have joined first, is at the low end.
+            // The last user may have joined already, at the low end. So a helper that is the first
+            // or the second walker takes the high end. From the third walker on, the ends
+            // alternate.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
             } else {
@@ -228,7 +231,8 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // A helper that gave way before continues with the tables it had claimed.
+        // If rests may exist, the helper first looks in the place of its CPU. A helper that gave
+        // way on this CPU may have left a rest there. The new helper then continues that rest.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)
@@ -351,9 +355,9 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Returns the claimed tables for which no walker has dropped the mappings that begin in them,
-    /// so that the finisher has to do so. These tables were claimed before the last user joined,
-    /// or are in the rest of a walker that gave way.
+    /// Returns the claimed tables whose mappings no walker has dropped, so that the finisher has to
+    /// drop them. (A mapping belongs to the table in which it begins.) These tables were claimed
+    /// before the last user joined, or are in the rest of a walker that gave way.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);
@@ -367,7 +371,7 @@ impl<M: Machine> Frontier<M> {
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a walker leave after its last claim.
+    /// Lets a walker leave after its last claim. Returns whether the walker has to finish.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;

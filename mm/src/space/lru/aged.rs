@@ -356,7 +356,8 @@ impl<M: Machine> Node<M> {
         field.map_or(0, Field::get)
     }
 
-    /// Sets the owner of a page. If the chunk of the page does not exist yet, makes it. With
+    /// Sets the owner of a page. If the chunk for the owner does not exist yet, makes it. If there
+    /// is no memory for the chunk, does nothing, and the page cannot be reclaimed. With
     /// [`Metadata::Eager`], all chunks exist from the start.
     fn set_owner(&self, machine: &M, pfn: Pfn, owner: u64) {
         let page = pfn.0.wrapping_sub(self.first.0);
@@ -366,7 +367,7 @@ impl<M: Machine> Node<M> {
         if once.get().is_none()
             && let Ok(chunk) = owners_of(machine, self.pages, page / CHUNK)
         {
-            // If another CPU has set the chunk first, that chunk is used.
+            // If another CPU has made the chunk first, drops this chunk; the other one is used.
             drop(once.set(chunk));
         }
         let field = once

@@ -13,7 +13,7 @@ use super::kind::Kind;
 pub(crate) struct Balance {
     /// For each kind, what it has recently cost to reclaim pages of this kind, in pages.
     cost: [u64; Kind::ALL.len()],
-    /// See the file's header.
+    /// The age of the node, as the file's header describes it.
     pub(crate) age: u64,
     /// The number of pages of files that were needed again soon after they had left.
     refaults: u64,

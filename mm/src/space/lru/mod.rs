@@ -6,9 +6,9 @@
 //!
 //! If pages may be reclaimed, `aged` and `lists` record which pages are on which list. Otherwise
 //! the lists are reduced to what exiting processes contend for: the number of pages on the lists of
-//! each node, and the lock of those lists. Only the sum has to be right then, so a page may be
-//! removed while a batch still counts it. Until that batch is moved, the lists count too few pages,
-//! perhaps fewer than 0.
+//! each node, and the lock of those lists. In that case, only the sum of lists and batches has to
+//! be right, so a page may be subtracted from the lists while a batch still counts it. Until that
+//! batch is moved, the lists count too few pages, perhaps fewer than 0.
 //!
 //! Invariant: when no call is under way, the lists and the batches together count the pages that
 //! were added and not removed.

@@ -100,8 +100,7 @@ impl Entry {
 }
 
 impl Page {
-    /// Returns the page in 64 bits: the frame in the upper half, and nothing in the bits from 5 to
-    /// 31.
+    /// Returns the page in 64 bits. The upper half holds the frame; the bits from 5 to 31 are 0.
     pub(in crate::space) fn encode(self) -> u64 {
         PAGE | (self.kind as u64) << KIND_SHIFT | u64::from(self.pfn.0) << VALUE_SHIFT
     }

@@ -51,16 +51,17 @@ pub(super) const fn first_page(index: u64) -> Vpn {
 /// The page tables of one address space; the module's documentation describes them.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
-    /// The number of pages that tables take. Both the CPUs that make tables and those that empty
-    /// them change this word, so that one side sees the other's change: see [`PageTable::count`].
+    /// The number of pages that tables take. A CPU that makes a table changes this word, and so
+    /// does a CPU that is about to empty tables. Therefore at least one of the two sees what the
+    /// other did before: see [`PageTable::count`].
     frames: M::Word,
 }
 
 /// An upper table, with the places of 512 tables.
 pub(super) struct Upper<M: Machine> {
-    /// Guards the page of this upper table. A CPU holds the lock while it installs a table or a
-    /// huge page below the upper table, and while it removes a huge page, unless it has claimed the
-    /// place of that huge page.
+    /// Guards the page of this upper table. A CPU also holds the lock while it installs a table or
+    /// a huge page below the upper table, and while it removes a huge page whose place it has not
+    /// claimed.
     pub(super) frame: M::Lock<Option<Pfn>>,
     /// 1 if this upper table has its page, otherwise 0. CPUs read it without the lock.
     framed: M::Field,
@@ -144,8 +145,8 @@ impl<M: Machine> PageTable<M> {
         at_least_0(self.frames.load(machine, Relaxed))
     }
 
-    /// Counts pages of tables: new ones whose tables are live or, if `frames` is negative, removed
-    /// ones.
+    /// Adds `frames` to the number of pages that tables take; a negative number counts removed
+    /// tables. The caller has already changed the state of the tables' places.
     ///
     /// Suppose that CPU 1 makes a table live, counts the table, and then checks whether it may fill
     /// the table. CPU 2 forbids filling the table, [catches up](Self::catch_up), and then looks for
@@ -156,9 +157,10 @@ impl<M: Machine> PageTable<M> {
         self.frames.add(machine, frames, AcqRel);
     }
 
-    /// Makes the caller see every table that is filled by a CPU that has not seen the caller's
-    /// earlier stores. Without this call, the caller might assume that such a table does not exist,
-    /// and skip it without taking its lock.
+    /// To be called after the caller has forbidden other CPUs to fill tables, and before it looks
+    /// for live tables. The caller then sees each table that a CPU fills nevertheless, because that
+    /// CPU has not seen the caller's stores yet. Without this call, the caller might assume that
+    /// such a table does not exist, and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
         // AcqRel pairs with that in `count`, whichever comes first.
         self.frames.add(machine, 0, AcqRel);

@@ -50,7 +50,7 @@ impl<M: Machine, T> Sparse<M, T> {
     }
 
     /// Returns entry `index`. If it does not exist, creates it with `make`. If several CPUs create
-    /// it at the same time, the first one's entry is kept and returned to all.
+    /// it at the same time, all of them get the entry of the CPU that was first.
     pub(super) fn get_or_make(
         &self,
         machine: &M,

@@ -66,7 +66,7 @@ impl Entries {
     pub(super) fn set_what(&mut self, what: What) {
         debug_assert!(
             self.frame.is_some(),
-            "a table, also one to be, needs a page"
+            "a live table, and one kept for a split, needs a page"
         );
         self.what = what;
     }

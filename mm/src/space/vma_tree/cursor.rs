@@ -1,5 +1,5 @@
-//! Walks through mappings in order, in either direction, while other CPUs change them. Also looks
-//! up a mapping repeatedly with only one search.
+//! A cursor walks through mappings in order, in either direction, while other CPUs change them. A
+//! finder looks up the same mapping again and again with only one search.
 
 use core::fmt;
 
@@ -136,8 +136,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(found)
     }
 
-    /// Searches the tree from the cursor's page number on, and records the place of the mapping
-    /// that `look` finds.
+    /// Runs `look` with the cursor's page number, and records the place of the mapping that `look`
+    /// finds.
     fn search(
         &mut self,
         look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,

@@ -69,8 +69,8 @@ impl<M: Machine> VmaTree<M> {
         Ok(old)
     }
 
-    /// Changes the ends and the id of the mapping that begins at `start` to those of `new` (Linux:
-    /// `vma_adjust`).
+    /// Changes the start, the end and the id of the mapping that begins at `start` to those of
+    /// `new` (Linux: `vma_adjust`).
     ///
     /// # Errors
     /// [`VmaError`] if no mapping begins at `start`, if `new` is not a valid mapping or overlaps

@@ -1,5 +1,5 @@
-//! Searches for free space between mappings. The nodes record the gaps, so a search takes one
-//! descent.
+//! Searches for free space between mappings. The nodes record the gaps, so a search skips the parts
+//! of the tree in which nothing can fit.
 //!
 //! A search begins in the leaf at one end of the allowed range. If nothing fits there, the search
 //! goes up to a node with a child that has a large enough gap, and from there down to the gap. In

@@ -48,8 +48,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Updates the recorded gaps after any change to the children of the inner node at `depth` of
-    /// `path`.
+    /// Updates the recorded gaps after any change to the children of the inner node at level
+    /// `depth` of `path`.
     pub(super) fn mend_above(&self, path: &Path, depth: usize) {
         if depth > 0 {
             let gap = self.node(path.step(depth).0).widest_child();
@@ -57,8 +57,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Records that the largest gap below step `depth - 1` of `path` is now `gap`, and updates the
-    /// gaps above.
+    /// Records `gap` as the largest gap of the node that `path` reaches at level `depth`, and
+    /// updates the gaps recorded above that node.
     fn mend_from(&self, path: &Path, depth: usize, gap: u64) {
         let mut gap = gap.min(GAP_MAX);
         for level in (0..depth).rev() {

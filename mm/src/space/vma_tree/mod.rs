@@ -1,11 +1,11 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
 //! It is a B+ tree of nodes of eight cache lines (`node`). There is one writer at a time: the
-//! holder of the [`Editor`], which belongs under the lock of the mappings. The writer may change
-//! the tree (`edit`, and `split` for adding and removing nodes). The writer may also search for
-//! free space (`gap`), which the nodes record (`mend`). Readers need no lock: they read, check
-//! whether the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds a page
-//! number rather than a place in the tree, so the cursor stays valid whatever mappings are removed.
+//! holder of the [`Editor`], which the lock of the mappings should guard. The writer may change the
+//! tree (`edit`, and `split` for adding and removing nodes). The writer may also search for free
+//! space (`gap`), which the nodes record (`mend`). Readers need no lock: they read, check whether
+//! the tree has changed meanwhile, and if so read again. A cursor (`cursor`) holds a page number
+//! rather than a place in the tree, so the cursor stays valid whatever mappings are removed.
 //!
 //! `machines/host/examples/mappings.rs` shows all of this in use.
 //!

@@ -25,8 +25,8 @@ const GROUP: usize = 8;
 const LINKS: usize = SLOTS;
 /// The value of an unused key; it is larger than any page number.
 pub(super) const NO_KEY: u64 = u64::MAX;
-/// The first key of every inner node: the first child is responsible for every key below the
-/// second.
+/// The first key of every inner node. With it, the first child is responsible for every key below
+/// the second child's key.
 pub(super) const FIRST_KEY: u64 = 0;
 /// Stands for no node; no node has this number.
 pub(super) const NONE: u32 = u32::MAX;

@@ -160,7 +160,8 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64 + 1) << 32 | u64::from(id));
     }
 
-    /// Cleans up after an entry of a small leaf was removed.
+    /// Removes the leaf of `path` if it has become empty; otherwise joins it with a neighbour, if
+    /// their entries are few enough. The caller has removed an entry of this leaf.
     #[cold]
     pub(super) fn erase_join(&self, editor: &mut Editor, path: &Path) {
         let leaf = self.node(path.leaf);

@@ -1,5 +1,5 @@
-//! Linux's schedule: whole seconds, skewed by three jiffies per CPU, then rounded by the timer
-//! wheel.
+//! Linux's schedule: a CPU sets its timer to a whole second, less a skew of three jiffies times the
+//! CPU's number. The timer wheel then rounds this time.
 //!
 //! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
 //! first multiple of the wheel's granularity after its jiffy. At that distance the granularity is
@@ -27,10 +27,10 @@ impl Schedule for RoundJiffies {
     }
 }
 
-/// Returns the delay in jiffies from now to the rounded expiry. The sum of now, `delay` and the
-/// CPU's skew is rounded to a multiple of `grid`: down if it is less than a quarter of `grid` past
-/// a multiple, otherwise up. The rounded expiry is this multiple minus the skew. If it is not in
-/// the future, returns `delay` unchanged.
+/// Returns the delay in jiffies from now to the rounded expiry of a timer. To compute the expiry,
+/// adds `delay` and the CPU's skew to the current jiffy, rounds this sum to a multiple of `grid`,
+/// and subtracts the skew again. It rounds down if the sum is less than a quarter of `grid` past a
+/// multiple, otherwise up. If the expiry is then not in the future, returns `delay` unchanged.
 pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     const SKEW_JIFFIES: u64 = 3;
     let now = moment.jiffy().0;

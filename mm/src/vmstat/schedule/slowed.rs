@@ -1,5 +1,5 @@
-//! A control for experiments: CPUs have Linux's phases, but fire at the mean rate of the stretched
-//! patch.
+//! A control for experiments: CPUs have Linux's phases, but fire as rarely as the average CPU does
+//! under the patch `vmstat_spread_delay` (see [`Stretched`](super::Stretched)).
 //!
 //! The patch changes two things at once: CPUs get different phases, and most of them fire less
 //! often. This control changes only the rate, so that the two effects can be measured separately.
@@ -9,7 +9,7 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 
 /// [`RoundJiffies`](super::RoundJiffies), with a longer interval, so that every CPU fires at the
-/// mean rate of the stretched schedule.
+/// mean rate of the CPUs under [`Stretched`](super::Stretched).
 #[derive(Clone, Copy, Debug)]
 pub struct Slowed;
 

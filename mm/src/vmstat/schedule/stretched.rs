@@ -1,15 +1,17 @@
 //! The schedule of the patch `vmstat_spread_delay` as posted: a CPU's interval grows with the CPU's
 //! number, to almost twice the nominal length.
 //!
-//! The patch meant the extra time as an offset of the CPU's turn, but the extra time lengthens
-//! every interval. So CPUs drift past each other, the work runs about 30 % less often, and CPUs
-//! collide if their numbers have holes.
+//! The author meant the extra time as a fixed offset of the CPU's turn, but the patch adds it to
+//! every interval. As a result, the turns of different CPUs drift past each other, and the work
+//! runs about 30 % less often. If the CPU numbers have holes, two CPUs may get the same interval,
+//! because only the remainder of the CPU's number modulo the number of online CPUs counts.
 
 use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// Fires after the interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
+/// After each firing, waits the nominal interval times `1 + (cpu mod n) / n`, where `n` is the
+/// number of online CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretched;
 

@@ -1,14 +1,14 @@
-//! Plimsoll's shepherd. It kicks each dormant CPU at that CPU's own phase, and pages on the CPU's
-//! lists are a reason to kick it too.
+//! Plimsoll's shepherd. It kicks a dormant CPU that has differentials, or more than `high_min`
+//! pages on its lists. The kicked CPU's work runs at that CPU's own phase.
 //!
-//! Under both shepherds a kick wakes an idle CPU. If the kick did not wake it, the CPU's
-//! differentials and pages would stay out of reach.
+//! Under both shepherds a kick wakes an idle CPU. Otherwise the idle CPU would keep its
+//! differentials and pages.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kicks each dormant CPU at its own phase.
+/// Kicks each dormant CPU so that its work runs at that CPU's next phase.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPhase;
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::compile::{Error, Span};
 use crate::mutants::rewrite::{FnName, Region, RegionKind};
 
-/// The mutants and functions to treat differently in the next attempt to compile.
+/// What the compiler's errors say about mutants and functions; the next attempt to compile treats
+/// these differently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blame {
     /// The numbers of mutants that do not compile because their changed text is wrong.
@@ -22,9 +23,9 @@ impl Blame {
     }
 }
 
-/// Finds the causes of `errors`. The surest causes are functions that must stay `const`, and
-/// mutants whose changed text contains the main place of an error. If there are any, the other
-/// errors are left for the next attempt, because they may follow from these causes.
+/// Finds the causes of `errors`. Two kinds of causes are sure: functions that must stay `const`,
+/// and mutants whose changed text contains the primary span of an error. If there are any of these,
+/// the function looks for no other causes, because the other errors may follow from these.
 pub(super) fn blame(
     errors: &[Error],
     regions: &BTreeMap<String, Vec<Region>>,
@@ -61,9 +62,9 @@ pub(super) fn blame(
     }
 }
 
-/// Returns the mutants to which an error may belong. The function looks at each span of the error
+/// Returns the mutants that may have caused an error. The function looks at each span of the error
 /// whose `is_primary` has the given value. It finds the smallest region of `kind` that contains the
-/// span, and returns the mutants of this region.
+/// span, and returns the mutants of these regions.
 fn within(
     error: &Error,
     regions: &BTreeMap<String, Vec<Region>>,

@@ -29,7 +29,7 @@ pub(super) struct Error {
     pub(super) spans: Vec<Span>,
 }
 
-/// A piece of code that an error is about.
+/// A piece of code to which an error points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The path of the file, from the root of the repository.

@@ -89,13 +89,13 @@ impl Build {
         Ok(self.attempt(mutants, compile::all)?.programs)
     }
 
-    /// Builds the unit tests of `mm` with one change; `None` if it does not compile.
+    /// Builds the unit tests of `mm` with only this change; `None` if it does not compile.
     pub(crate) fn unit_tests(&self, change: &Change) -> Result<Option<Vec<Program>>, String> {
         self.write_one(change)?;
         compile::unit_tests(&self.tree).map(Outcome::built)
     }
 
-    /// Builds the programs that test `mm` on machines with one change; `None` if it does not
+    /// Builds the programs that test `mm` on machines with only this change; `None` if it does not
     /// compile.
     pub(crate) fn machines(&self, change: &Change) -> Result<Option<Vec<Program>>, String> {
         self.write_one(change)?;
@@ -173,7 +173,7 @@ impl Build {
         Ok(regions)
     }
 
-    /// Writes the sources with one change and without switches.
+    /// Writes the sources with only this change and without switches.
     fn write_one(&self, change: &Change) -> Result<(), String> {
         for (path, text) in &self.sources {
             if *path == change.file {

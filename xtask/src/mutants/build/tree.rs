@@ -8,7 +8,7 @@ use std::process::Command;
 /// The folder of the copy and of the outcomes, from the root of the repository.
 pub(crate) const FOLDER: &str = "target/mutants";
 
-/// A copy of the files that git knows or would add.
+/// A copy of the files that git tracks or that `git add` would add.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) folder: PathBuf,
@@ -54,8 +54,8 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes from the copy the files that are not in `known`, or that the repository no longer
-    /// has.
+    /// Removes from the copy the files that are not in `known`, and those that the repository no
+    /// longer has.
     fn remove_others(
         &self,
         root: &Path,
@@ -90,7 +90,7 @@ fn lock(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// Returns the paths of the files that git knows or would add.
+/// Returns the paths of the files that git tracks or that `git add` would add.
 fn paths(root: &Path) -> Result<BTreeSet<String>, String> {
     let list = [
         "ls-files",

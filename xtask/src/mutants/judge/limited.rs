@@ -95,11 +95,11 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    // The limit on CPU time applies to each process separately. With this variable, a test that
-    // otherwise starts a process of its own runs in the limited process.
+    // The limit on CPU time applies to each process separately. This variable makes a test that
+    // would otherwise start a process of its own run in the limited process.
     command.env("PLIMSOLL_TEST_ALONE", "1");
-    // One failed test settles a mutant's fate, so it is useless to look for smaller inputs or to
-    // store the input.
+    // The mutant is caught as soon as one test fails. So it is useless to shrink the input with
+    // which the test failed, or to store it.
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0");
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     command
@@ -112,8 +112,8 @@ fn spawn(command: &mut Command, log: &Path) -> Result<Child, String> {
     child.map_err(|error| format!("cannot run sh: {error}"))
 }
 
-/// Waits until `child` ends, and kills it if it takes longer than `limit`. The second result is
-/// true if it was killed.
+/// Waits until `child` ends, and kills it if it takes longer than `limit`. Returns the exit status,
+/// and true if `child` was killed.
 fn wait(mut child: Child, limit: Duration) -> Result<(ExitStatus, bool), String> {
     let cannot = |error: std::io::Error| format!("cannot wait for a test: {error}");
     let start = Instant::now();

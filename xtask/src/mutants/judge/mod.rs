@@ -22,8 +22,8 @@ use super::rewrite::switch;
 pub(crate) enum Fate {
     /// A test failed. The text names the test's program and the test's path.
     Caught(String),
-    /// A test took far more time than without the change. The text names the test's program and the
-    /// test's path.
+    /// A test took far more time than it takes without a mutant. The text names the test's program
+    /// and the test's path.
     TimedOut(String),
     /// All tests passed, or no test reaches the changed code.
     Survived {
@@ -34,16 +34,16 @@ pub(crate) enum Fate {
     Unviable,
 }
 
-/// The CPU time that the tests of one batch may take together without a change. Tests run in
-/// batches, so that a program need not start for each test.
+/// The CPU time that the tests of one batch may take together when no mutant is switched on. Tests
+/// run in batches, so that a program need not start for each test.
 const BATCH: Duration = Duration::from_millis(500);
 
-/// The minimum of a batch's limit on CPU time, in seconds. Tests that exceed the limit count as
-/// endless.
+/// The minimum of a batch's limit on CPU time, in seconds. If a batch exceeds its limit, one of its
+/// tests counts as endless.
 const LEAST_CPU_S: u64 = 10;
 
-/// The minimum of a batch's limit on clock time. Tests that exceed the limit count as waiting for
-/// ever.
+/// The minimum of a batch's limit on clock time. If a batch exceeds its limit, one of its tests
+/// counts as waiting for ever.
 const LEAST_WALL: Duration = Duration::from_secs(60);
 
 /// The test programs of one build, and what is known about their tests.
@@ -58,8 +58,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Runs all tests of the suites of `groups` without a change, and notes for each test how long
-    /// it takes and which mutants it reaches.
+    /// Runs all tests of the suites of `groups` with no mutant switched on, and notes for each test
+    /// how long it takes and which mutants it reaches.
     pub(crate) fn new(
         programs: Vec<Program>,
         groups: &[&Group],
@@ -76,7 +76,8 @@ impl Judge {
         })
     }
 
-    /// Returns the number of tests, and the CPU time that all of them take without a change.
+    /// Returns the number of tests, and the CPU time that all of them take when no mutant is
+    /// switched on.
     pub(crate) fn cost(&self) -> (usize, Duration) {
         (
             self.tests.len(),
@@ -84,7 +85,7 @@ impl Judge {
         )
     }
 
-    /// Judges mutants behind switches, several at the same time.
+    /// Judges mutants that are behind switches, several mutants at the same time.
     pub(crate) fn switched(
         &self,
         mutants: &[(usize, &Group)],
@@ -129,7 +130,7 @@ impl Judge {
         self.fate(&programs, &tests, number, 0)
     }
 
-    /// Runs `tests`, from the cheapest on, until one fails.
+    /// Runs `tests` in batches, beginning with the cheapest, until a test fails.
     fn fate(
         &self,
         programs: &BTreeMap<String, Program>,
@@ -177,7 +178,8 @@ fn batches<'t>(tests: &[&'t Measured]) -> Vec<Vec<&'t Measured>> {
     batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
-/// Returns the limits for a batch, which are far above the times that it takes without a change.
+/// Returns the limits for a batch. They are far above the times that the batch takes when no mutant
+/// is switched on.
 fn limits(batch: &[&Measured]) -> Limits {
     let cpu: Duration = batch.iter().map(|test| test.cpu).sum();
     let wall: Duration = batch.iter().map(|test| test.wall).sum();

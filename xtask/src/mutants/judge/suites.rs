@@ -13,7 +13,7 @@ use crate::mutants::build::Program;
 use crate::mutants::groups::Group;
 use crate::mutants::rewrite::switch;
 
-/// The limits for a test without a change. They only serve to end a test that hangs.
+/// The limits for a test when no mutant is switched on. They only serve to end a test that hangs.
 const LONGEST: Limits = Limits {
     cpu_s: 600,
     wall: Duration::from_secs(3600),
@@ -26,13 +26,14 @@ pub(crate) struct Name {
     pub(crate) path: String,
 }
 
-/// A test, the time that it takes without a change, and the mutants that it reaches.
+/// A test, the time that it takes when no mutant is switched on, and the mutants that it reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) name: Name,
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
-    /// The numbers of the mutants behind switches whose code the test runs.
+    /// The numbers of the mutants behind switches that the test reaches: the test runs the code
+    /// that they change.
     pub(crate) reaches: BTreeSet<usize>,
 }
 
@@ -54,7 +55,8 @@ pub(crate) fn list(programs: &[Program], groups: &[&Group]) -> Result<BTreeSet<N
     Ok(tests)
 }
 
-/// Returns whether a test with this path is in a suite of the group.
+/// Returns whether a test with this path belongs to a suite of the group: a suite is named like a
+/// module in the path.
 pub(crate) fn belongs(group: &Group, path: &str) -> bool {
     let mut modules = path.rsplit("::").skip(1);
     modules.any(|module| group.suites.iter().any(|suite| suite == module))
@@ -68,7 +70,7 @@ fn names(program: &Program, arguments: &[&str]) -> Result<BTreeSet<String>, Stri
     Ok(names.map(str::to_owned).collect())
 }
 
-/// Runs each test once without a change. Returns an error if a test fails.
+/// Runs each test once with no mutant switched on. Returns an error if a test fails.
 pub(crate) fn measure(
     programs: &[Program],
     tests: &BTreeSet<Name>,

@@ -19,8 +19,8 @@ pub(crate) type FnName = (Option<String>, String);
 /// A mutant of the file that is rewritten, as the number of the mutant's switch and the change.
 pub(crate) type Numbered<'c> = (usize, &'c Change);
 
-/// A part of a rewritten file that belongs to some mutants. From these parts, the compiler's errors
-/// are traced back to mutants.
+/// A part of a rewritten file, with the mutants to which it belongs. If the compiler reports an
+/// error in this part, these mutants may be the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) bytes: Range<usize>,
@@ -44,15 +44,17 @@ pub(crate) enum RegionKind {
 pub(crate) struct Rewritten {
     pub(crate) text: String,
     pub(crate) regions: Vec<Region>,
-    /// The numbers of mutants that no switch can select, because the compiler evaluates the code.
+    /// The numbers of the mutants that cannot have a switch, because the compiler evaluates the
+    /// code that they change, or because the place of the change is not supported.
     pub(crate) constant: Vec<usize>,
-    /// The numbers of mutants that the language forbids, because they put `||` beside a `let` in a
-    /// condition.
+    /// The numbers of the mutants that break a rule of the language: they put `||` beside a `let`
+    /// in a condition.
     pub(crate) forbidden: Vec<usize>,
 }
 
-/// Rewrites `text`. Functions lose their `const`, because a switch cannot be read while the
-/// compiler evaluates; functions in `constants` keep it, and their mutants get no switch.
+/// Rewrites `text`. Removes `const` from functions, because a function that the compiler evaluates
+/// cannot read a switch. The functions in `constants` stay `const`, and the mutants in them get no
+/// switch.
 pub(crate) fn rewrite(
     text: &str,
     mutants: &[Numbered<'_>],

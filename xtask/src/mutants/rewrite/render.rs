@@ -31,14 +31,14 @@ struct Writer<'f> {
     /// The index of the next site to write.
     next: usize,
     written: Rewritten,
-    /// The parts of the original text that were copied. Each is stored as the position of its first
-    /// byte in the original text, the position of that byte in the written text, and its length in
-    /// bytes.
+    /// The parts of the original text that were copied unchanged. Each is stored as three numbers:
+    /// the position of its first byte in the original text, the position of that byte in the
+    /// written text, and its length in bytes.
     copies: Vec<(usize, usize, usize)>,
 }
 
 impl Writer<'_> {
-    /// Copies `bytes` of the original text, with the sites in it rewritten.
+    /// Copies the byte range `bytes` of the original text, but writes the sites in it as rewritten.
     fn copy(&mut self, bytes: Range<usize>) {
         let mut at = bytes.start;
         while let Some(site) = self.sites.get(self.next) {

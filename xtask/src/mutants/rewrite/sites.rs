@@ -15,17 +15,17 @@ use syn::{
 use super::{FnName, Numbered};
 use crate::mutants::change::{Change, Genre};
 
-/// What the mutants of a file change. The sites are in the order of the text. If two sites begin at
-/// the same byte, the outer site comes first.
+/// The sites and functions that the mutants of a file change. The sites are in the order of the
+/// text. If two sites begin at the same byte, the outer site comes first.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
-    /// For each function, the bytes of its body.
+    /// For each function, the byte range of its body.
     pub(super) functions: Vec<Range<usize>>,
-    /// The numbers of mutants in code that the compiler evaluates, or at places that the visitor
-    /// does not know.
+    /// The numbers of the mutants in code that the compiler evaluates, or at places that `Finder`
+    /// does not support.
     pub(super) constant: Vec<usize>,
-    /// The numbers of mutants that the language forbids.
+    /// The numbers of the mutants that the language forbids.
     pub(super) forbidden: Vec<usize>,
 }
 
@@ -43,10 +43,10 @@ pub(super) enum Form {
     Const,
     /// The beginning of a function's body, where the mutants return early.
     Body,
-    /// An expression that ends with a block. It becomes another such expression, so that it needs
-    /// no semicolon where it needed none before.
+    /// An expression that ends with a block, such as a `match`. It is replaced by an expression
+    /// that also ends with a block, so it needs no semicolon if it needed none before.
     Block,
-    /// An expression without a block at its end; it is put into parentheses.
+    /// Any other expression; its replacement is put into parentheses.
     Operand,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Version {
     pub(super) replacement: String,
 }
 
-/// Returns what the mutants change in `file`, whose text is `text`.
+/// Returns the sites and functions that the mutants change in `file`, whose text is `text`.
 pub(super) fn find(
     file: &syn::File,
     text: &str,
@@ -83,7 +83,8 @@ pub(super) fn find(
     };
     finder.visit_file(file);
     let mut found = finder.found;
-    // Mutants at a place that the visitor does not know have to be built without a switch.
+    // The mutants that were not found are at places that the visitor does not support, so they have
+    // to be built without a switch.
     let missed = finder.wanted.into_values().flatten();
     found.constant.extend(missed.map(|(number, _)| number));
     let site = |((start, Reverse(end)), (form, mutants))| Site {
@@ -95,14 +96,15 @@ pub(super) fn find(
     found
 }
 
-/// The bytes of a site, by beginning and end. In ascending order, a site comes before the sites
-/// inside it.
+/// The byte range of a site, as its beginning and its end. In ascending order, a site comes before
+/// the sites inside it.
 type Bytes = (usize, Reverse<usize>);
 
 struct Finder<'a> {
     text: &'a str,
     constants: &'a BTreeSet<FnName>,
-    /// The mutants that were not found yet, by genre and by the first byte that they replace.
+    /// The mutants that were not found yet, by the kind of change and by the first byte that they
+    /// replace.
     wanted: BTreeMap<(Genre, usize), Vec<(usize, &'a Change)>>,
     sites: BTreeMap<Bytes, (Form, Vec<Version>)>,
     found: Found,
@@ -110,14 +112,16 @@ struct Finder<'a> {
     owner: Option<String>,
     /// True if the compiler evaluates the code that is visited.
     constant: bool,
-    /// The bytes of the whole chain of operators and operands that is visited; `None` outside a
+    /// The byte range of the chain of operators and operands that is visited; `None` outside a
     /// chain. A chain has no parentheses between its operators. A mutant that replaces one operator
-    /// may change which operator of the chain is applied first, so the whole chain is rewritten.
+    /// may change the order in which the chain's operators are applied, so the whole chain is
+    /// rewritten.
     chain: Option<Range<usize>>,
 }
 
 impl Finder<'_> {
-    /// Notes that mutants at byte `start` change the site `bytes`.
+    /// Notes that the mutants of kind `genre` at byte `start` change the site with the byte range
+    /// `bytes`.
     fn site(&mut self, genre: Genre, start: usize, bytes: &Range<usize>, form: Form) {
         let Some(mutants) = self.wanted.remove(&(genre, start)) else {
             return;
@@ -145,7 +149,8 @@ impl Finder<'_> {
         self.constant = before;
     }
 
-    /// Visits code that is not an operand of the operators around it.
+    /// Visits code that is not part of the chain of operators around it, such as the arguments of a
+    /// call.
     fn apart(&mut self, visit: impl FnOnce(&mut Self)) {
         let before = self.chain.take();
         visit(self);

@@ -13,7 +13,7 @@ pub(crate) const FILE: &str = "mutant_switch.rs";
 /// The lines that `lib.rs` gets at its end.
 pub(crate) const DECLARATION: &str = "\nextern crate std as mutant_std;\nmod mutant_switch;\n";
 
-/// Returns the call that says whether a mutant is switched on.
+/// Returns the text of a call that tells whether a mutant is switched on.
 pub(super) fn condition(mutant: usize) -> String {
     format!("crate::mutant_switch::is({mutant})")
 }

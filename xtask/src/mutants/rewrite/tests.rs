@@ -64,7 +64,7 @@ fn main() {
 }
 "#;
 
-/// The text that the program prints without a change.
+/// The text that the program prints when no mutant is switched on.
 const PLAIN: &str = "3 24 7 8 false true 3 true";
 
 /// The changes to try. Each has its genre, the text just before it, the text that it replaces, the

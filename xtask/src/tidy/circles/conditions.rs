@@ -3,10 +3,11 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
-/// The conditions that never hold in an ordinary build. Any other condition may hold.
+/// The conditions of a `cfg` that never hold in an ordinary build. Any other condition may hold.
 const NEVER: [&str; 3] = ["test", "doc", "doctest"];
 
-/// Returns whether one of the attributes is a `cfg` that never holds in an ordinary build.
+/// Returns whether one of the attributes is a `cfg` whose condition never holds in an ordinary
+/// build.
 pub(super) fn is_left_out(attributes: &[Attribute]) -> bool {
     let mut conditions = attributes.iter().filter(|it| it.path().is_ident("cfg"));
     conditions.any(|attribute| {

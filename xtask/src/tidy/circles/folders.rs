@@ -2,8 +2,8 @@
 //!
 //! A file below `src` that is in no folder counts as a folder of its own; `lib.rs` does not count.
 //! An edge leads from one folder to another if a file of the first names an item that a file of the
-//! second defines. This rule is stricter than the rule for files: two folders may be a circle
-//! although none of their files is in one.
+//! second defines. This rule is stricter than the rule for files: two folders may form a circle
+//! although no files do.
 
 use std::collections::BTreeSet;
 
@@ -33,9 +33,9 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks one crate. Edges that lead to a folder in `common` do not count. If other folders name
-/// such a folder, but its edges would close no circle even if they counted, the function returns an
-/// error that the exception is needless.
+/// Checks one crate. Edges that lead to a folder in `common` do not count. An exception is needless
+/// if other folders name the folder, and if these edges would close no circle even if they counted;
+/// then the function returns an error about the exception.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);

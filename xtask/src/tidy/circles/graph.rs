@@ -39,9 +39,10 @@ impl Graph {
         edges.entry(to.to_owned()).or_insert(Why { line, name });
     }
 
-    /// Returns the graph whose nodes are folders instead of files. For the two files of an edge,
-    /// `layers` returns their folders, or `None` if the edge does not count. The name of an edge
-    /// then says which file names which item of which file.
+    /// Returns the graph of the folders. Its edges are those of this graph, but between the folders
+    /// of the files. For the two files of an edge, `layers` returns their folders, or `None` if the
+    /// edge does not count. The name of an edge between folders says which file names which item of
+    /// which file.
     pub(super) fn folded<'g>(
         &'g self,
         layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,
@@ -72,9 +73,9 @@ impl Graph {
         edges.map(|(to, why)| (to.as_str(), why))
     }
 
-    /// Returns the circles, which are the largest sets of files that can reach each other. If one
-    /// file contains the modules of all other files in a set, that file is left out, and the rest
-    /// of the set is searched again.
+    /// Returns the circles: the largest sets of files that can reach each other. If one file of a
+    /// set contains the modules of all other files in the set, that file may name them. So it is
+    /// left out, and the rest of the set is searched again.
     pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
         let mut circles = Vec::new();
         let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());
@@ -128,8 +129,8 @@ impl Graph {
         reached
     }
 
-    /// Returns the shortest path from any file of a circle back to that file, as edges. A path does
-    /// not count if one of its files contains the modules of all its other files.
+    /// Returns the edges of the shortest path that leads from a file of a circle back to the same
+    /// file. A path does not count if one of its files contains the modules of all its other files.
     pub(super) fn shortest<'g>(&'g self, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let edges = circle.iter().flat_map(|&from| {
             let edges = self

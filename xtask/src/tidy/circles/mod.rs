@@ -1,5 +1,5 @@
-//! The rule that the files of a crate must not form circles, nor the folders of some crates
-//! (`folders.rs`).
+//! The rule that the files of a crate must not form circles. In some crates, the folders must not
+//! form circles either (`folders.rs`).
 //!
 //! To understand a file, a reader needs the files that it names, so those must not lead back to it.
 //! The rule makes a graph for each crate. A node is a file below `src`. An edge leads from file A
@@ -46,7 +46,8 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_but(tree, &KNOWN)
 }
 
-/// Checks every crate. Circles in `known` are accepted, and they must exist.
+/// Checks every crate. The circles in `known` are accepted; if one of them does not exist, that is
+/// an error.
 fn check_but(tree: &Tree, known: &[Known]) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, _) in tree.crates() {

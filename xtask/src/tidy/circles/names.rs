@@ -104,8 +104,8 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_item_mod(&mut self, _: &'a ItemMod) {
-        // Only modules inside functions are visited here. The repository has none, so this function
-        // does not search them for names.
+        // This visitor meets only modules inside functions. The repository has no such modules, so
+        // this function does not search them for names.
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {

@@ -1,4 +1,4 @@
-//! A workload on a machine: its ratios, and the published ones.
+//! A workload on a machine: the ratios that its runs measured, and the published ratios.
 
 use crate::experiment::declared::Results;
 use crate::experiment::vmstat::causes::Cause;
@@ -12,7 +12,7 @@ use crate::measure::metric::Metric;
 use crate::report::value::{NOTHING, human_ratio};
 use crate::workload::mix::Mix;
 
-/// The metrics whose published values the thread has, each with a short name.
+/// The metrics for which the thread published values, each with a short name.
 pub(super) const COMPARED: [(&str, Metric); 4] = [
     ("contentions", PERF_CONTENTIONS),
     ("total wait", PERF_TOTAL_WAIT),

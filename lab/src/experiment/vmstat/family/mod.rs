@@ -36,12 +36,12 @@ pub(super) struct Family {
     seeds: usize,
 }
 
-/// Runs the family. The workload [`MAIN`] on the machine of this report has run already. In a full
-/// run, it runs on the other machine in the same way. All other runs are shorter and have fewer
-/// seeds.
+/// Runs the family. The workload [`MAIN`] has run already on the machine of this report, so its
+/// results are taken over. In a full run, [`MAIN`] also runs on the other machine for as long and
+/// on as many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
-        // A verdict takes six seeds.
+        // A verdict needs at least six seeds.
         Effort::Full => (8, 6),
         Effort::Quick => (3, 1),
     };
@@ -105,8 +105,9 @@ impl Family {
         Finding::new(answer, causes::numbers(main))
     }
 
-    /// The lowest and the highest of the medians of a ratio of the patch to Linux, without members
-    /// in which Linux's median is zero.
+    /// Formats the range, over the members of the family, of `metric` with the patch divided by
+    /// `metric` with Linux. The ratio of a member is the median over its seeds. A member in which
+    /// Linux's median is zero is left out.
     fn range(&self, metric: &Metric) -> String {
         let ratios = self.members.iter().filter_map(|one| one.ratio(metric));
         let ratios: Vec<f64> = ratios.collect();
@@ -115,8 +116,9 @@ impl Family {
         format!("{} to {}", ratio_of(1.0, low), ratio_of(1.0, high))
     }
 
-    /// The clause that says which workloads are like the thread's by all four ratios on every
-    /// machine, or that none is, and which is nearest.
+    /// The clause that compares the workloads with that of the mailing-list thread. It lists the
+    /// workloads whose four ratios are all within a factor of 2 of the published ones on every
+    /// machine, or says that there are none, and names the nearest workload.
     fn likeness(&self) -> String {
         let complete = self.beside();
         let is_like = |pairs: &Vec<Beside>| pairs.iter().all(|pair| pair.is_within_two());
@@ -124,15 +126,19 @@ impl Family {
         let like: Vec<&str> = like.map(|(name, _)| *name).collect();
         let Some((name, apart)) = likeness::nearest(complete) else {
             return "no workload has contentions on both machines, so none can be compared with the \
-                    thread's"
+                    published figures"
                 .to_owned();
         };
         let like = if like.is_empty() {
-            "no workload is within 2 × of the thread's by all four ratios on both machines"
+            "no workload has all four ratios within a factor of 2 of the published ones on both \
+             machines"
                 .to_owned()
         } else {
             let like = like.join(", ");
-            format!("within 2 × of the thread's by all four ratios on both machines: {like}")
+            format!(
+                "workloads with all four ratios within a factor of 2 of the published ones on both \
+                 machines: {like}"
+            )
         };
         format!("{like}; the nearest is {name}, typically {apart:.1} × apart")
     }
@@ -170,7 +176,10 @@ impl Family {
         let each = by_cause.iter();
         let each = each.map(|(cause, names)| format!("{} in {}", cause.words(), names.join(", ")));
         let each: Vec<String> = each.collect();
-        format!("Cause of its gain on {MAPPED}: {}.", each.join("; "))
+        format!(
+            "Cause of the patch's gain on {MAPPED}: {}.",
+            each.join("; ")
+        )
     }
 }
 

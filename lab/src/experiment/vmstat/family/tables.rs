@@ -31,7 +31,7 @@ impl Family {
         ]
     }
 
-    /// The rows of each machine, the published ones first.
+    /// The rows of each machine. The row with the published figures comes first.
     fn lines(&self) -> Vec<Line<'_>> {
         let of_machine = |machine: &'static str| {
             let members = self.members.iter();
@@ -47,10 +47,10 @@ impl Family {
         let table = tabulate!(
             "The family with Linux",
             format!(
-                "Waits at free_pcppages_bulk that perf shows. Runs of {MAIN} are those of the rows \
-                 above; those of the other workloads take {} s of virtual time and seeds 1 to {}. \
-                 `by decays`: the share of all contentions that decays have; the rest is spills and \
-                 drains.",
+                "Waits at free_pcppages_bulk that perf shows. For {MAIN}, the runs are those of \
+                 the report's rows; runs of the other workloads last {} s of virtual time, with \
+                 seeds 1 to {}. `by decays`: the share of all contentions in which a decay waited; \
+                 in the rest, a spill or a drain did.",
                 self.seconds, self.seeds
             ),
             &self.lines(),
@@ -82,7 +82,7 @@ impl Family {
     fn ours(&self) -> Table {
         self.ratios(
             "What our schedule and shepherd are worth, by workload",
-            "Our figures divided by Linux's, beside those published of the patch.",
+            "Our figures divided by Linux's, beside the published ones of the patch.",
             OURS,
         )
     }
@@ -109,8 +109,8 @@ impl Family {
     fn causes(&self) -> Table {
         tabulate!(
             format!("What the patch's gain is due to, by workload on {MAPPED}"),
-            "Ratios of contentions to Linux. `per page`: only those of decays, per page that decays \
-             gave back. The changelog names one cause: the phases.",
+            "Ratios of contentions to Linux. `per page`: only contentions of decays, per page that \
+             decays returned. The patch's changelog names one cause: the phases.",
             &self.separated().collect::<Vec<_>>(),
             |member| {
                 "workload" => member.workload.name,
@@ -149,7 +149,7 @@ impl Line<'_> {
         }
     }
 
-    /// The median with Linux.
+    /// The value of `metric` with Linux: the published one, or the median of our runs.
     fn level(&self, metric: &Metric) -> String {
         let value = match self {
             Self::Published(machine) => published(machine, BASELINE, metric),

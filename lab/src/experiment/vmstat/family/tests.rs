@@ -5,8 +5,8 @@ use crate::experiment::vmstat::scene::METRICS;
 use crate::measure::comparison::Sample;
 use crate::run::progress::Progress;
 
-/// A family in which the patch's metrics are those of Linux, multiplied by what `ratio` returns for
-/// a workload and a machine, and by the metric's name.
+/// A family of made-up runs. `ratio` gets the names of a workload, a machine and a metric, and
+/// returns the patch's value divided by Linux's. All other designs have Linux's values.
 fn family(ratio: fn(&str, &str, &str) -> f64) -> Family {
     let member = |machine: &'static str, workload: &'static Mix| {
         let designs = [&DESIGNS[..], &SEPARATE[..]].concat();
@@ -76,8 +76,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
         published(machine, metric) * off
     });
     let finding = family.finding(&family.members[0].results).to_string();
-    let like = "within 2 × of the thread's by all four ratios on both machines: steady; the nearest \
-                is steady, typically 1.0 × apart";
+    let like = "workloads with all four ratios within a factor of 2 of the published ones on both \
+                machines: steady; the nearest is steady, typically 1.0 × apart";
     assert!(finding.contains(like), "{finding}");
     let [_, _, patch, ..] = family.tables();
     let within = patch.columns.iter().position(|head| head == "within 2 ×");
@@ -105,8 +105,8 @@ fn one_ratio_that_is_off_on_one_machine_makes_a_workload_unlike_the_thread_s() {
         published(machine, metric) * off
     });
     let finding = family.finding(&family.members[0].results).to_string();
-    let unlike = "no workload is within 2 × of the thread's by all four ratios on both machines; \
-                  the nearest is steady";
+    let unlike = "no workload has all four ratios within a factor of 2 of the published ones on \
+                  both machines; the nearest is steady";
     assert!(finding.contains(unlike), "{finding}");
     let [_, _, patch, ..] = family.tables();
     let steady = patch

@@ -24,9 +24,9 @@ pub(crate) struct Scene {
     pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
 }
 
-/// One hold of the lock by a task: what the task did (`r` for reading, `w` for writing) and on
-/// which CPU. Also the times at which the task requested the lock, acquired it, began to release
-/// it, and continued after the release.
+/// One hold of the lock by a task. `who` says what the task did (`r` for reading, `w` for writing)
+/// and on which CPU. The other fields are the times, in nanoseconds, at which the task requested
+/// the lock, acquired it, began to release it, and continued after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
     pub(crate) who: (char, u32),

@@ -62,7 +62,8 @@ impl Reclaimer<Sim> for Cache {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let mut freed = Pages::ZERO;
         while freed < wanted {
-            // The lock is released before the block is freed: another task may run meanwhile.
+            // The cache's lock is released before the block is freed, because another task may run
+            // during the free.
             let block = self.blocks().pop();
             let Some((pfn, order)) = block else { break };
             pages.free(sim, pfn, order).expect("the cache had it");

@@ -1,8 +1,8 @@
 //! Promise: a page has at most one owner, and only its owner frees it.
 //!
-//! The check keeps an entry for each page and updates the entries by the events of single pages.
-//! The state of the manager changes in the order in which events are emitted, so the times of
-//! events do not matter.
+//! The check keeps an entry for each page, and updates the entries according to the events of
+//! single pages. The manager emits these events in the order in which its state changes, so the
+//! times of the events do not matter.
 
 use std::collections::BTreeMap;
 

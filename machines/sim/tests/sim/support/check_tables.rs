@@ -18,7 +18,8 @@ use plimsoll_sim::Sim;
 
 use super::space_stage::Process;
 
-/// The most tables that helpers can hand back to later helpers. The exit handles any further ones.
+/// The largest number of tables that helpers can hand back for later helpers to empty. If helpers
+/// hand back more tables, the exit empties the rest.
 const HANDED_BACK_MAX: u32 = 16;
 
 /// The operations of one kind that are in progress.
@@ -125,7 +126,7 @@ pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     });
 }
 
-/// Checks that no private page is left if helpers have emptied everything. After that, faults do
+/// If helpers have emptied everything, checks that no private page is left. From then on, faults do
 /// not add private pages.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
@@ -176,8 +177,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are freeing page tables. The last user frees the tables when it has emptied all
-/// mappings. So all tables are empty at that time, unless helpers share the work.
+/// The tasks that are freeing page tables. The last user frees the page tables only after it has
+/// emptied all mappings. So the tables are empty when it frees them, unless helpers share the work.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

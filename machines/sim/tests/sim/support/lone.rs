@@ -18,7 +18,7 @@ pub(crate) struct Lone {
 }
 
 impl Lone {
-    /// Creates an address space that `more` has been applied to, and runs `fill` on CPU 0.
+    /// Creates an address space, applies `more` to it, and runs `fill` on CPU 0.
     pub(crate) fn new(
         small: Small,
         design: &Design,

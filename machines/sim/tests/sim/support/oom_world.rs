@@ -52,7 +52,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             options: SimOptions::default(),
-            // More pages than a test needs that does not run out of memory.
+            // Tests that are not meant to run out of memory need fewer pages than this.
             pages: 1 << 17,
             reaping: Reaping::MeetInTheMiddle,
             patience: Patience::LINUX,
@@ -77,7 +77,8 @@ pub(crate) struct OomWorld {
     pub(crate) reports: RefCell<Vec<Told>>,
     /// The result of each finished reaping, with its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
-    /// The process that exits just before the OOM code next lists the processes.
+    /// The id of the process that exits just before the OOM code next lists the processes; `None`
+    /// for no process.
     pub(crate) leaves: Cell<Option<u32>>,
     /// The nodes from which requests may allocate; `None` for all nodes.
     pub(crate) allowed: Cell<Option<NodeSet>>,
@@ -367,7 +368,7 @@ impl OomWorld {
 pub(crate) enum Device {
     /// Refuses a range if the device may not wait.
     Refuses,
-    /// Never refuses. If it may wait, it takes until this time.
+    /// Never refuses a range. If the device may wait, it waits until this time.
     BusyUntil(Nanos),
 }
 

@@ -1,5 +1,5 @@
-//! `Presses`: what reclaim asks of its embedder, for a [`SpaceStage`]. It starts the threads of
-//! kswapd.
+//! `Presses`: does what reclaim asks of its embedder, for a [`SpaceStage`]. It starts the threads
+//! of kswapd.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -48,8 +48,8 @@ impl Shadow {
     }
 
     /// Looks up the frame of `page` and records it. Does not record it if `page` may be about to be
-    /// unmapped: if a notification began during the lookup, or if a range that contains `page` is
-    /// announced and its end is not.
+    /// unmapped, that is, if a notification began during the lookup, or if the notification of a
+    /// range that contains `page` has begun and has not ended.
     pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
         let told = self.known().told;
         let Some(frame) = space.frame_of(sim, page) else {

@@ -36,8 +36,8 @@ impl Actor {
         sim.sleep(Nanos(u64::from(self.dice.below(most))));
     }
 
-    /// Kills most processes at random times: some before they have begun, some after they have
-    /// finished.
+    /// Kills most processes at random times: some before their threads have begun to act, some
+    /// after these have finished.
     pub(crate) fn kill(mut self, sim: &Sim) {
         for process in 0..self.stage.processes.len() {
             self.sleep(sim, 600_000);
@@ -147,9 +147,9 @@ impl Actor {
         }
     }
 
-    /// Makes memory short for random times, if the run reclaims. Each time, takes all free memory
-    /// that may be had without waiting, sometimes reclaims more than is needed, and gives the
-    /// memory back.
+    /// Makes memory short several times, if the run reclaims. Each time, takes all free memory that
+    /// an allocation gets without waiting, and sometimes reclaims more than is needed. After a
+    /// random time, gives the memory back.
     pub(crate) fn press(mut self, sim: &Sim) {
         let stage = Shared::clone(&self.stage);
         let Some(reclaim) = &stage.reclaim else {

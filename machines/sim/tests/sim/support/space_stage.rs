@@ -104,8 +104,8 @@ pub(crate) struct Met {
     /// times that helpers had emptied everything, so that no private page was allowed to be left.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
-    /// The number of pages that kswapd and allocations have reclaimed, and the number of active
-    /// pages that became inactive.
+    /// Three numbers of pages: those that kswapd reclaimed, those that direct reclaim reclaimed,
+    /// and the active pages that became inactive.
     pub(crate) reclaimed: [u64; 3],
 }
 

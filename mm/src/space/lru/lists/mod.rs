@@ -17,9 +17,9 @@
 //! on a list if and only if it was added once more than it was removed.
 //!
 //! A CPU that reclaims *isolates* pages: it takes them off their list, looks at them without the
-//! lock, and puts back those that stay in memory. Meanwhile the owner of such a page may free it,
-//! and the next owner may add it again. So each isolation has a number, a *stamp*, and a page is
-//! put back only if its record still has this stamp.
+//! lock, and puts back those that stay in memory. Meanwhile another CPU may unmap and free such a
+//! page, and the page may be allocated and added again. So each isolation has a number, a *stamp*,
+//! and a page is put back only if its record still has this stamp.
 
 use alloc::vec::Vec;
 
@@ -162,7 +162,8 @@ impl State {
     const PLACE: u8 = 0xf;
     const NOWHERE: u8 = 0;
     const ISOLATED: u8 = 1;
-    const ON: u8 = Self::ISOLATED + Kind::ALL.len() as u8;
+    /// The first value after those of isolated pages of each kind.
+    const ON: u8 = Self::ISOLATED + Kind::File as u8 + 1;
 
     const fn new(place: Place, past: Past) -> Self {
         let place = match place {
@@ -240,8 +241,8 @@ impl Lists {
         }
     }
 
-    /// Removes a page that its owner is about to free, wherever the page is. If its addition has
-    /// not come yet, that addition will have no effect.
+    /// Removes a page that the caller is about to free, wherever the page is. If the page has not
+    /// been added yet, its addition will have no effect.
     pub(crate) fn remove(&mut self, pfn: Pfn) {
         let Some(page) = self.prepared(pfn) else {
             return;
@@ -290,7 +291,7 @@ impl Lists {
         run
     }
 
-    /// Ends the isolation of a page. A page that stays is put on its list, unless its owner has
+    /// Ends the isolation of a page. A page that stays is put on its list, unless another CPU has
     /// removed it meanwhile.
     pub(crate) fn conclude(&mut self, taken: Taken, fate: Fate) {
         let Fate::Stays { list, referenced } = fate else {

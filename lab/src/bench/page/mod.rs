@@ -1,0 +1,189 @@
+//! The cost of allocating and freeing page frames on this computer.
+//!
+//! A *subject* is an allocator that is measured. Every subject manages 512 MiB, and no memory is
+//! touched, so the benchmark measures only the allocators' own work. The ratio beside each time is
+//! to the fastest subject of another kind than Plimsoll, taken round by round. The package
+//! `plimsoll-peers`, in the folder `peers`, adds allocators of other projects to the tables:
+//! `cargo run --release --manifest-path peers/Cargo.toml`.
+
+mod exactness;
+mod report;
+mod subject;
+mod timing;
+
+use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::measure::Pair;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::units::Pages;
+
+pub use plimsoll_host::cpu::Entered;
+
+use self::subject::{Floor, Plimsoll};
+pub use self::subject::{Frames, HUGE, NO_BLOCK, Size, Subject};
+use self::timing::{ALONE, ROUNDS, Sample, Samples, TOGETHER};
+use super::Found;
+use crate::error::Error;
+use crate::measure::stats::{self, Estimate};
+use crate::run::progress::Progress;
+
+/// The number of frames that each subject manages: 512 MiB of 4 KiB.
+pub const FRAMES: Pages = Pages(1 << 17);
+/// The number of CPUs of the machine that threads play for Plimsoll.
+const CPUS: u32 = 2;
+
+/// Measures Plimsoll's page allocator, the floor, and the allocators that `others` makes.
+///
+/// # Errors
+/// If an allocator cannot be made.
+pub fn run(
+    progress: &Progress,
+    others: impl Fn() -> Vec<Box<dyn Subject>>,
+) -> Result<Found, Error> {
+    run_for(ROUNDS, progress, others())
+}
+
+fn run_for(
+    rounds: usize,
+    progress: &Progress,
+    others: Vec<Box<dyn Subject>>,
+) -> Result<Found, Error> {
+    progress.start("bench page");
+    progress.expect(2 * rounds);
+    let mut subjects = ours()?;
+    // Without other allocators, the ratios are to the floor, which is the last of ours.
+    let others_from = subjects.len() - usize::from(others.is_empty());
+    subjects.extend(others);
+    let pair = Pair::find();
+    let mask = CpuMask::of_this_thread();
+    let first = mask.cpus().first().copied();
+    // If the thread cannot be pinned, the times are only noisier.
+    let _ = first.map(|first| affinity::pin(&CpuMask::only(first)));
+    let alone = timing::alone(&subjects, rounds, progress);
+    let _ = affinity::pin(&mask);
+    let mut columns = columns(&ALONE, &alone, others_from);
+    let mut note = format!(
+        "ns per operation, or per pair of an allocation and its freeing. {rounds} rounds in turns, \
+         medians; rounds in which the thread lost its CPU do not count. × is to the fastest {}, \
+         round by round, with its 95 % interval.",
+        if others_from < subjects.len() - 1 {
+            "other allocator"
+        } else {
+            "other row"
+        }
+    );
+    match pair {
+        Ok(pair) => {
+            let both = timing::together(&subjects, pair.cpus(), rounds, progress);
+            columns.extend(self::columns(&TOGETHER, &both, others_from));
+        }
+        Err(why) => note = format!("{note} Not with two threads: {why}."),
+    }
+    let mut tables = report::tables(&subjects, &columns);
+    tables[0].note = note;
+    tables.push(exactness::table_of(&subjects));
+    let rows = report::rows(&subjects, &columns);
+    Ok(Found { tables, rows })
+}
+
+/// Plimsoll's page allocator and the floor.
+fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
+    Ok(vec![
+        Box::new(Plimsoll::new("plimsoll", Design::default())?),
+        Box::new(Floor::new()),
+    ])
+}
+
+/// The results of one load: for each subject, its time and its ratio.
+struct Column {
+    load: &'static str,
+    cells: Vec<Cell>,
+}
+
+/// The result of one subject under one load.
+struct Cell {
+    /// The nanoseconds per operation. `None` if no sample counts.
+    ns: Option<Estimate>,
+    /// The ratio to the fastest other allocator, in the rounds in which both samples count.
+    ratio: Option<Estimate>,
+    /// The number of samples.
+    rounds: usize,
+    /// The number of samples that do not count.
+    disturbed: usize,
+}
+
+/// Returns the column of each load. Ratios are to the fastest of the subjects from index
+/// `others_from` on.
+fn columns<const LOADS: usize>(
+    loads: &[&'static str; LOADS],
+    samples: &[Samples<LOADS>],
+    others_from: usize,
+) -> Vec<Column> {
+    let column = |load: usize| {
+        let of: Vec<&[Sample]> = samples.iter().map(|samples| &*samples[load]).collect();
+        let estimates: Vec<_> = of.iter().map(|samples| estimate(samples)).collect();
+        let median = |at: &usize| estimates[*at].map_or(f64::INFINITY, |ns| ns.median);
+        let fastest = (others_from..of.len()).min_by(|a, b| median(a).total_cmp(&median(b)));
+        let cell = |at: usize| Cell {
+            ns: estimates[at],
+            ratio: fastest.and_then(|fastest| ratio(of[at], of[fastest])),
+            rounds: of[at].len(),
+            disturbed: of[at].iter().filter(|sample| sample.is_none()).count(),
+        };
+        Column {
+            load: loads[load],
+            cells: (0..of.len()).map(cell).collect(),
+        }
+    };
+    (0..LOADS).map(column).collect()
+}
+
+fn estimate(samples: &[Sample]) -> Option<Estimate> {
+    let kept: Vec<f64> = samples.iter().copied().flatten().collect();
+    stats::estimate(&kept)
+}
+
+fn ratio(of: &[Sample], base: &[Sample]) -> Option<Estimate> {
+    let both = base.iter().zip(of).filter_map(|(base, of)| base.zip(*of));
+    let (base, of): (Vec<f64>, Vec<f64>) = both.unzip();
+    Some(stats::compare(&base, &of)?.ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_the_fastest_other_and_of_undisturbed_rounds() {
+        let samples = [
+            [vec![Some(4.0), Some(6.0), None]],
+            [vec![Some(50.0), Some(50.0), Some(50.0)]],
+            [vec![Some(2.0), None, Some(2.0)]],
+        ];
+        let columns = columns(&["load"], &samples, 1);
+        let cells = &columns[0].cells;
+        let medians = |of: fn(&Cell) -> Option<Estimate>| {
+            let medians = cells.iter().map(|cell| of(cell).map(|it| it.median));
+            medians.collect::<Vec<_>>()
+        };
+        assert_eq!(medians(|cell| cell.ns), [Some(5.0), Some(50.0), Some(2.0)]);
+        assert_eq!(
+            medians(|cell| cell.ratio),
+            [Some(2.0), Some(25.0), Some(1.0)]
+        );
+        assert_eq!(cells[0].disturbed, 1);
+    }
+
+    #[test]
+    fn our_allocator_and_the_floor_run_every_load_they_have() {
+        let found = run_for(1, &Progress::hidden(), Vec::new()).expect("an arena is a layout");
+        let [first, .., exact] = &found.tables[..] else {
+            panic!("there are several tables");
+        };
+        assert_eq!(first.rows.len(), 2);
+        let plimsoll = &exact.rows[0];
+        assert_eq!(
+            plimsoll[1], plimsoll[2],
+            "every huge block comes back: {plimsoll:?}"
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! The results of `bench page`, as tables and as numbers.
+
+use super::{Cell, Column, Subject};
+use crate::bench::{Row, table};
+use crate::measure::stats::Estimate;
+use crate::report::Table;
+use crate::report::value::NOTHING;
+
+/// The titles of the tables, each with the number of loads that it shows.
+const TABLES: [(&str, usize); 4] = [
+    ("Frames that are allocated and soon freed, ns per pair", 3),
+    ("65,536 frames, ns per frame", 4),
+    ("Blocks of 512 frames, ns per block or pair", 3),
+    ("Two threads, ns per pair of one thread, or per frame", 2),
+];
+
+/// The tables of all loads. The last table is left out if two threads could not be measured.
+pub(super) fn tables(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Table> {
+    let mut rest = columns;
+    let mut tables = Vec::new();
+    for (title, loads) in TABLES {
+        if rest.is_empty() {
+            break;
+        }
+        let (shown, further) = rest.split_at(loads);
+        rest = further;
+        let mut heads = vec!["allocator"];
+        heads.extend(shown.iter().flat_map(|column| [column.load, "×"]));
+        let row = |nth: usize| {
+            let mut row = vec![subjects[nth].name()];
+            for column in shown {
+                let Cell { ns, ratio, .. } = &column.cells[nth];
+                row.push(ns.map_or(NOTHING.to_owned(), |ns| format!("{:.1}", ns.median)));
+                row.push(ratio.as_ref().map_or(NOTHING.to_owned(), shown_ratio));
+            }
+            row
+        };
+        let rows = (0..subjects.len()).map(row).collect();
+        tables.push(table(title, &heads, rows));
+    }
+    tables
+}
+
+fn shown_ratio(ratio: &Estimate) -> String {
+    let Estimate { median, low, high } = ratio;
+    format!("{median:.2} {low:.2}–{high:.2}")
+}
+
+/// Every time of every subject, for programs to read.
+pub(super) fn rows(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Row> {
+    let of_column = |column: &Column| {
+        let load = column.load;
+        let row = |(subject, cell): (&Box<dyn Subject>, &Cell)| {
+            let ns = cell.ns?;
+            let end = |end: fn(&Estimate) -> f64| {
+                let end = cell.ratio.as_ref().map(end);
+                end.filter(|end| end.is_finite())
+            };
+            Some(Row {
+                machine: "host".to_owned(),
+                load: load.to_owned(),
+                case: subject.name(),
+                metric: "operation_ns",
+                median: ns.median,
+                low: ns.low,
+                high: ns.high,
+                ratio: end(|ratio| ratio.median),
+                ratio_low: end(|ratio| ratio.low),
+                ratio_high: end(|ratio| ratio.high),
+                rounds: cell.rounds,
+                disturbed: cell.disturbed,
+            })
+        };
+        let rows = subjects.iter().zip(&column.cells).filter_map(row);
+        rows.collect::<Vec<_>>()
+    };
+    columns.iter().flat_map(of_column).collect()
+}

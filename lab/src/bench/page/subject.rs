@@ -1,0 +1,307 @@
+//! The allocators that the bench measures: the interface, Plimsoll's own page allocator, and a
+//! floor.
+
+use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use plimsoll_host::Host;
+use plimsoll_host::cpu::Entered;
+use plimsoll_host::locks::OwnerLock;
+use plimsoll_mm::Manager;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::{CpuLock, Machine};
+use plimsoll_mm::page::{Config, Layout, LayoutError, PageAllocator, Request};
+use plimsoll_mm::site::Site;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Order, Pfn};
+
+use super::{CPUS, FRAMES};
+use crate::error::Error;
+
+/// The order of a huge block, which has 512 frames.
+pub const HUGE: u8 = 9;
+
+/// An allocator of page frames, as a measured program calls it.
+///
+/// A block is identified by a number that the allocator chooses, such as a frame number or an
+/// address. `ORDER` is the binary logarithm of the number of frames in the block: 0 or [`HUGE`].
+pub trait Frames: Send + Sync {
+    /// True if the allocator has blocks of order [`HUGE`].
+    const HAS_HUGE: bool = true;
+
+    /// The name of the allocator in the tables.
+    fn name(&self) -> String;
+
+    /// Prepares the calling thread, which is number `thread` of the measurement (0 or 1). With
+    /// Plimsoll, the thread plays a CPU of a machine until the returned value is dropped.
+    fn enter(&self, _thread: usize) -> Option<Entered> {
+        None
+    }
+
+    /// Allocates a block. The timed loops inline this function.
+    fn alloc<const ORDER: u8>(&self) -> Option<usize>;
+
+    /// Frees a block that was allocated with the same `ORDER`.
+    fn free<const ORDER: u8>(&self, block: usize);
+
+    /// Returns the free frames that the allocator holds in caches of CPUs or threads to the common
+    /// pool, if it can.
+    fn settle(&self) {}
+}
+
+/// The loops that the bench times, for any allocator. Each loop is compiled for each allocator, so
+/// that a call costs what it costs a program that has chosen its allocator at compile time.
+pub trait Subject: Send + Sync {
+    /// See [`Frames::name`].
+    fn name(&self) -> String;
+    /// See [`Frames::enter`].
+    fn enter(&self, thread: usize) -> Option<Entered>;
+    /// See [`Frames::settle`].
+    fn settle(&self);
+    /// Returns whether the allocator has blocks of `size`.
+    fn has(&self, size: Size) -> bool;
+    /// Allocates a block and frees it, `times` times.
+    fn pairs(&self, size: Size, times: usize);
+    /// Fills `blocks` with newly allocated blocks. Returns the number of allocations that failed;
+    /// such an entry becomes [`NO_BLOCK`].
+    fn take(&self, size: Size, blocks: &mut [usize]) -> usize;
+    /// Frees `blocks` in their order, except entries that are [`NO_BLOCK`].
+    fn give(&self, size: Size, blocks: &[usize]);
+}
+
+/// The size of the blocks that a loop allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// One frame.
+    Page,
+    /// 512 frames.
+    Huge,
+}
+
+/// The entry of a block that could not be allocated.
+pub const NO_BLOCK: usize = usize::MAX;
+
+impl<F: Frames> Subject for F {
+    fn name(&self) -> String {
+        Frames::name(self)
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        Frames::enter(self, thread)
+    }
+
+    fn settle(&self) {
+        Frames::settle(self);
+    }
+
+    fn has(&self, size: Size) -> bool {
+        F::HAS_HUGE || size == Size::Page
+    }
+
+    fn pairs(&self, size: Size, times: usize) {
+        match size {
+            Size::Page => pairs::<F, 0>(self, times),
+            Size::Huge => pairs::<F, HUGE>(self, times),
+        }
+    }
+
+    fn take(&self, size: Size, blocks: &mut [usize]) -> usize {
+        match size {
+            Size::Page => take::<F, 0>(self, blocks),
+            Size::Huge => take::<F, HUGE>(self, blocks),
+        }
+    }
+
+    fn give(&self, size: Size, blocks: &[usize]) {
+        match size {
+            Size::Page => give::<F, 0>(self, blocks),
+            Size::Huge => give::<F, HUGE>(self, blocks),
+        }
+    }
+}
+
+fn pairs<F: Frames, const ORDER: u8>(frames: &F, times: usize) {
+    for _ in 0..times {
+        let block = frames.alloc::<ORDER>();
+        // The compiler must not join the allocation with the freeing.
+        if let Some(block) = black_box(block) {
+            frames.free::<ORDER>(block);
+        }
+    }
+}
+
+fn take<F: Frames, const ORDER: u8>(frames: &F, blocks: &mut [usize]) -> usize {
+    let mut failed = 0;
+    for block in blocks {
+        *block = frames.alloc::<ORDER>().unwrap_or_else(|| {
+            failed += 1;
+            NO_BLOCK
+        });
+    }
+    failed
+}
+
+fn give<F: Frames, const ORDER: u8>(frames: &F, blocks: &[usize]) {
+    for &block in blocks {
+        if block != NO_BLOCK {
+            frames.free::<ORDER>(block);
+        }
+    }
+}
+
+/// Plimsoll's page allocator with one zone, statistics on.
+pub(super) struct Plimsoll {
+    name: &'static str,
+    host: Host,
+    manager: Manager<Host>,
+}
+
+impl Plimsoll {
+    pub(super) fn new(name: &'static str, design: Design) -> Result<Self, Error> {
+        let host = Host::with_topology(Topology::flat(CPUS));
+        let config = Config {
+            design,
+            ..Config::new(Layout::arena(FRAMES))
+        };
+        let invalid = |why: LayoutError| Error::Invalid(why.to_string());
+        let manager = Manager::new(&host, config).map_err(invalid)?;
+        Ok(Self {
+            name,
+            host,
+            manager,
+        })
+    }
+
+    fn pages(&self) -> &PageAllocator<Host> {
+        self.manager.pages()
+    }
+}
+
+const fn order(order: u8) -> Order {
+    Order::new(order).expect("both sizes of the bench are orders")
+}
+
+impl Frames for Plimsoll {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        Some(self.host.enter(cpu_of(thread)))
+    }
+
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        let request = const { Request::new(order(ORDER)) };
+        let pfn = self.pages().alloc(&self.host, request).ok()?;
+        Some(pfn.0 as usize)
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        let pfn = Pfn(block as u32);
+        let freed = self.pages().free(&self.host, pfn, const { order(ORDER) });
+        freed.expect("the block was allocated");
+    }
+
+    fn settle(&self) {
+        self.pages().drain_all_sync(&self.host);
+        // Fold the differentials of the free-page counter, by which watermarks are tested.
+        for thread in 0..CPUS {
+            let _entered = self.host.enter(CpuId(thread));
+            self.manager.refresh(&self.host);
+        }
+    }
+}
+
+/// The floor: for each CPU a stack of frames behind the lock that Plimsoll's page lists have, and
+/// one common stack behind a mutex. It has no zones, watermarks or statistics, merges no blocks, and
+/// does not check the frames that are freed.
+pub(super) struct Floor {
+    host: Host,
+    stacks: Vec<OwnerLock<Vec<u32>>>,
+    common: Mutex<Vec<u32>>,
+}
+
+/// The number of frames that move between a stack of the floor and the common stack at once.
+const FLOOR_BATCH: usize = 63;
+/// The largest number of frames on a stack of the floor.
+const FLOOR_MAX: usize = 1024;
+
+impl Floor {
+    pub(super) fn new() -> Self {
+        let host = Host::with_topology(Topology::flat(CPUS));
+        let stack = |_| OwnerLock::new(Vec::with_capacity(FLOOR_MAX));
+        Self {
+            stacks: (0..CPUS).map(stack).collect(),
+            common: Mutex::new((0..FRAMES.0).rev().collect()),
+            host,
+        }
+    }
+
+    fn stack(&self) -> &OwnerLock<Vec<u32>> {
+        &self.stacks[self.host.this_cpu().index()]
+    }
+
+    fn common(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn refill(&self, stack: &mut Vec<u32>) {
+        let mut common = self.common();
+        let left = common.len().saturating_sub(FLOOR_BATCH);
+        stack.extend(common.drain(left..));
+    }
+
+    #[cold]
+    fn spill(&self, stack: &mut Vec<u32>) {
+        self.common().extend(stack.drain(..FLOOR_BATCH));
+    }
+}
+
+impl Frames for Floor {
+    const HAS_HUGE: bool = false;
+
+    fn name(&self) -> String {
+        "floor: stacks behind a lock".to_owned()
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        Some(self.host.enter(cpu_of(thread)))
+    }
+
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        let taken = self.stack().try_local(&self.host, Site::PcpAlloc, |stack| {
+            if stack.is_empty() {
+                self.refill(stack);
+            }
+            stack.pop()
+        });
+        Some(taken?? as usize)
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        let pushed = self.stack().try_local(&self.host, Site::PcpFree, |stack| {
+            if stack.len() == FLOOR_MAX {
+                self.spill(stack);
+            }
+            stack.push(block as u32);
+        });
+        pushed.expect("no other CPU takes the lock");
+    }
+
+    fn settle(&self) {
+        for stack in &self.stacks {
+            stack.with(&self.host, Site::Drain, |stack| {
+                self.common().append(stack);
+            });
+        }
+    }
+}
+
+fn cpu_of(thread: usize) -> CpuId {
+    CpuId(u32::try_from(thread).expect("the bench has two threads"))
+}

@@ -1,0 +1,412 @@
+//! Times the loads of the bench on one thread and on two.
+//!
+//! Subjects take turns, so that other load on the computer affects all of them equally. A sample in
+//! which the kernel took the CPU away from a measured thread is *disturbed* and does not count.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Instant;
+use std::{fs, hint, panic, thread};
+
+use plimsoll_host::affinity::{self, CpuMask};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::subject::{NO_BLOCK, Size, Subject};
+use crate::run::progress::Progress;
+
+/// The number of samples of each load and subject.
+pub(super) const ROUNDS: usize = 41;
+/// The number of pairs of an allocation and a freeing in a sample of the hot pair.
+const PAIRS: usize = 20_000;
+/// The number of frames in a bulk load.
+const BULK: usize = 1 << 16;
+/// The number of huge blocks that are allocated before the first of them is freed.
+const HUGE_BLOCKS: usize = 128;
+/// The number of frames that one thread passes to the other at a time.
+const CHUNK: usize = 64;
+/// The largest number of chunks that wait for the thread that frees them.
+const CHUNKS_WAITING: usize = 8;
+/// The number of chunks in a sample of frames that another thread frees.
+const CHUNKS: usize = 256;
+
+/// The loads with one thread, in the order of the columns.
+pub(super) const ALONE: [&str; 10] = [
+    "hot pair",
+    "64 out, back",
+    "512 out, back",
+    "65,536 alloc",
+    "free in order",
+    "free random",
+    "alloc after",
+    "huge pair",
+    "128 huge alloc",
+    "128 huge free",
+];
+
+/// The loads with two threads, in the order of the columns.
+pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
+
+/// One sample: nanoseconds per operation, or `None` if the sample is disturbed or the subject does
+/// not have blocks of this size. An operation is a pair in loads that free what they allocate.
+pub(super) type Sample = Option<f64>;
+
+/// The samples of one subject: for each load, one sample per round.
+pub(super) type Samples<const LOADS: usize> = [Vec<Sample>; LOADS];
+
+/// Measures all loads with one thread. The calling thread should be pinned to a CPU.
+pub(super) fn alone(
+    subjects: &[Box<dyn Subject>],
+    rounds: usize,
+    progress: &Progress,
+) -> Vec<Samples<{ ALONE.len() }>> {
+    let mut room = Room::new();
+    let mut all: Vec<_> = subjects
+        .iter()
+        .map(|_| [const { Vec::new() }; ALONE.len()])
+        .collect();
+    for _ in 0..rounds {
+        for (subject, samples) in subjects.iter().zip(&mut all) {
+            let _entered = subject.enter(0);
+            let round = room.round(&**subject);
+            for (samples, sample) in samples.iter_mut().zip(round) {
+                samples.push(sample);
+            }
+        }
+        progress.step();
+    }
+    all
+}
+
+/// Memory for the numbers of blocks, and the generator that shuffles them.
+struct Room {
+    blocks: Vec<usize>,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self {
+            blocks: vec![NO_BLOCK; BULK],
+            rng: Xoshiro256PlusPlus::seed_from_u64(1),
+        }
+    }
+
+    fn round(&mut self, subject: &dyn Subject) -> [Sample; ALONE.len()] {
+        subject.pairs(Size::Page, PAIRS / 10);
+        let pair = Span::of(|| subject.pairs(Size::Page, PAIRS)).per(PAIRS);
+        let few = self.out_and_back(subject, 64);
+        let many = self.out_and_back(subject, 512);
+        let [alloc, in_order, random, after] = self.bulk(subject);
+        let [huge_pair, huge_alloc, huge_free] = if subject.has(Size::Huge) {
+            self.huge(subject)
+        } else {
+            [None; 3]
+        };
+        [
+            pair, few, many, alloc, in_order, random, after, huge_pair, huge_alloc, huge_free,
+        ]
+    }
+
+    /// Allocates `count` frames and then frees them in reverse order, over and over.
+    fn out_and_back(&mut self, subject: &dyn Subject, count: usize) -> Sample {
+        let blocks = &mut self.blocks[..count];
+        let times = PAIRS / count;
+        let mut failed = 0;
+        let span = Span::of(|| {
+            for _ in 0..times {
+                failed += subject.take(Size::Page, blocks);
+                blocks.reverse();
+                subject.give(Size::Page, blocks);
+            }
+        });
+        span.per(times * count).filter(|_| failed == 0)
+    }
+
+    /// Allocates [`BULK`] frames, frees them in order, allocates as many again, frees them in
+    /// random order, and allocates once more.
+    fn bulk(&mut self, subject: &dyn Subject) -> [Sample; 4] {
+        subject.settle();
+        let blocks = &mut self.blocks[..];
+        let mut failed = 0;
+        let mut take = |blocks: &mut [usize]| {
+            let span = Span::of(|| failed += subject.take(Size::Page, blocks));
+            span.per(BULK)
+        };
+        let give = |blocks: &[usize]| Span::of(|| subject.give(Size::Page, blocks)).per(BULK);
+        let alloc = take(blocks);
+        let in_order = give(blocks);
+        let _again = take(blocks);
+        blocks.shuffle(&mut self.rng);
+        let random = give(blocks);
+        let after = take(blocks);
+        let _last = give(blocks);
+        [alloc, in_order, random, after].map(|sample| sample.filter(|_| failed == 0))
+    }
+
+    fn huge(&mut self, subject: &dyn Subject) -> [Sample; 3] {
+        subject.settle();
+        let blocks = &mut self.blocks[..HUGE_BLOCKS];
+        subject.pairs(Size::Huge, PAIRS / 100);
+        let pair = Span::of(|| subject.pairs(Size::Huge, PAIRS / 10)).per(PAIRS / 10);
+        let mut failed = 0;
+        let alloc = Span::of(|| failed = subject.take(Size::Huge, blocks)).per(HUGE_BLOCKS);
+        blocks.shuffle(&mut self.rng);
+        let free = Span::of(|| subject.give(Size::Huge, blocks)).per(HUGE_BLOCKS);
+        [
+            pair,
+            alloc.filter(|_| failed == 0),
+            free.filter(|_| failed == 0),
+        ]
+    }
+}
+
+/// Measures all loads with two threads, which run on the real CPUs `cpus`.
+pub(super) fn together(
+    subjects: &[Box<dyn Subject>],
+    cpus: [u32; 2],
+    rounds: usize,
+    progress: &Progress,
+) -> Vec<Samples<{ TOGETHER.len() }>> {
+    let (gate, ring) = (Gate(AtomicUsize::new(0)), Ring::new());
+    let spans = thread::scope(|scope| {
+        let threads = [0, 1].map(|nth| {
+            let (gate, ring) = (&gate, &ring);
+            scope.spawn(move || {
+                // A thread that cannot be pinned only makes the times noisier.
+                let _ = affinity::pin(&CpuMask::only(cpus[nth]));
+                thread_of_two(subjects, nth, rounds, gate, ring, progress)
+            })
+        });
+        threads.map(|thread| {
+            let joined = thread.join();
+            joined.unwrap_or_else(|bug| panic::resume_unwind(bug))
+        })
+    });
+    let samples_of = |subject: usize| {
+        let mut samples = [const { Vec::new() }; TOGETHER.len()];
+        for round in 0..rounds {
+            let at = round * subjects.len() + subject;
+            let [private, passed] = [0, 1].map(|load| spans.each_ref().map(|all| all[at][load]));
+            let pairs = PAIRS / CHUNK * CHUNK;
+            let each = private.map(|span| span.per(pairs));
+            samples[0].push(each[0].zip(each[1]).map(|(a, b)| f64::midpoint(a, b)));
+            samples[1].push(Span::around(passed).per(CHUNKS * CHUNK));
+        }
+        samples
+    };
+    (0..subjects.len()).map(samples_of).collect()
+}
+
+/// Runs the part of thread `nth` in all loads with two threads. Returns the spans of both loads for
+/// each subject in each round.
+fn thread_of_two(
+    subjects: &[Box<dyn Subject>],
+    nth: usize,
+    rounds: usize,
+    gate: &Gate,
+    ring: &Ring,
+    progress: &Progress,
+) -> Vec<[Span; TOGETHER.len()]> {
+    let mut blocks = [NO_BLOCK; CHUNK];
+    let mut spans = Vec::with_capacity(rounds * subjects.len());
+    for _ in 0..rounds {
+        for subject in subjects {
+            let _entered = subject.enter(nth);
+            subject.pairs(Size::Page, PAIRS / 10);
+            gate.pass();
+            let private = Span::of(|| {
+                for _ in 0..PAIRS / CHUNK {
+                    subject.take(Size::Page, &mut blocks);
+                    subject.give(Size::Page, &blocks);
+                }
+            });
+            gate.pass();
+            let passed = Span::of(|| match nth {
+                0 => (0..CHUNKS).for_each(|_| {
+                    subject.take(Size::Page, &mut blocks);
+                    ring.send(&blocks);
+                }),
+                _ => (0..CHUNKS).for_each(|_| {
+                    ring.receive(&mut blocks);
+                    subject.give(Size::Page, &blocks);
+                }),
+            });
+            gate.pass();
+            spans.push([private, passed]);
+        }
+        if nth == 0 {
+            progress.step();
+        }
+    }
+    spans
+}
+
+/// Passes chunks of blocks from thread 0 to thread 1, in order.
+struct Ring {
+    chunks: [[AtomicUsize; CHUNK]; CHUNKS_WAITING],
+    sent: Padded,
+    received: Padded,
+}
+
+#[repr(align(128))]
+struct Padded(AtomicUsize);
+
+impl Ring {
+    fn new() -> Self {
+        let padded = || Padded(AtomicUsize::new(0));
+        Self {
+            chunks: [const { [const { AtomicUsize::new(0) }; CHUNK] }; CHUNKS_WAITING],
+            sent: padded(),
+            received: padded(),
+        }
+    }
+
+    fn send(&self, blocks: &[usize; CHUNK]) {
+        let sent = self.sent.0.load(Relaxed);
+        // Acquire pairs with the Release in `receive`: that thread has read the old chunk.
+        spin_until(|| sent - self.received.0.load(Acquire) < CHUNKS_WAITING);
+        for (entry, &block) in self.chunks[sent % CHUNKS_WAITING].iter().zip(blocks) {
+            entry.store(block, Relaxed);
+        }
+        // Release pairs with the Acquire in `receive`: that thread sees the chunk.
+        self.sent.0.store(sent + 1, Release);
+    }
+
+    fn receive(&self, blocks: &mut [usize; CHUNK]) {
+        let received = self.received.0.load(Relaxed);
+        // Acquire pairs with the Release in `send`.
+        spin_until(|| self.sent.0.load(Acquire) > received);
+        for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
+            *block = entry.load(Relaxed);
+        }
+        // Release pairs with the Acquire in `send`.
+        self.received.0.store(received + 1, Release);
+    }
+}
+
+/// A reusable barrier of two threads; it counts their arrivals.
+struct Gate(AtomicUsize);
+
+impl Gate {
+    fn pass(&self) {
+        // Release and Acquire are the usual orderings of a barrier: each thread sees what the other
+        // did before it arrived.
+        let arrived = self.0.fetch_add(1, Release) + 1;
+        let both = arrived.next_multiple_of(2);
+        spin_until(|| self.0.load(Acquire) >= both);
+    }
+}
+
+/// Waits until `is_done` returns true. Yields from time to time, because the other thread may need
+/// the CPU on which this thread runs.
+fn spin_until(is_done: impl Fn() -> bool) {
+    let mut spins = 0_u32;
+    while !is_done() {
+        spins += 1;
+        if spins.is_multiple_of(1 << 12) {
+            thread::yield_now();
+        } else {
+            hint::spin_loop();
+        }
+    }
+}
+
+/// The moments at which a thread's work began and ended, and whether the thread lost its CPU
+/// between them.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin: Instant,
+    end: Instant,
+    disturbed: bool,
+}
+
+impl Span {
+    fn of(work: impl FnOnce()) -> Self {
+        let before = times_scheduled();
+        let begin = Instant::now();
+        work();
+        let end = Instant::now();
+        let disturbed = times_scheduled() != before;
+        Self {
+            begin,
+            end,
+            disturbed,
+        }
+    }
+
+    /// The span from the first beginning to the last end of both spans.
+    fn around([one, other]: [Self; 2]) -> Self {
+        Self {
+            begin: one.begin.min(other.begin),
+            end: one.end.max(other.end),
+            disturbed: one.disturbed || other.disturbed,
+        }
+    }
+
+    /// The nanoseconds per operation, if there were `operations` of them.
+    fn per(self, operations: usize) -> Sample {
+        let ns = (self.end - self.begin).as_nanos() as f64;
+        (!self.disturbed).then_some(ns / operations as f64)
+    }
+}
+
+/// The number of times that the kernel has given a CPU to the calling thread (the third field of
+/// `schedstat` in Linux), or `None` if the system does not report it.
+fn times_scheduled() -> Option<u64> {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_is_disturbed() {
+        if times_scheduled().is_some() {
+            let slept = Span::of(|| thread::sleep(Duration::from_millis(1)));
+            assert_eq!(slept.per(1), None);
+        }
+    }
+
+    #[test]
+    fn a_span_around_two_lasts_from_the_first_beginning_to_the_last_end() {
+        let start = Instant::now();
+        let at = |us| start + Duration::from_micros(us);
+        let span = |begin, end| Span {
+            begin: at(begin),
+            end: at(end),
+            disturbed: false,
+        };
+        let around = Span::around([span(0, 30), span(10, 100)]);
+        assert_eq!(around.per(100), Some(1000.0));
+        let lost = Span {
+            disturbed: true,
+            ..span(0, 1)
+        };
+        assert_eq!(Span::around([span(0, 30), lost]).per(1), None);
+    }
+
+    #[test]
+    fn a_ring_passes_every_chunk_once_and_in_order() {
+        let ring = Ring::new();
+        let rounds = 1000;
+        let received = thread::scope(|scope| {
+            scope.spawn(|| (0..rounds).for_each(|round| ring.send(&[round; CHUNK])));
+            let mut blocks = [0; CHUNK];
+            let mut receive = |_| {
+                ring.receive(&mut blocks);
+                blocks
+                    .iter()
+                    .all(|&block| block == blocks[0])
+                    .then_some(blocks[0])
+            };
+            (0..rounds).map(&mut receive).collect::<Vec<_>>()
+        });
+        assert!(received.into_iter().eq((0..rounds).map(Some)));
+    }
+}

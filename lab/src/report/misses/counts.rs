@@ -1,0 +1,104 @@
+//! How many of the published figures match, and how many of these matches prove something.
+
+use std::borrow::Borrow;
+
+use super::{Agreement, Basis, Beside, Place};
+
+/// How many figures match, miss, are open, or are not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The number of all figures.
+    pub all: usize,
+    /// The number of measurements of ours with which the measured figures are compared. It is
+    /// smaller than their number if several postings have the same figure.
+    pub ours: usize,
+    /// The number of figures that match.
+    pub matches: usize,
+    /// The number of matches that prove nothing, because our figure depends on the published one;
+    /// see [`Basis`].
+    pub given: usize,
+    /// The number of matches that would be matches too if the patch had no effect in our runs.
+    pub without_effect: usize,
+    /// The number of matches that are counted neither in `given` nor in `without_effect`.
+    pub telling: usize,
+    /// The number of matches in which only the ratio matches: at least one of our values does not
+    /// match the published one.
+    pub off: usize,
+    /// The number of figures that do not match.
+    pub misses: usize,
+    /// The number of figures that are open.
+    pub open: usize,
+    /// The number of figures for which nothing is measured.
+    pub not_measured: usize,
+}
+
+impl Counts {
+    /// Counts `figures`.
+    pub fn of<B: Borrow<Beside>>(figures: &[B]) -> Self {
+        let mut counts = Self::default();
+        let mut places: Vec<&Place> = Vec::new();
+        for figure in figures.iter().map(Borrow::borrow) {
+            counts.all += 1;
+            let measured = figure.place.iter().filter(|_| figure.ours.is_some());
+            for place in measured {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+            match figure.agreement() {
+                Agreement::Match => counts.add_match(figure),
+                Agreement::Miss => counts.misses += 1,
+                Agreement::Open => counts.open += 1,
+                Agreement::NotMeasured => counts.not_measured += 1,
+            }
+        }
+        counts.ours = places.len();
+        counts
+    }
+
+    fn add_match(&mut self, figure: &Beside) {
+        let is_given = figure.basis != Basis::Independent;
+        let is_without_effect = figure.agreement_without_effect() == Some(Agreement::Match);
+        self.matches += 1;
+        self.given += usize::from(is_given);
+        self.without_effect += usize::from(is_without_effect);
+        self.telling += usize::from(!is_given && !is_without_effect);
+        self.off += usize::from(figure.is_level_off());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn each_figure_is_counted_once_and_each_measurement_of_ours_once() {
+        // Three figures of the sample have one place: the same metric with the same two designs.
+        let counts = Counts::of(&sample());
+        let expected = Counts {
+            all: 5,
+            ours: 2,
+            matches: 1,
+            given: 0,
+            without_effect: 0,
+            telling: 1,
+            off: 1,
+            misses: 2,
+            open: 1,
+            not_measured: 1,
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn a_match_tells_nothing_if_it_is_fitted_or_needs_no_effect() {
+        let mut figures = sample();
+        figures[1].basis = Basis::Fitted;
+        let ours = figures[2].ours.as_mut().expect("measured");
+        ours.ratio.as_mut().expect("a ratio").median = 0.9;
+        let counts = Counts::of(&figures);
+        assert_eq!((counts.matches, counts.given), (2, 1));
+        assert_eq!((counts.without_effect, counts.telling), (1, 0));
+    }
+}

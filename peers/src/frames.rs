@@ -1,0 +1,190 @@
+//! Allocators of page frames.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use bitmap_allocator::{BitAlloc, BitAlloc1M};
+use buddy_system_allocator::LockedFrameAllocator;
+use frame_alloc::{
+    CpuId, DepotAllocator, PageSize, PhysicalAllocator, Provenance, RegionInit,
+    SummaryBuddyAllocator,
+};
+use plimsoll_lab::bench::page::{FRAMES, Frames};
+
+const PAGE: PageSize = PageSize::from_log2(12);
+
+/// `frame-alloc`: a lock-free buddy allocator behind magazines of CPUs and a shared depot.
+pub struct Depot {
+    frames: DepotAllocator<SummaryBuddyAllocator<11, Exposed>, ThisCpu, 2>,
+    /// Owns the memory; `frames` knows only its address.
+    _pool: Pool,
+}
+
+std::thread_local! {
+    static CPU: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of the calling thread, as its CPU.
+struct ThisCpu;
+
+impl CpuId for ThisCpu {
+    #[inline]
+    fn current_cpu() -> usize {
+        CPU.get()
+    }
+}
+
+/// The memory that an allocator manages.
+struct Pool {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Pool {
+    fn new() -> Self {
+        let layout = Layout::from_size_align((FRAMES.0 as usize) << 12, 4 << 20);
+        let layout = layout.expect("512 MiB is a layout");
+        // SAFETY: the layout is not empty.
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).expect("512 MiB of address space");
+        base.expose_provenance();
+        Self { base, layout }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and freed once.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+// SAFETY: the pool is plain memory that the allocator above it guards.
+unsafe impl Send for Pool {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Pool {}
+
+struct Exposed;
+
+// SAFETY: the pool is one live allocation whose provenance was exposed in `Pool::new`.
+unsafe impl Provenance for Exposed {
+    unsafe fn create(phys: usize) -> NonNull<u8> {
+        let pointer = std::ptr::with_exposed_provenance_mut(phys);
+        NonNull::new(pointer).expect("no frame is at address 0")
+    }
+
+    unsafe fn destroy<T>(pointer: NonNull<T>) -> usize {
+        pointer.as_ptr().expose_provenance()
+    }
+}
+
+impl Depot {
+    pub fn new() -> Self {
+        let (frames, pool) = (
+            DepotAllocator::new(PAGE, SummaryBuddyAllocator::new(PAGE)),
+            Pool::new(),
+        );
+        let base = pool.base.as_ptr().expose_provenance();
+        // SAFETY: the pool is ours alone, aligned, and no other thread knows it yet.
+        unsafe { frames.init_region(base, pool.layout.size()) };
+        Self {
+            frames,
+            _pool: pool,
+        }
+    }
+}
+
+fn count(order: u8) -> NonZeroUsize {
+    NonZeroUsize::MIN.saturating_mul(NonZeroUsize::new(1 << order).expect("a power of two"))
+}
+
+impl Frames for Depot {
+    fn name(&self) -> String {
+        "frame-alloc, depot".to_owned()
+    }
+
+    fn enter(&self, thread: usize) -> Option<plimsoll_lab::bench::page::Entered> {
+        CPU.set(thread);
+        None
+    }
+
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        self.frames.allocate_physical(PAGE, count(ORDER)).ok()
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        // SAFETY: the block was allocated with this count, and is freed once.
+        unsafe { self.frames.deallocate_physical(PAGE, count(ORDER), block) }
+    }
+
+    fn settle(&self) {
+        self.frames.flush();
+    }
+}
+
+/// `buddy_system_allocator`: sets of frame numbers behind a spinlock.
+pub struct Buddy(LockedFrameAllocator<18>);
+
+impl Buddy {
+    pub fn new() -> Self {
+        let frames = LockedFrameAllocator::new();
+        frames.lock().add_frame(0, FRAMES.0 as usize);
+        Self(frames)
+    }
+}
+
+impl Frames for Buddy {
+    fn name(&self) -> String {
+        "buddy_system_allocator".to_owned()
+    }
+
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        self.0.lock().alloc(1 << ORDER)
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        self.0.lock().dealloc(block, 1 << ORDER);
+    }
+}
+
+/// `bitmap-allocator`: a tree of bitmaps, behind a spinlock here.
+pub struct Bitmap(spin::Mutex<Box<BitAlloc1M>>);
+
+impl Bitmap {
+    pub fn new() -> Self {
+        let mut bits = Box::<BitAlloc1M>::default();
+        bits.insert(0..FRAMES.0 as usize);
+        Self(spin::Mutex::new(bits))
+    }
+}
+
+impl Frames for Bitmap {
+    fn name(&self) -> String {
+        "bitmap-allocator".to_owned()
+    }
+
+    #[inline]
+    fn alloc<const ORDER: u8>(&self) -> Option<usize> {
+        let mut bits = self.0.lock();
+        match ORDER {
+            0 => bits.alloc(),
+            _ => bits.alloc_contiguous(None, 1 << ORDER, ORDER as usize),
+        }
+    }
+
+    #[inline]
+    fn free<const ORDER: u8>(&self, block: usize) {
+        let mut bits = self.0.lock();
+        let freed = match ORDER {
+            0 => bits.dealloc(block),
+            _ => bits.dealloc_contiguous(block, 1 << ORDER),
+        };
+        assert!(freed, "the block was allocated");
+    }
+}
