@@ -77,8 +77,8 @@ pub(crate) struct Reproduce {
     /// Runs every case twice and fails if anything differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
-    /// Writes every published figure beside ours, with the cause of the difference, to a page; only
-    /// for a full run of all experiments
+    /// Writes every published figure beside ours, with the cause of the difference, to a page. If
+    /// experiments are named, the page must exist, and only their figures are replaced
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "card", "memory"])]
     pub(crate) misses: Option<PathBuf>,
     #[command(flatten)]
@@ -304,7 +304,7 @@ impl From<WithJitter> for Jitter {
 /// Seeds and parallelism of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Runs {
-    /// Runs every design with seeds 1 to N [default: 8]
+    /// Runs every design with seeds 1 to N [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) seeds: Option<u64>,
     /// The number of cases that run at once [default: one per CPU]

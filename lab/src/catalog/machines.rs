@@ -140,12 +140,14 @@ fn effects_of_load(text: &ProfileText) -> Table {
     if let Some(bandwidth) = &text.bandwidth {
         let whole: fn(u32) -> String = |value| value.to_string();
         rows.push(("bandwidth.node, GB/s", &bandwidth.node, whole));
-        let named = |work: Work| match work {
-            Work::Fault => "bandwidth.fault, bytes",
-            _ => "bandwidth.swap_in, bytes",
-        };
         for (work, bytes) in &bandwidth.bytes {
-            rows.push((named(*work), bytes, whole));
+            let what = match work {
+                Work::Fault => "bandwidth.fault, bytes",
+                Work::SwapIn => "bandwidth.swap_in, bytes",
+                Work::SwapOut => "bandwidth.swap_out, bytes",
+                _ => "bandwidth.lru_move, bytes",
+            };
+            rows.push((what, bytes, whole));
         }
     }
     Table {
@@ -264,9 +266,10 @@ mod tests {
             .find(|it| it.title.starts_with("Effects of load"));
         let rows = &of_load.expect("the machine has effects of load").rows;
         let told: Vec<String> = rows.iter().map(|row| row[..4].join(" ")).collect();
-        assert_eq!(told.len(), 5, "{told:?}");
+        assert_eq!(told.len(), 7, "{told:?}");
         assert_eq!(told[0], "clock.all_core 1.00 0.96 0.65");
         assert_eq!(told[2], "bandwidth.node, GB/s 390 358 325");
+        assert_eq!(told[6], "bandwidth.lru_move, bytes 64 128 384");
         assert!(rows.iter().all(|row| !row[4].is_empty()));
     }
 

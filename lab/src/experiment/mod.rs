@@ -95,6 +95,7 @@ pub trait Experiment: Sync {
 pub const CATALOG: &[&dyn Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
+    drain::SWAPPING,
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,

@@ -49,27 +49,6 @@ pub(super) const FIGURES: &[Unmeasured] = &[
         CPU_TIME,
     ),
     batching(
-        SWAPPING,
-        "work done (bogo operations), 10 x 30 GB, change in percent",
-        Unit::Percent,
-        &[0.4728],
-        NO_SWAP,
-    ),
-    batching(
-        SWAPPING,
-        "work done a second, 10 x 30 GB, change in percent",
-        Unit::Percent,
-        &[0.2029],
-        NO_SWAP,
-    ),
-    batching(
-        SWAPPING,
-        "work done per second of CPU time, 10 x 30 GB, change in percent",
-        Unit::Percent,
-        &[-0.6381],
-        NO_SWAP,
-    ),
-    batching(
         PLENTY,
         "smallest variation of these figures between runs",
         Unit::Percent,
@@ -130,8 +109,6 @@ const HISTOGRAM: &str = "the thread's histogram of calls, 176 CPUs and 250 GB, 1
                          needs much memory";
 const PLENTY: &str = "the cover letter, 176 CPUs, 250 GB and 179 GB of swap, stress-ng --vm 50 --vm-bytes \
                       5G for 100 s";
-const SWAPPING: &str = "the cover letter, 176 CPUs, 250 GB and 179 GB of swap, stress-ng --vm 10 --vm-bytes \
-                        30G for 100 s";
 const EARLIER: &str = "an earlier profile of the reaper alone, a phone (arm64), one run each";
 const CITED: &str = "the patch's message, which cites measurements of others: per-CPU counters against \
                      counters of each thread";
@@ -139,8 +116,6 @@ const CITED: &str = "the patch's message, which cites measurements of others: pe
 const STALL: &str = "`stalls` looks for what makes a CPU stall, with Linux's detectors, but it has no row for this \
                      figure.";
 const CPU_TIME: &str = "No metric divides the work by the CPU time.";
-const NO_SWAP: &str = "No metric has it, because the workload is one of a family. The table *Throughput of the \
-                       merged patch against unbatched Linux* of `drain` has ours, without swap.";
 const VARIATION: &str =
     "A simulated run has no noise, so its variation over the seeds is another quantity.";
 const PHASES: &str = "No metric has the time of this function. The tables of the report on the \

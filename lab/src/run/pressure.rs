@@ -1,7 +1,7 @@
 //! The parts that a testbed needs to run short of memory: address spaces whose pages are reclaimed,
 //! swap, and a kswapd for each node.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -9,10 +9,12 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase, ReclaimedBy};
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Layout;
 use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
+use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::units::{CpuId, Nanos, NodeId};
-use plimsoll_sim::Sim;
+use plimsoll_sim::{KswapdThread, Sim};
 
 use crate::measure::metric::{Metric, Unit};
 
@@ -31,7 +33,15 @@ pub struct Pressure {
 
 /// The embedder of the reclaim: it starts the threads of kswapd.
 #[derive(Default)]
-pub(super) struct Threads(RefCell<Weak<Pressure>>);
+pub(super) struct Threads {
+    pressure: RefCell<Weak<Pressure>>,
+    /// For each node, the thread of its kswapd.
+    threads: RefCell<Vec<Rc<KswapdThread>>>,
+    /// The CPU on which kswapd runs, if the workload has chosen one.
+    seat: Cell<Option<CpuId>>,
+    /// The time that allocations have waited for kswapd or for other CPUs that reclaim.
+    paused: Cell<Nanos>,
+}
 
 /// Counts of what reclaim did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,9 +63,10 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the reclaim that the configuration of a manager needs. It has no address spaces yet.
-    pub(super) fn reclaim(sim: &Sim) -> SimReclaim {
-        Rc::new(Reclaim::new(sim, Threads::default()))
+    /// Makes the reclaim that the configuration of a manager of `layout` needs. It has no address
+    /// spaces yet.
+    pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
+        Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
     /// Makes the parts that all address spaces of the machine share, with `swap` slots of swap
@@ -74,8 +85,26 @@ impl Pressure {
             spaces: spaces.expect("the host has memory for it"),
             reclaim: Rc::downgrade(reclaim),
         });
-        reclaim.embedder().0.replace(Rc::downgrade(&pressure));
+        reclaim
+            .embedder()
+            .pressure
+            .replace(Rc::downgrade(&pressure));
         pressure
+    }
+
+    /// Makes the kswapd of the node of `cpu` run on this CPU from its next wake-up on. A workload
+    /// that leaves CPUs idle chooses one of them, as a scheduler would do.
+    pub(crate) fn seat_kswapd(&self, cpu: CpuId) {
+        if let Some(reclaim) = self.reclaim.upgrade() {
+            reclaim.embedder().seat.set(Some(cpu));
+        }
+    }
+
+    /// The time that all allocations together have waited for kswapd, or for other CPUs that
+    /// reclaim. They sleep for this time.
+    pub(crate) fn paused(&self) -> Nanos {
+        let reclaim = self.reclaim.upgrade();
+        reclaim.map_or(Nanos(0), |reclaim| reclaim.embedder().paused.get())
     }
 
     /// Calls `f` with the machine, its memory manager, and the parts that its address spaces share.
@@ -107,37 +136,71 @@ impl Pressure {
     }
 }
 
+impl Pressure {
+    /// Makes a file whose pages are reclaimed.
+    ///
+    /// # Panics
+    /// If there are too many files and address spaces.
+    #[must_use]
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    pub(crate) fn file(&self, sim: &Sim) -> Arc<Object<Sim>> {
+        let file = Arc::new(Object::new(sim, ObjectKind::File));
+        let enlisted = self.with_memory(sim, |memory| memory.enlist_file(&file));
+        enlisted.expect("a workload has fewer files");
+        file
+    }
+}
+
+impl Threads {
+    fn thread(&self, node: NodeId) -> Rc<KswapdThread> {
+        let mut threads = self.threads.borrow_mut();
+        let nodes = threads.len().max(node.index() + 1);
+        threads.resize_with(nodes, Rc::default);
+        Rc::clone(&threads[node.index()])
+    }
+}
+
 impl Embedder<Sim> for Threads {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
-        let pressure = self.0.borrow().upgrade();
+        let pressure = self.pressure.borrow().upgrade();
         if let Some(pressure) = pressure {
             pressure.with_memory(sim, f);
         }
     }
 
-    /// Starts the kswapd of `node`, as a thread on the calling CPU if that CPU is of the node.
-    /// Otherwise the thread runs on the node's first CPU, or on CPU 0 if the node has no CPU.
+    /// Wakes the kswapd of `node`. If it is asleep, starts it as a thread on the CPU that the
+    /// workload has chosen. If the workload has chosen no CPU of the node, the thread runs on the
+    /// calling CPU if that CPU is of the node, or else on the node's first CPU, or on CPU 0 if the
+    /// node has no CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
-        let Some(pressure) = self.0.borrow().upgrade() else {
+        let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;
         };
         let topology = sim.topology();
         let near = |cpu: &CpuId| topology.place(*cpu).node == node;
-        let here = Some(sim.this_cpu()).filter(near);
+        let chosen = self.seat.get().filter(near);
+        let here = chosen.or_else(|| Some(sim.this_cpu()).filter(near));
         let cpu = here.or_else(|| topology.ids().find(near));
-        let reclaim = Weak::clone(&pressure.reclaim);
-        sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
-            let Some(reclaim) = reclaim.upgrade() else {
-                return;
-            };
-            while let Next::At(at) = reclaim.kswapd(sim, node) {
-                sim.sleep_until(at);
-            }
+        let thread = self.thread(node);
+        thread.wake(sim, || {
+            let (thread, reclaim) = (Rc::clone(&thread), Weak::clone(&pressure.reclaim));
+            sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
+                thread.run(sim, || match reclaim.upgrade() {
+                    Some(reclaim) => reclaim.kswapd(sim, node),
+                    None => Next::Woken,
+                });
+            })
         });
     }
 
     fn pause(&self, sim: &Sim, span: Nanos) -> bool {
+        let began = sim.now();
         sim.sleep(span);
+        let slept = sim.now().0 - began.0;
+        self.paused.set(Nanos(self.paused.get().0 + slept));
         true
     }
 }

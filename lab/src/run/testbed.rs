@@ -171,8 +171,8 @@ impl Testbed {
     #[must_use]
     pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
         let sim = Sim::new(profile, simulated(seed));
-        let reclaim = Pressure::reclaim(&sim);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        let reclaim = Pressure::reclaim(&sim, &config.layout);
         config.design = design;
         config.pressure = Some(plimsoll_sim::pressure(&reclaim));
         let mut testbed = Self::with_sim(sim, design, config);
@@ -225,6 +225,11 @@ impl Testbed {
             }
         }
         // Filling is not part of the run, so its holds are removed from the log.
+        self.log.take();
+    }
+
+    /// Removes what was logged so far, such as the work of preparing memory.
+    pub(crate) fn forget_log(&self) {
         self.log.take();
     }
 

@@ -37,6 +37,14 @@ pub const ALL: &[Headlines] = &[
         ],
     },
     Headlines {
+        experiment: "drain-swap",
+        machine: "bergamo-176",
+        of: &[
+            ("unbatched", "batched", "pages_per_s"),
+            ("unbatched", "bounded", "pages_per_s"),
+        ],
+    },
+    Headlines {
         experiment: "stalls",
         machine: "turin-316",
         of: &[

@@ -1,12 +1,14 @@
 //! Mixes of programs, as data: which programs run on which CPUs of a machine, and how much of its
 //! memory is free. An experiment that runs several workloads lists them as mixes.
 
+use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::page::{Kswapd, Reclaiming, ZoneKind};
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_sim::profile::Profile;
 
 use super::daemons::Daemons;
 use super::make_like::MakeLike;
+use super::readers::Readers;
 use super::stress_vm::StressVm;
 use crate::error::Error;
 use crate::run::aging;
@@ -48,6 +50,8 @@ pub(crate) enum Program {
     Stress(StressVm),
     /// The daemons of each CPU.
     Daemons(Daemons),
+    /// A reader of a file on each CPU. The memory of the mix must be [`Memory::Cached`].
+    Readers(Readers),
     /// Jobs that move between all CPUs of the machine. The CPUs of the [`Part`] have no effect.
     Make(MakeLike),
 }
@@ -57,9 +61,12 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// Each zone has `leave` free pages above the middle between its low and its high watermark.
+    /// Each zone has as many free pages as is the middle between its low and its high watermark.
     /// The rest is in use and stays in use: nothing reclaims it.
-    Short { leave: Pages, kswapd: Kswapd },
+    Short,
+    /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
+    /// [`Readers`] read. Kswapd and allocations reclaim them. There is no swap.
+    Cached { cached: Pages },
 }
 
 impl Mix {
@@ -73,6 +80,14 @@ impl Mix {
         found.ok_or_else(|| Error::unknown("workload", name, &names))
     }
 
+    /// Makes the machine for a run. It reclaims if the mix says so.
+    pub(crate) fn testbed(&self, profile: &Profile, design: Design, seed: u64) -> Testbed {
+        match self.memory {
+            Memory::Plenty | Memory::Short => Testbed::new(profile, design, seed),
+            Memory::Cached { .. } => Testbed::with_pressure(profile, design, seed, 0),
+        }
+    }
+
     /// Prepares the memory, and starts the programs. They stop at `until`.
     pub(crate) fn start(&self, testbed: &Testbed, until: Nanos) {
         self.memory.prepare(testbed);
@@ -84,9 +99,14 @@ impl Mix {
                     worker.start(testbed, cpus, until);
                 }
                 Program::Daemons(daemons) => daemons.start(testbed, cpus, until),
+                Program::Readers(readers) => {
+                    let cpus: Vec<CpuId> = cpus.collect();
+                    readers.start(testbed, &cpus, self.memory.cached(), until);
+                }
                 Program::Make(make) => make.start(testbed, until),
             }
         }
+        testbed.forget_log();
     }
 }
 
@@ -106,41 +126,39 @@ impl Cpus {
 
 impl Memory {
     fn prepare(self, testbed: &Testbed) {
-        let Self::Short { leave, kswapd } = self else {
-            return;
+        let leave = match self {
+            Self::Plenty => return,
+            Self::Short => Pages(0),
+            // The readers then bring in as many pages.
+            Self::Cached { cached } => cached,
         };
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);
         begun.expect("the machine has this much memory");
-        if kswapd == Kswapd::Awake {
-            // As Linux does when kswapd wakes: page lists of the node's zones become shorter, and
-            // counters fold at lower thresholds.
-            let (pages, sim) = (testbed.mm.pages(), &testbed.sim);
-            for zone in pages.view(sim) {
-                pages.set_kswapd(sim, zone.node, Kswapd::Awake);
-                pages.set_reclaiming(sim, zone.node, ZoneKind::Normal, Reclaiming::Yes);
-            }
+    }
+
+    /// The number of pages of files in memory when the programs start.
+    const fn cached(self) -> u64 {
+        match self {
+            Self::Plenty | Self::Short => 0,
+            Self::Cached { cached } => cached.0 as u64,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_sim::profile::{Card, Profile};
+    use plimsoll_mm::page::ZoneKind;
+    use plimsoll_sim::profile::Card;
 
     use super::*;
     use crate::catalog::designs;
-
-    const SHORT: Memory = Memory::Short {
-        leave: Pages(0),
-        kswapd: Kswapd::Awake,
-    };
 
     static FAMILY: [Mix; 1] = [Mix {
         name: "quiet",
         stands_for: "nothing",
         parameters: "none",
         parts: &[],
-        memory: SHORT,
+        memory: Memory::Short,
     }];
 
     #[test]
@@ -177,5 +195,37 @@ mod tests {
         let (low, high) = (zone.watermarks.low, zone.watermarks.high);
         assert!((low..=high).contains(&zone.free), "{zone:?}");
         assert!(zone.free > low && zone.free < high);
+    }
+
+    #[test]
+    fn readers_make_kswapd_drop_pages_of_files() {
+        static MIX: Mix = Mix {
+            name: "reading",
+            stands_for: "a disk that is read",
+            parameters: "so fast that kswapd wakes soon",
+            parts: &[Part {
+                cpus: Cpus {
+                    divisor: 36,
+                    remainders: &[0],
+                },
+                program: Program::Readers(Readers {
+                    pages_per_s: 4_000_000,
+                    pages: 400_000,
+                }),
+            }],
+            memory: Memory::Cached {
+                cached: Pages(150_000),
+            },
+        };
+        let profile = Profile::load("grace-72", Card::Mid).expect("built in");
+        let design = designs::find("linux").expect("built in").design;
+        let testbed = MIX.testbed(&profile, design, 1);
+        let until = Nanos::from_ms(100);
+        MIX.start(&testbed, until);
+        testbed.sim.run_until(until);
+        let (_, log) = testbed.finish();
+        assert!(log.reclaim.kswapd_wakes > 0, "{:?}", log.reclaim);
+        assert!(log.reclaim.by_kswapd > 10_000, "{:?}", log.reclaim);
+        assert_eq!(log.out_of_memory, 0);
     }
 }

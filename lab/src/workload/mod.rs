@@ -5,7 +5,9 @@ pub mod make_like;
 pub(crate) mod mix;
 pub mod overcommit;
 pub(crate) mod page_fault;
+pub(crate) mod readers;
 pub(crate) mod storm;
+pub(crate) mod stress_swap;
 pub mod stress_vm;
 pub(crate) mod victim;
 

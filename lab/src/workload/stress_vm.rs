@@ -39,7 +39,7 @@ pub enum Pause {
 }
 
 impl Pause {
-    fn take(self, sim: &Sim) {
+    pub(super) fn take(self, sim: &Sim) {
         match self {
             Self::No => {}
             Self::Asleep(mean) => sim.sleep(about(sim, mean)),
@@ -61,7 +61,7 @@ impl Done {
         self.pages.get()
     }
 
-    fn add(&self, pages: usize) {
+    pub(super) fn add(&self, pages: usize) {
         self.pages.set(self.pages.get() + pages as u64);
     }
 }

@@ -9,13 +9,16 @@
 
 pub mod area;
 pub mod budget;
+pub mod cached;
 pub mod cast;
 pub mod churn;
 pub mod counter;
+pub mod direct;
 pub mod draining;
 mod dying;
 pub mod frontier;
 pub mod grouped;
+pub mod kswapd;
 pub mod oom;
 pub mod parts;
 pub mod reaping;

@@ -1,4 +1,5 @@
-//! Reclaim: moving used pages to swap, so that their memory can be allocated again.
+//! Reclaim: moving used pages to swap, and dropping pages of files, so that their memory can be
+//! allocated again.
 //!
 //! ```text
 //! allocation finds every zone low ──wakes──> kswapd ─┐
@@ -6,15 +7,17 @@
 //! ```
 //!
 //! [`Reclaim`] reclaims anonymous pages of enlisted address spaces (see
-//! [`Memory::enlist`](crate::space::Memory::enlist)). The lists that
+//! [`Memory::enlist`](crate::space::Memory::enlist)) and pages of enlisted files (see
+//! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
-//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them. `shrink`
-//! has two callers: `kswapd`, the thread of a node, and `direct`, an allocation. The page allocator
-//! calls [`Reclaim`] as its [`Pressure`].
+//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and `evict`
+//! takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the thread of
+//! a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
 //!
 //! Locks: none of its own.
 
 mod direct;
+mod evict;
 mod kswapd;
 #[cfg(feature = "laws")]
 pub(crate) mod laws;
@@ -28,9 +31,9 @@ use core::fmt;
 use self::kswapd::Kswapd;
 pub use self::kswapd::Next;
 use crate::machine::Machine;
-use crate::page::{PageAllocator, Pressure, Request};
+use crate::page::{Layout, PageAllocator, Pressure, Request};
 use crate::space::Memory;
-use crate::space::lru::List;
+use crate::space::lru::Kind;
 use crate::units::{Nanos, NodeId, Pages};
 
 /// The services that reclaim needs from the program that embeds the memory manager.
@@ -39,26 +42,27 @@ pub trait Embedder<M: Machine> {
     /// exists, the embedder need not call `f`; reclaim then frees nothing.
     fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
 
-    /// Makes the thread of `node` call [`Reclaim::kswapd`]. May be called with locks of the
-    /// embedder held, and must neither wait nor allocate.
+    /// Makes the thread of `node` call [`Reclaim::kswapd`] at once, even if the thread is waiting
+    /// for the time that the last call returned, or is about to wait for it. May be called with
+    /// locks of the embedder held, and must neither wait nor allocate.
     fn wake_kswapd(&self, machine: &M, node: NodeId);
 
-    /// Makes an allocation wait for about `span`. Returns `false` if the allocating task was
-    /// killed.
+    /// Makes an allocation wait for about `span`. If the allocating task is killed, or was killed
+    /// before, returns `false` at once.
     fn pause(&self, machine: &M, span: Nanos) -> bool;
 }
 
-/// Reclaims anonymous pages, for the page allocator. An embedder makes one for each memory manager.
+/// Reclaims used pages, for the page allocator. An embedder makes one for each memory manager.
 pub struct Reclaim<M: Machine, E> {
     embedder: E,
     kswapds: Box<[Kswapd<M>]>,
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
-    /// Makes a reclaim in which the kswapd of every node is asleep.
+    /// Makes a reclaim in which the kswapd of every node of `layout` is asleep.
     #[must_use]
-    pub fn new(machine: &M, embedder: E) -> Self {
-        let nodes = 0..machine.topology().nodes();
+    pub fn new(machine: &M, layout: &Layout, embedder: E) -> Self {
+        let nodes = 0..layout.nodes();
         Self {
             embedder,
             kswapds: nodes.map(|_| Kswapd::new(machine)).collect(),
@@ -70,8 +74,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         &self.embedder
     }
 
-    /// Returns the number of pages of `node` that could be reclaimed: none if no slot of swap is
-    /// free (Linux: `zone_reclaimable_pages`).
+    /// Returns the number of pages of `node` that could be reclaimed: if no slot of swap is free,
+    /// only those of files (Linux: `zone_reclaimable_pages`).
     pub fn reclaimable(&self, machine: &M, node: NodeId) -> u64 {
         let mut pages = 0;
         self.embedder.with_memory(machine, &mut |memory| {
@@ -80,18 +84,18 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         pages
     }
 
-    /// Returns the kswapd of `node`. A node with a higher number than the last node with CPUs
-    /// shares that last node's kswapd.
-    fn kswapd_of(&self, node: NodeId) -> &Kswapd<M> {
-        &self.kswapds[node.index().min(self.kswapds.len() - 1)]
+    /// Returns the kswapd of `node`; `None` if the layout has no such node.
+    fn kswapd_of(&self, node: NodeId) -> Option<&Kswapd<M>> {
+        self.kswapds.get(node.index())
     }
 }
 
 fn reclaimable<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> u64 {
     let lru = memory.spaces.lru();
+    let of = |kind: Kind| lru.len(node, kind.inactive()) + lru.len(node, kind.active());
     match memory.spaces.swap().free() {
-        0 => 0,
-        _ => lru.len(node, List::Inactive) + lru.len(node, List::Active),
+        0 => of(Kind::File),
+        _ => of(Kind::File) + of(Kind::Anon),
     }
 }
 
@@ -103,7 +107,7 @@ where
         Reclaim::wake(self, machine, pages, request);
     }
 
-    fn reclaim(&self, machine: &M, _: &PageAllocator<M>, request: Request) -> Pages {
+    fn reclaim(&self, machine: &M, _: &PageAllocator<M>, request: Request) -> Option<Pages> {
         Reclaim::reclaim(self, machine, request)
     }
 

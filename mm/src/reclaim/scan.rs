@@ -1,6 +1,8 @@
 //! How many pages of each list a pass of reclaim looks at. Pure arithmetic that follows Linux
 //! (`get_scan_count`, `inactive_is_low`).
 
+use crate::space::lru::Kind;
+
 /// The priority of the first pass, which looks at the smallest part of the lists: a 4096th (Linux:
 /// `DEF_PRIORITY`).
 pub(super) const PRIORITY_FIRST: u32 = 12;
@@ -23,9 +25,124 @@ pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * ratio < active
 }
 
-/// Returns how many pages of a list of `len` pages a pass of this `priority` looks at.
-pub(super) const fn of_list(len: u64, priority: u32) -> u64 {
-    len >> priority
+/// How much reclaim prefers pages of files: 0 means that it takes no anonymous pages, 200 that it
+/// takes no pages of files if it can (Linux: `vm.swappiness`, with its initial value).
+const SWAPPINESS: u64 = 60;
+
+/// The lengths of the lists of a node, or how many pages of each a pass looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PerList {
+    /// By kind.
+    pub(super) inactive: [u64; 2],
+    /// By kind.
+    pub(super) active: [u64; 2],
+}
+
+impl PerList {
+    pub(super) const fn of(&self, kind: Kind) -> u64 {
+        self.inactive[kind as usize] + self.active[kind as usize]
+    }
+}
+
+/// The state of a node that decides between the kinds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) len: PerList,
+    /// For each kind, whether active pages may become inactive.
+    pub(super) may_deactivate: [bool; 2],
+    /// For each kind, what it has recently cost to reclaim its pages.
+    pub(super) cost: [u64; 2],
+    /// True if a slot of swap is free.
+    pub(super) can_swap: bool,
+    /// The number of free pages of the node.
+    pub(super) free: u64,
+    /// The sum of the high watermarks of the node's zones.
+    pub(super) high: u64,
+}
+
+/// The kinds that a pass looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Only(Kind),
+    /// Of both kinds the same part.
+    Equal,
+    /// Of each kind by its cost.
+    ByCost,
+}
+
+/// Returns how many pages of each list a pass of this `priority` looks at (Linux:
+/// `get_scan_count`).
+pub(super) fn counts(state: &State, priority: u32) -> PerList {
+    let (a, f) = (Kind::Anon as usize, Kind::File as usize);
+    let share = share(state, priority);
+    // As in Linux, a kind that has cost more than the other gets the smaller part.
+    let total = state.cost[a] + state.cost[f];
+    let (anon, file) = (total + state.cost[a], total + state.cost[f]);
+    let all = anon + file;
+    let by_anon = SWAPPINESS * (all + 1) / (anon + 1);
+    let by_file = (200 - SWAPPINESS) * (all + 1) / (file + 1);
+    let of = |list: u64, kind: Kind| {
+        let part = list >> priority;
+        match share {
+            Share::Only(only) if only != kind => 0,
+            Share::Only(_) | Share::Equal => part,
+            Share::ByCost => {
+                let by = if kind == Kind::Anon { by_anon } else { by_file };
+                part * by / (by_anon + by_file)
+            }
+        }
+    };
+    let both = |lists: [u64; 2]| [of(lists[a], Kind::Anon), of(lists[f], Kind::File)];
+    PerList {
+        inactive: both(state.len.inactive),
+        active: both(state.len.active),
+    }
+}
+
+/// Called when a pass has reclaimed enough: decides how much of each list the pass still looks at,
+/// so that over the whole pass it looks at the kinds in the planned proportion. The kind of which
+/// less is left gets nothing more. Returns false if the pass is over.
+pub(super) fn keep_proportion(planned: &PerList, left: &mut PerList) -> bool {
+    let [anon, file] = Kind::ALL.map(|kind| left.of(kind));
+    if anon == 0 || file == 0 {
+        return false;
+    }
+    let (fewer, more) = if file > anon {
+        (Kind::Anon, Kind::File)
+    } else {
+        (Kind::File, Kind::Anon)
+    };
+    let percent = left.of(fewer) * 100 / (planned.of(fewer) + 1);
+    let (f, m) = (fewer as usize, more as usize);
+    (left.inactive[f], left.active[f]) = (0, 0);
+    let rest = |planned: u64, left: u64| {
+        let looked_at = planned - left;
+        (planned * (100 - percent.min(100)) / 100).saturating_sub(looked_at)
+    };
+    left.inactive[m] = rest(planned.inactive[m], left.inactive[m]);
+    left.active[m] = rest(planned.active[m], left.active[m]);
+    true
+}
+
+fn share(state: &State, priority: u32) -> Share {
+    let (a, f) = (Kind::Anon as usize, Kind::File as usize);
+    let len = &state.len;
+    if !state.can_swap {
+        return Share::Only(Kind::File);
+    }
+    if priority == 0 {
+        return Share::Equal;
+    }
+    // There are so few pages of files that reclaiming them could not free enough.
+    let file_is_tiny = len.of(Kind::File) + state.free <= state.high;
+    if file_is_tiny && !state.may_deactivate[a] && len.inactive[a] >> priority > 0 {
+        return Share::Only(Kind::Anon);
+    }
+    // There are enough inactive pages of files that were not needed again.
+    if len.inactive[f] >> priority > 0 && !state.may_deactivate[f] {
+        return Share::Only(Kind::File);
+    }
+    Share::ByCost
 }
 
 #[cfg(test)]
@@ -45,12 +162,89 @@ mod tests {
         assert!(!inactive_is_low(0, 0));
     }
 
+    const PLENTY: State = State {
+        len: PerList {
+            inactive: [4096, 8192],
+            active: [8192, 4096],
+        },
+        may_deactivate: [true, true],
+        cost: [0, 0],
+        can_swap: true,
+        free: 100,
+        high: 200,
+    };
+
     #[test]
     fn a_short_list_is_first_looked_at_in_a_later_pass() {
-        let first = |len: u64| (0..=PRIORITY_FIRST).rev().find(|&at| of_list(len, at) > 0);
+        let first = |len: u64| {
+            let mut state = PLENTY;
+            state.can_swap = false;
+            state.len.inactive[1] = len;
+            let at = |&at: &u32| counts(&state, at).inactive[1] > 0;
+            (0..=PRIORITY_FIRST).rev().find(at)
+        };
         assert_eq!(first(4096), Some(12));
         assert_eq!(first(4095), Some(11));
         assert_eq!(first(1), Some(0));
         assert_eq!(first(0), None);
+    }
+
+    #[test]
+    fn without_costs_files_get_140_parts_of_200() {
+        let counts = counts(&PLENTY, 2);
+        // 4096 / 4 = 1024, of which 60 / 200.
+        assert_eq!(counts.inactive, [307, 1433]);
+        assert_eq!(counts.active, [614, 716]);
+    }
+
+    #[test]
+    fn the_kind_that_costs_more_is_looked_at_less() {
+        let cost = [900, 100];
+        let costly = counts(&State { cost, ..PLENTY }, 2);
+        let free = counts(&PLENTY, 2);
+        assert!(costly.inactive[0] < free.inactive[0], "{costly:?}");
+        assert!(costly.inactive[1] > free.inactive[1], "{costly:?}");
+    }
+
+    #[test]
+    fn a_pass_that_has_enough_keeps_the_planned_proportion() {
+        let planned = PerList {
+            inactive: [100, 400],
+            active: [0, 0],
+        };
+        let mut left = PerList {
+            inactive: [50, 350],
+            active: [0, 0],
+        };
+        // Half of the anonymous pages were looked at, so half of the pages of files are.
+        assert!(keep_proportion(&planned, &mut left));
+        assert_eq!(left.inactive, [0, 400 * 51 / 100 - 50]);
+        assert!(!keep_proportion(&planned, &mut left), "one kind is left");
+    }
+
+    #[test]
+    fn one_kind_alone_is_looked_at_if_the_other_would_not_help() {
+        let only = |state: State, priority| {
+            let counts = counts(&state, priority);
+            [counts.of(Kind::Anon) > 0, counts.of(Kind::File) > 0]
+        };
+        let can_swap = false;
+        assert_eq!(only(State { can_swap, ..PLENTY }, 0), [false, true]);
+        assert_eq!(only(PLENTY, 0), [true, true]);
+        // Enough inactive pages of files.
+        let may_deactivate = [true, false];
+        let trimmed = State {
+            may_deactivate,
+            ..PLENTY
+        };
+        assert_eq!(only(trimmed, 12), [false, true]);
+        // So few pages of files that they do not reach the high watermark.
+        let may_deactivate = [false, false];
+        let tiny = State {
+            may_deactivate,
+            high: 1 << 20,
+            ..PLENTY
+        };
+        assert_eq!(only(tiny, 12), [true, false]);
     }
 }

@@ -1,29 +1,22 @@
-//! Looking at the used pages of a node, and moving those to swap that were not touched for long
-//! (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
+//! Looking at the used pages of a node, and taking those out of memory that were not touched for
+//! long (Linux: `shrink_node`, `shrink_inactive_list`, `shrink_active_list`).
 //!
 //! A CPU isolates a batch of pages in one hold of the lock of the lists. It then checks and evicts
-//! each page without that lock. In a second hold of the lock, it puts the pages that stay back on a
-//! list. So this code never holds the lists' lock and the lock of a page table together. If it took
-//! a table's lock inside the lists' lock, it could deadlock with a CPU that splits a huge page,
-//! which takes the lists' lock inside the table's lock.
+//! each page without that lock (see `evict`). In a second hold of the lock, it puts the pages that
+//! stay back on a list. So this code never holds the lists' lock and the lock of a page table
+//! together. If it took a table's lock inside the lists' lock, it could deadlock with a CPU that
+//! splits a huge page, which takes the lists' lock inside the table's lock.
 //!
-//! Locks, one after the other: `Lru`; for each page that is checked, `Rmap` as a reader, with
-//! `PageTable` inside; `Swap`; for each page that is evicted, `Rmap` and `PageTable` again; `Swap`;
-//! `Lru`. If `Rmap` is busy, the page stays in memory. Pages are freed with none of these locks
-//! held.
+//! Locks, one after the other: `Lru`; those of `evict`; `Lru` twice. Pages are freed with none of
+//! these locks held.
 
 use super::scan::{self, CLUSTER, PRIORITY_FIRST};
 use crate::event::{Event, ReclaimedBy};
 use crate::machine::Machine;
-use crate::site::Work;
 use crate::space::Memory;
-use crate::space::lru::{Aged, Fate, ISOLATED_MAX, List, Run, Taken};
-use crate::space::rmap::{Owner, Rmap};
-use crate::space::swap::SwapSlot;
-use crate::units::{NodeId, Pages, Pfn, count_of, narrow};
-
-/// The number of pages that are freed together (Linux: a folio batch).
-const FREED_TOGETHER: usize = 31;
+use crate::space::lru::{Aged, Fate, ISOLATED_MAX, Kind, List, Run, Taken};
+use crate::space::rmap::Rmap;
+use crate::units::{NodeId, Pages, count_of, narrow};
 
 /// One pass over the lists of a node.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +39,16 @@ pub(super) struct Passed {
     pub(super) reclaimed: u64,
     /// True if active pages were skipped, because there were enough inactive ones.
     pub(super) skipped: bool,
+    /// True if the allocating task was killed while it waited. Then the pass has ended early.
+    pub(super) killed: bool,
 }
 
 /// The lists of one node, and what is needed to reclaim from them.
 pub(super) struct Shrinker<'m, M: Machine> {
-    memory: Memory<'m, M>,
-    aged: &'m Aged<M>,
-    rmap: &'m Rmap<M>,
-    node: NodeId,
+    pub(super) memory: Memory<'m, M>,
+    pub(super) aged: &'m Aged<M>,
+    pub(super) rmap: &'m Rmap<M>,
+    pub(super) node: NodeId,
 }
 
 /// The pages of an isolated batch, and the fate of each.
@@ -70,65 +65,100 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         })
     }
 
-    /// Returns whether a CPU that allocates has to wait before it isolates pages, because other
-    /// CPUs have isolated too many (Linux: `too_many_isolated`).
-    pub(super) fn too_many_isolated(&self) -> bool {
-        self.aged.isolated(self.node) > self.aged.len(self.node, List::Inactive) / 8
+    /// Returns whether a CPU that allocates has to wait before it isolates pages of a kind, because
+    /// other CPUs have isolated too many (Linux: `too_many_isolated`).
+    pub(super) fn too_many_isolated(&self, kind: Kind) -> bool {
+        let isolated = self.aged.isolated(self.node, kind);
+        isolated > self.aged.len(self.node, kind.inactive()) / 8
     }
 
-    /// Runs a pass. If other CPUs have isolated too many pages, calls `pause`, which waits.
-    pub(super) fn pass(&self, pass: Pass, pause: impl Fn()) -> Passed {
+    /// Runs a pass. If other CPUs have isolated too many pages, calls `pause` with a function that
+    /// returns whether this is still so. `pause` waits, and returns false if the allocating task was
+    /// killed; the pass ends then.
+    pub(super) fn pass(&self, pass: Pass, pause: impl Fn(&dyn Fn() -> bool) -> bool) -> Passed {
         let mut passed = Passed::default();
-        if self.memory.spaces.swap().free() == 0 {
-            return passed;
-        }
-        let scan = |list| scan::of_list(self.aged.len(self.node, list), pass.priority);
-        let (mut inactive, mut active) = (scan(List::Inactive), scan(List::Active));
-        while inactive + active > 0 {
-            if inactive > 0 {
-                let batch = inactive.min(CLUSTER);
-                inactive -= batch;
-                self.inactive(batch, pass.by, &mut passed, &pause);
-            }
-            if active > 0 {
-                let batch = active.min(CLUSTER);
-                active -= batch;
-                if pass.forced || self.inactive_is_low() {
-                    self.active(batch);
-                } else {
-                    passed.skipped = true;
+        let state = self.state(pass.forced);
+        let planned = scan::counts(&state, pass.priority);
+        let mut left = planned;
+        let first_direct = pass.by == ReclaimedBy::Direct && pass.priority == PRIORITY_FIRST;
+        let mut in_proportion = first_direct;
+        while left.inactive[0] + left.inactive[1] + left.active[1] > 0 {
+            for kind in Kind::ALL {
+                if let Some(batch) = take(&mut left.inactive[kind as usize]) {
+                    self.inactive(kind, batch, pass.by, &mut passed, &pause);
+                    if passed.killed {
+                        return passed;
+                    }
+                }
+                if let Some(batch) = take(&mut left.active[kind as usize]) {
+                    if state.may_deactivate[kind as usize] {
+                        self.active(kind, batch);
+                    } else {
+                        passed.skipped = true;
+                    }
                 }
             }
-            let first_direct = pass.by == ReclaimedBy::Direct && pass.priority == PRIORITY_FIRST;
-            // Once the target is reached, Linux goes on only to keep the number of anonymous pages
-            // and the number of file pages that it looks at in proportion. Here, there are no file
-            // pages.
-            if passed.reclaimed >= pass.target && !first_direct {
+            if passed.reclaimed < pass.target || in_proportion {
+                continue;
+            }
+            if !scan::keep_proportion(&planned, &mut left) {
                 break;
             }
+            in_proportion = true;
         }
         self.balance();
         passed
     }
 
-    /// Makes a batch of active pages inactive, if there are too few inactive ones.
-    pub(super) fn balance(&self) {
-        if self.inactive_is_low() {
-            self.active(CLUSTER);
+    fn state(&self, forced: bool) -> scan::State {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = self.memory;
+        let len = |list| self.aged.len(self.node, list);
+        let balance = self.aged.balance(machine, self.node);
+        let (free, high) = manager.pages().free_and_high(machine, self.node);
+        // Linux also records the anonymous pages that were needed again; here only files do.
+        let refaulted = [false, balance.has_refaulted()];
+        let may = |kind: Kind| forced || refaulted[kind as usize] || self.inactive_is_low(kind);
+        scan::State {
+            len: scan::PerList {
+                inactive: Kind::ALL.map(|kind| len(kind.inactive())),
+                active: Kind::ALL.map(|kind| len(kind.active())),
+            },
+            may_deactivate: Kind::ALL.map(may),
+            cost: balance.costs(),
+            can_swap: spaces.swap().free() > 0,
+            free,
+            high,
         }
     }
 
-    fn inactive_is_low(&self) -> bool {
+    /// Makes a batch of active anonymous pages inactive, if there are too few inactive ones and
+    /// there is swap.
+    pub(super) fn balance(&self) {
+        if self.memory.spaces.swap().slots() > 0 && self.inactive_is_low(Kind::Anon) {
+            self.active(Kind::Anon, CLUSTER);
+        }
+    }
+
+    /// Notes that a reclaim from the node has ended.
+    pub(super) fn end(&self) {
+        self.aged.note_end(self.memory.machine, self.node);
+    }
+
+    fn inactive_is_low(&self, kind: Kind) -> bool {
         let len = |list| self.aged.len(self.node, list);
-        scan::inactive_is_low(len(List::Inactive), len(List::Active))
+        scan::inactive_is_low(len(kind.inactive()), len(kind.active()))
     }
 
     /// Makes up to `batch` active pages inactive, whether or not they were touched.
-    fn active(&self, batch: u64) {
+    fn active(&self, kind: Kind, batch: u64) {
         let machine = self.memory.machine;
-        let (run, mut fates) = self.isolate(List::Active, batch);
+        let (run, mut fates) = self.isolate(kind.active(), batch);
         for (_, fate) in &mut fates[..run.get().len()] {
-            *fate = stays(List::Inactive, false);
+            *fate = stays(kind.inactive(), false);
         }
         for &taken in run.get() {
             // `check` also forgets that the page was touched: only later touches count.
@@ -141,26 +171,41 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         });
     }
 
-    /// Looks at up to `batch` inactive pages, and moves those to swap that were not touched since
-    /// the last look.
-    fn inactive(&self, batch: u64, by: ReclaimedBy, passed: &mut Passed, pause: &impl Fn()) {
-        if by == ReclaimedBy::Direct && self.too_many_isolated() {
-            pause();
-            if self.too_many_isolated() {
+    /// Looks at up to `batch` inactive pages, and takes those out of memory that were not touched
+    /// since the last look.
+    fn inactive(
+        &self,
+        kind: Kind,
+        batch: u64,
+        by: ReclaimedBy,
+        passed: &mut Passed,
+        pause: &impl Fn(&dyn Fn() -> bool) -> bool,
+    ) {
+        if by == ReclaimedBy::Direct && self.too_many_isolated(kind) {
+            passed.killed = !pause(&|| self.too_many_isolated(kind));
+            if passed.killed || self.too_many_isolated(kind) {
                 return;
             }
         }
         let machine = self.memory.machine;
-        let (run, mut fates) = self.isolate(List::Inactive, batch);
+        let (run, mut fates) = self.isolate(kind.inactive(), batch);
         let fates = &mut fates[..run.get().len()];
         for (taken, fate) in &mut *fates {
             *fate = self.check(*taken);
         }
-        let (freed, len) = self.evict(fates);
+        let (freed, len) = match kind {
+            Kind::Anon => self.evict(fates),
+            Kind::File => self.drop_files(fates, run.age),
+        };
         self.conclude(fates);
-        self.free(&freed[..len]);
-        passed.scanned += run.get().len() as u64;
-        passed.reclaimed += len as u64;
+        self.free(kind, &freed[..len]);
+        let (scanned, reclaimed) = (run.get().len() as u64, len as u64);
+        // Each evicted anonymous page was written to swap.
+        let written = if kind == Kind::Anon { reclaimed } else { 0 };
+        let cost = (scanned, written, reclaimed);
+        self.aged.note_cost(machine, self.node, kind, cost);
+        passed.scanned += scanned;
+        passed.reclaimed += reclaimed;
         machine.emit(Event::ShrinkInactive {
             node: self.node,
             by,
@@ -171,7 +216,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
 
     /// Isolates pages from the tail of a list. The fate of each is to go back to that list, unless
     /// the caller changes it.
-    fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
+    pub(super) fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
         let Memory {
             machine,
             manager,
@@ -181,99 +226,26 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let run = self.aged.isolate(machine, self.node, list, narrow(batch));
         let mut fates = [(run.any(), stays(list, false)); ISOLATED_MAX];
         for (fate, &taken) in fates.iter_mut().zip(run.get()) {
-            *fate = (taken, stays(list, taken.referenced));
+            *fate = (taken, stays(list, taken.past.referenced));
         }
         (run, fates)
     }
 
-    fn conclude(&self, fates: &[(Taken, Fate)]) {
+    pub(super) fn conclude(&self, fates: &[(Taken, Fate)]) {
         if !fates.is_empty() {
             self.aged.conclude(self.memory.machine, self.node, fates);
         }
     }
-
-    /// Decides whether an inactive page stays (Linux: `folio_check_references`). A page that was
-    /// touched since the last look stays inactive once more. If it is touched again before the next
-    /// look, that look makes it active.
-    fn check(&self, taken: Taken) -> Fate {
-        let machine = self.memory.machine;
-        machine.spend(Work::Reference, 1);
-        let touched = self.owner(taken).and_then(|owner| {
-            self.rmap.with(machine, owner, |space| {
-                space.was_touched(machine, owner.page, taken.pfn)
-            })
-        });
-        match touched.flatten() {
-            Some(true) if taken.referenced => stays(List::Active, true),
-            Some(true) => stays(List::Inactive, true),
-            Some(false) => Fate::Leaves,
-            // The page is being unmapped, or its address space is busy.
-            None => stays(List::Inactive, taken.referenced),
-        }
-    }
-
-    /// Evicts the pages in `fates` whose fate is to leave. A page that cannot be evicted stays.
-    /// Returns the evicted pages and their number.
-    fn evict(&self, fates: &mut [(Taken, Fate)]) -> ([Pfn; ISOLATED_MAX], usize) {
-        let Memory {
-            machine, spaces, ..
-        } = self.memory;
-        let (mut freed, mut len) = ([Pfn(0); ISOLATED_MAX], 0);
-        let leave = fates.iter().filter(|(_, fate)| *fate == Fate::Leaves);
-        let wanted = leave.count();
-        if wanted == 0 {
-            return (freed, len);
-        }
-        let mut slots = [SwapSlot(0); ISOLATED_MAX];
-        let got = spaces.swap().take_many(machine, &mut slots[..wanted]);
-        for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
-            // No free slot of swap is left for this page. The page becomes active, because it
-            // cannot leave memory until a slot is free.
-            let Some(&slot) = slots[..got].get(len) else {
-                *fate = stays(List::Active, false);
-                continue;
-            };
-            if self.evict_one(*taken, slot) {
-                freed[len] = taken.pfn;
-                len += 1;
-            } else {
-                *fate = stays(List::Inactive, false);
-            }
-        }
-        let spare = spaces.swap().give_back(machine, &slots[len..got]);
-        spare.expect("the slots were just taken");
-        if len > 0 {
-            machine.spend(Work::TlbFlush, 1);
-            machine.spend(Work::SwapOut, count_of(len));
-        }
-        (freed, len)
-    }
-
-    fn evict_one(&self, taken: Taken, slot: SwapSlot) -> bool {
-        let machine = self.memory.machine;
-        let evicted = self.owner(taken).and_then(|owner| {
-            self.rmap.with(machine, owner, |space| {
-                space.evict(machine, owner.page, taken.pfn, slot)
-            })
-        });
-        evicted == Some(true)
-    }
-
-    fn owner(&self, taken: Taken) -> Option<Owner> {
-        Owner::unpack(self.aged.owner(self.node, taken.pfn))
-    }
-
-    /// Frees pages that were evicted and have left the lists.
-    fn free(&self, freed: &[Pfn]) {
-        for pfns in freed.chunks(FREED_TOGETHER) {
-            self.memory
-                .machine
-                .spend(Work::Release, count_of(pfns.len()));
-            self.memory.give_back_evicted(pfns);
-        }
-    }
 }
 
-const fn stays(list: List, referenced: bool) -> Fate {
+/// Takes up to a batch off the number of pages that a pass still looks at; `None` if there are
+/// none.
+fn take(left: &mut u64) -> Option<u64> {
+    let batch = (*left).min(CLUSTER);
+    *left -= batch;
+    (batch > 0).then_some(batch)
+}
+
+pub(super) const fn stays(list: List, referenced: bool) -> Fate {
     Fate::Stays { list, referenced }
 }

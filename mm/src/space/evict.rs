@@ -10,12 +10,13 @@
 
 use alloc::sync::Arc;
 
-use super::AddressSpace;
+use super::lru::Kind;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Entry, Page, PageKind, Spot, What};
 use super::rmap::{EnlistError, Owner};
 use super::rss::RssKind;
 use super::swap::SwapSlot;
+use super::{AddressSpace, Flag};
 use crate::machine::{Lock, Machine, Once};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pfn, Vpn};
@@ -84,20 +85,48 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns whether `page` was touched since the last call. Returns `None` if the table's entry
-    /// for `page` no longer maps the single anonymous page `pfn`.
-    pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn) -> Option<bool> {
-        self.at_entry(machine, page, pfn, |entries, index| {
+    /// for `page` no longer maps the single page `pfn`, of this kind, or if the page is anonymous
+    /// and the space is about to free it.
+    pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn, kind: Kind) -> Option<bool> {
+        if kind == Kind::Anon && self.is_dying(machine) {
+            return None;
+        }
+        self.at_entry(machine, page, pfn, kind, |entries, index| {
             entries.take_touch(index)
         })
     }
 
-    /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
-    /// `slot` into the entry. Returns whether it did. If so, the caller now owns `pfn`, and frees
-    /// it after a flush of translations.
-    pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+    /// Unmaps `page`, if it still maps `pfn` as a page of a file. The caller then has the use of
+    /// the page that the entry had, and drops it after a flush of translations.
+    pub(crate) fn unmap_cached(&self, machine: &M, page: Vpn, pfn: Pfn) -> bool {
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);
-        let evicted = self.at_entry(machine, page, pfn, |entries, index| {
+        let unmapped = self.at_entry(machine, page, pfn, Kind::File, |entries, index| {
+            machine.spend(Work::Zap, 1);
+            machine.spend(Work::Rmap, 1);
+            entries.clear(index..index + 1, |_| true);
+            self.rss.add(machine, RssKind::File, -1);
+        });
+        self.announce_end(machine, &alone);
+        unmapped.is_some()
+    }
+
+    /// Returns whether the space ends or is being reaped. Writing its pages to swap would be work
+    /// for nothing, because they are about to be freed (Linux: `folio_referenced_one` keeps them).
+    fn is_dying(&self, machine: &M) -> bool {
+        self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
+    }
+
+    /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
+    /// `slot` into the entry, unless the space is about to free the page. Returns whether it did.
+    /// If so, the caller now owns `pfn`, and frees it after a flush of translations.
+    pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+        if self.is_dying(machine) {
+            return false;
+        }
+        let alone = page..Vpn(page.0 + 1);
+        self.announce(machine, &alone);
+        let evicted = self.at_entry(machine, page, pfn, Kind::Anon, |entries, index| {
             machine.spend(Work::Zap, 1);
             machine.spend(Work::Rmap, 1);
             entries.set(index, Entry::Swap(slot));
@@ -117,13 +146,14 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// If the entry of `page` still maps `pfn`, runs `f` with the table and the index of the entry,
-    /// under the lock of the table.
+    /// If the entry of `page` still maps `pfn` as a page of `kind`, runs `f` with the table and the
+    /// index of the entry, under the lock of the table.
     fn at_entry<R>(
         &self,
         machine: &M,
         page: Vpn,
         pfn: Pfn,
+        kind: Kind,
         f: impl FnOnce(&mut super::page_table::Entries, u32) -> R,
     ) -> Option<R> {
         let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
@@ -133,7 +163,10 @@ impl<M: Machine> AddressSpace<M> {
             if entries.what() != What::Table {
                 return None;
             }
-            let kind = PageKind::Anon;
+            let kind = match kind {
+                Kind::Anon => PageKind::Anon,
+                Kind::File => PageKind::File,
+            };
             let ours = Entry::Page(Page { pfn, kind });
             (entries.get(index) == Some(ours)).then(|| f(entries, index))
         })

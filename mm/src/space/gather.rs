@@ -288,7 +288,10 @@ impl<'m, M: Machine> Gather<'m, M> {
             }
             match gathered {
                 Gathered::Table(pfn) => tables.push(pfn),
-                Gathered::Page(page, _) if !page.kind.is_owned() => others += 1,
+                Gathered::Page(page, _) if !page.kind.is_owned() => {
+                    self.memory.drop_unmapped(page);
+                    others += 1;
+                }
                 Gathered::Page(page, Order::ZERO) => own.push(page.pfn),
                 Gathered::Page(..) => has_huge = true,
             }

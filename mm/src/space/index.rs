@@ -1,6 +1,8 @@
 //! The index of an object's pages. This is a tree of fan-out 64 that maps an index in the object to
 //! a page frame. The tree is only as high as its largest index needs (Linux: an `xarray`).
 //!
+//! When a page of a file is reclaimed, a shadow stays in its place, which says when the page left.
+//!
 //! Nodes are allocated with no lock held, as [`Spares`], and inserted under the object's lock. So
 //! this code never allocates while other CPUs wait for that lock.
 
@@ -8,13 +10,15 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::error::NoMemory;
+use super::lru::Shadow;
 use crate::units::Pfn;
 
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
-/// The value that stands for an empty place of a last-level node.
-const NONE: u32 = u32::MAX;
+/// The value that stands for an empty place of a last-level node. Other values are a frame's number
+/// plus one, or a shadow, which has [`Shadow::MARK`] set.
+const NONE: u64 = 0;
 
 /// Page frames by index; the file's header describes the tree.
 #[derive(Debug, Default)]
@@ -29,7 +33,7 @@ pub(super) struct Index {
 #[derive(Debug)]
 enum Node {
     Inner(Vec<Option<Self>>),
-    Last(Vec<u32>),
+    Last(Vec<u64>),
 }
 
 /// Nodes allocated ahead of one insertion.
@@ -91,14 +95,53 @@ impl Index {
 
     /// Returns the frame at `index`.
     pub(super) fn get(&self, index: u64) -> Option<Pfn> {
-        let mut node = self.root.as_ref().filter(|_| reaches(self.shift, index))?;
+        frame_of(self.there(index))
+    }
+
+    /// Returns the shadow of the page that was at `index` before it left memory.
+    pub(super) fn shadow(&self, index: u64) -> Option<Shadow> {
+        Shadow::decode(self.there(index))
+    }
+
+    /// Replaces the frame at `index` by a shadow, if it is `frame`. Returns whether it was.
+    pub(super) fn leave(&mut self, index: u64, frame: Pfn, shadow: Shadow) -> bool {
+        let Some(place) = self.place_of(index) else {
+            return false;
+        };
+        if frame_of(*place) != Some(frame) {
+            return false;
+        }
+        *place = shadow.encode();
+        self.len -= 1;
+        true
+    }
+
+    fn place_of(&mut self, index: u64) -> Option<&mut u64> {
+        let mut shift = self.shift;
+        let mut node = self.root.as_mut().filter(|_| reaches(shift, index))?;
+        loop {
+            match node {
+                Node::Inner(below) => node = below[place(index, shift)].as_mut()?,
+                Node::Last(frames) => return Some(&mut frames[place(index, 0)]),
+            }
+            shift -= FAN_BITS;
+        }
+    }
+
+    /// Returns the value at `index`.
+    fn there(&self, index: u64) -> u64 {
+        let Some(mut node) = self.root.as_ref().filter(|_| reaches(self.shift, index)) else {
+            return NONE;
+        };
         let mut shift = self.shift;
         loop {
             match node {
-                Node::Inner(below) => node = below[place(index, shift)].as_ref()?,
+                Node::Inner(below) => match &below[place(index, shift)] {
+                    Some(next) => node = next,
+                    None => return NONE,
+                },
                 Node::Last(frames) => {
-                    let frame = frames[place(index, 0)];
-                    return (frame != NONE).then_some(Pfn(frame));
+                    return frames[place(index, 0)];
                 }
             }
             shift -= FAN_BITS;
@@ -166,11 +209,12 @@ impl Index {
                 }
                 Node::Last(frames) => {
                     let there = &mut frames[place(index, 0)];
-                    if *there == NONE {
-                        *there = frame.0;
-                        self.len += 1;
+                    if let Some(earlier) = frame_of(*there) {
+                        return Ok(earlier);
                     }
-                    return Ok(Pfn(*there));
+                    *there = u64::from(frame.0) + 1;
+                    self.len += 1;
+                    return Ok(frame);
                 }
             }
         }
@@ -210,11 +254,18 @@ impl Node {
             // The recursion ends: there are at most eleven levels.
             Self::Inner(below) => below.iter().flatten().for_each(|node| node.for_each(f)),
             Self::Last(frames) => {
-                let frames = frames.iter().filter(|&&frame| frame != NONE);
-                frames.for_each(|&frame| f(Pfn(frame)));
+                let frames = frames.iter().filter_map(|&there| frame_of(there));
+                frames.for_each(f);
             }
         }
     }
+}
+
+/// Returns the frame that a value of a last-level node stands for, if it stands for one.
+fn frame_of(there: u64) -> Option<Pfn> {
+    let is_frame = there & Shadow::MARK == 0;
+    let frame = there.checked_sub(1).filter(|_| is_frame)?;
+    u32::try_from(frame).ok().map(Pfn)
 }
 
 /// Returns the place of `index` in a node that has `shift` index bits below its level.
@@ -270,5 +321,25 @@ mod tests {
             index.for_each(|frame| all.push(frame));
             prop_assert!(all.into_iter().eq(map.into_values()));
         }
+    }
+
+    #[test]
+    fn a_frame_that_leaves_keeps_its_place_as_a_shadow() {
+        let mut index = Index::default();
+        let mut spares = Spares::new(index.missing(700)).expect("there is memory");
+        assert_eq!(index.insert(700, Pfn(5), &mut spares), Ok(Pfn(5)));
+        let shadow = Shadow {
+            node: 3,
+            age: 99,
+            was_active: true,
+        };
+        assert!(!index.leave(700, Pfn(6), shadow), "it is another frame");
+        assert!(!index.leave(1 << 40, Pfn(5), shadow), "nothing is there");
+        assert!(index.leave(700, Pfn(5), shadow));
+        assert_eq!((index.get(700), index.len()), (None, 0));
+        assert_eq!(index.shadow(700), Some(shadow));
+        index.for_each(|frame| panic!("{frame:?} is gone"));
+        assert_eq!(index.insert(700, Pfn(0), &mut spares), Ok(Pfn(0)));
+        assert_eq!((index.get(700), index.shadow(700)), (Some(Pfn(0)), None));
     }
 }

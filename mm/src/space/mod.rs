@@ -10,10 +10,12 @@
 //! divides the work between them. `rss` counts the resident pages of a space, `usage` counts the
 //! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
 //! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
-//! the mapping of a page through `rmap`, and unmaps the page by `evict`.
+//! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files whose
+//! pages are reclaimed.
 
 pub(crate) mod batches;
 pub mod budget;
+mod cached;
 mod error;
 mod evict;
 mod exit;
@@ -46,6 +48,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use self::budget::Budget;
+pub use self::cached::Read;
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
 pub use self::fault::{Access, FAULT_TRIES, Faulted};
@@ -141,6 +144,8 @@ pub enum Flag {
     Exiting,
     /// The space is empty and has ended.
     Ended,
+    /// The space is [enlisted](Memory::enlist).
+    Enlisted,
 }
 
 /// The largest number of mappings of an address space, unless [`AddressSpace::with_mappings_max`]
@@ -246,6 +251,12 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Raises `flag`. Returns whether this call raised it, rather than an earlier one.
     pub fn raise(&self, machine: &M, flag: Flag) -> bool {
+        !self.raise_after(machine, flag, flag)
+    }
+
+    /// Raises `flag`. Returns whether `earlier` had been raised before. If two CPUs each raise a
+    /// flag and ask for that of the other, exactly one of them finds the other's flag raised.
+    fn raise_after(&self, machine: &M, flag: Flag, earlier: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
             // AcqRel pairs with the acquire in `has`, and with itself.
@@ -253,11 +264,11 @@ impl<M: Machine> AddressSpace<M> {
                 .flags
                 .compare_exchange(machine, flags, flags | bit(flag), AcqRel)
             {
-                Ok(_) => return true,
+                Ok(_) => break,
                 Err(others) => flags = others,
             }
         }
-        false
+        flags & bit(earlier) != 0
     }
 
     /// Counts one more process that uses the space (Linux: `mmget`).

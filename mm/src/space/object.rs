@@ -2,7 +2,8 @@
 //! `address_space`).
 //!
 //! A page has an index in its object, and exists from its first touch until the object is emptied.
-//! The object owns the page. No record says which mappings use the page.
+//! The object owns the page. No record says which mappings use the page. The pages of a file can
+//! also be reclaimed; see `cached`.
 //!
 //! Invariant: every page of an object was allocated for it as a single page, and has one index.
 //!
@@ -12,7 +13,9 @@
 use core::fmt;
 
 use super::index::{Index, Missing, Spares};
-use crate::machine::{Lock, Machine};
+#[cfg(doc)]
+use super::memory::Memory;
+use crate::machine::{Lock, Machine, Once};
 use crate::page::{AllocError, FREE_BATCH, PageAllocator, Request};
 use crate::site::{LockClass, Site};
 use crate::units::{Order, Pfn};
@@ -29,7 +32,9 @@ pub enum ObjectKind {
 /// The pages of a file or of shared memory, by index.
 pub struct Object<M: Machine> {
     kind: ObjectKind,
-    pages: M::Lock<Index>,
+    pub(super) pages: M::Lock<Index>,
+    /// The number under which reclaim finds the file, once it is [enlisted](Memory::enlist_file).
+    pub(super) number: M::Once<u32>,
 }
 
 impl<M: Machine> Object<M> {
@@ -40,6 +45,7 @@ impl<M: Machine> Object<M> {
         Self {
             kind,
             pages: machine.lock(LockClass::Object, home, Index::default()),
+            number: machine.once(),
         }
     }
 
@@ -56,6 +62,10 @@ impl<M: Machine> Object<M> {
     /// # Errors
     /// [`PageError`] if no page can be allocated, or if the global allocator has no memory to
     /// record the page. The object is unchanged then.
+    ///
+    /// # Panics
+    /// If the object is an enlisted file, whose pages may be reclaimed at any time: use
+    /// [`Memory::read_file`].
     pub fn page(
         &self,
         machine: &M,
@@ -63,6 +73,7 @@ impl<M: Machine> Object<M> {
         index: u64,
         request: Request,
     ) -> Result<Pfn, PageError> {
+        assert!(self.number.get().is_none(), "an enlisted file is read");
         let look = |map: &mut Index| map.get(index).ok_or_else(|| map.missing(index));
         match self.pages.with(machine, Site::ObjectPage, look) {
             Ok(pfn) => Ok(pfn),
@@ -115,8 +126,10 @@ impl<M: Machine> Object<M> {
     /// an object that still has pages leaks them.
     ///
     /// # Panics
-    /// If a page of the object was freed in another way.
+    /// If a page of the object was freed in another way, or if the object is an enlisted file: use
+    /// [`Memory::release_file`].
     pub fn empty(&self, machine: &M, pages: &PageAllocator<M>) {
+        assert!(self.number.get().is_none(), "an enlisted file is released");
         let all = self.pages.with(machine, Site::ObjectEmpty, Index::take);
         let mut batch = [Pfn(0); FREE_BATCH];
         let mut len = 0;

@@ -1,9 +1,11 @@
-//! The way from a page to the address space that maps it (Linux: `anon_vma`, `rmap_walk`).
+//! The way from a page to the address space that maps it, or to its file (Linux: `anon_vma`,
+//! `rmap_walk`).
 //!
-//! Each enlisted address space has a number. A page's *owner* combines this number with the virtual
-//! page. A space remains enlisted until it has ended. So as long as a space maps a page, the page's
-//! owner, if it has one, leads to that space. An owner may be outdated: its number may belong to
-//! another space by now. So a CPU that follows an owner checks the entry of the page table.
+//! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
+//! number with the virtual page, or with the page's index in the file. A space remains enlisted
+//! until it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to
+//! that space. An owner may be outdated: its number may belong to another space by now. So a CPU
+//! that follows an owner checks the entry of the page table, or the index of the file.
 //!
 //! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
 //! It only tries to take the lock: if the lock is busy, the page stays. A space that ends takes the
@@ -17,15 +19,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::AddressSpace;
 use super::error::NoMemory;
+use super::object::Object;
 use super::page_table::SPACE_BITS;
+use super::{AddressSpace, Flag};
 use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
 
-/// The address space that has a number, or `None` if the number is free.
-type Place<M> = <M as Machine>::RwLock<Option<Arc<AddressSpace<M>>>>;
+/// What has a number, or `None` if the number is free.
+type Place<M> = <M as Machine>::RwLock<Option<Target<M>>>;
+
+/// An address space or a file whose pages are reclaimed.
+enum Target<M: Machine> {
+    Space(Arc<AddressSpace<M>>),
+    File(Arc<Object<M>>),
+}
 
 /// The numbers of the enlisted address spaces.
 pub(crate) struct Rmap<M: Machine> {
@@ -40,6 +49,8 @@ pub enum EnlistError {
     TooMany,
     /// The address space has been enlisted before.
     Twice,
+    /// The address space has ended, or its last user is leaving.
+    Ended,
 }
 
 impl fmt::Display for EnlistError {
@@ -50,38 +61,98 @@ impl fmt::Display for EnlistError {
                  pass a larger number to `Spaces::aging`"
             }
             Self::Twice => "the address space is enlisted for reclaim already",
+            Self::Ended => "the address space has ended: enlist an address space before its `exit`",
         })
     }
 }
 
 impl core::error::Error for EnlistError {}
 
-/// The place where a page is mapped.
+/// The place where a page is mapped, or the place of a page in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,
+    /// The virtual page, or for a page of a file its index in the file.
     pub(crate) page: Vpn,
+    /// `None` for an anonymous page.
+    pub(crate) file: Option<OfFile>,
+}
+
+/// What an owner says about a page of a file besides its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfFile {
+    /// True if the page must stay in memory: it was mapped shared, so it may have been written to.
+    pub(crate) stays: bool,
+    /// True if the page begins on the active list, because it is back soon after it had left.
+    pub(crate) begins_active: bool,
+    /// True if the page had been active before it left memory.
+    pub(crate) was_active: bool,
 }
 
 impl Owner {
-    /// Returns the owner as a number other than 0.
+    // The upper bits of a packed owner.
+    const FILE: u64 = 1 << 63;
+    const STAYS: u64 = 1 << 62;
+    const BEGINS_ACTIVE: u64 = 1 << 61;
+    const WAS_ACTIVE: u64 = 1 << 60;
+    const MARKS: u64 = Self::FILE | Self::STAYS | Self::BEGINS_ACTIVE | Self::WAS_ACTIVE;
+
+    /// Returns the owner of an anonymous page as a number other than 0.
     pub(super) const fn pack(number: u32, page: Vpn) -> u64 {
         (number as u64 + 1) << SPACE_BITS | page.0
     }
 
-    /// Returns the owner that [`Owner::pack`] made into `packed`, or `None` for 0.
+    /// Returns the owner of a page of a file as a number. Returns 0, the owner of a page that
+    /// cannot be reclaimed, if the index is too large for an owner.
+    pub(super) const fn pack_file(number: u32, index: u64, file: OfFile) -> u64 {
+        if index >> SPACE_BITS != 0 {
+            return 0;
+        }
+        let mut marks = Self::FILE;
+        if file.stays {
+            marks |= Self::STAYS;
+        }
+        if file.begins_active {
+            marks |= Self::BEGINS_ACTIVE;
+        }
+        if file.was_active {
+            marks |= Self::WAS_ACTIVE;
+        }
+        marks | Self::pack(number, Vpn(index))
+    }
+
+    /// Returns this owner of a page of a file as a number that says that the page stays in memory.
+    /// `None` for an anonymous page.
+    pub(super) fn that_stays(self) -> Option<u64> {
+        let file = self.file?;
+        let file = OfFile {
+            stays: true,
+            ..file
+        };
+        Some(Self::pack_file(self.number, self.page.0, file))
+    }
+
+    /// Returns the owner that [`Owner::pack`] or [`Owner::pack_file`] made into `packed`, or `None`
+    /// for 0.
     pub(crate) fn unpack(packed: u64) -> Option<Self> {
-        let number = (packed >> SPACE_BITS).checked_sub(1)?;
+        let number = ((packed & !Self::MARKS) >> SPACE_BITS).checked_sub(1)?;
+        let has = |mark| packed & mark != 0;
+        let file = OfFile {
+            stays: has(Self::STAYS),
+            begins_active: has(Self::BEGINS_ACTIVE),
+            was_active: has(Self::WAS_ACTIVE),
+        };
         Some(Self {
             number: u32::try_from(number).ok()?,
             page: Vpn(packed & ((1 << SPACE_BITS) - 1)),
+            file: has(Self::FILE).then_some(file),
         })
     }
 }
 
 impl<M: Machine> Rmap<M> {
     /// The largest number of address spaces with which an owner still fits into 64 bits.
-    const MAX: u32 = 1 << (u64::BITS - SPACE_BITS - 1);
+    const MAX: u32 = (1 << (u64::BITS - SPACE_BITS - Owner::MARKS.count_ones())) - 1;
 
     pub(super) fn new(machine: &M, spaces_max: u32) -> Result<Self, NoMemory> {
         let max = spaces_max.min(Self::MAX);
@@ -104,30 +175,56 @@ impl<M: Machine> Rmap<M> {
         machine: &M,
         space: &Arc<AddressSpace<M>>,
     ) -> Result<(), EnlistError> {
-        let number = self
-            .free
-            .with(machine, Site::Control, Vec::pop)
-            .ok_or(EnlistError::TooMany)?;
-        // The space is in its place before it learns its number. So no page names an empty place.
-        let place = &self.spaces[number as usize];
-        place.write(machine, Site::Control, |there| {
-            *there = Some(Arc::clone(space));
-        });
-        if crate::machine::Once::set(&space.number, number).is_err() {
+        if space.has(machine, Flag::Exiting) {
+            return Err(EnlistError::Ended);
+        }
+        let target = Target::Space(Arc::clone(space));
+        let number = self.number(machine, target, &space.number)?;
+        // If the space has ended meanwhile, the CPU that ended it has not seen the number.
+        if space.raise_after(machine, Flag::Enlisted, Flag::Ended) {
             self.give_back(machine, number);
-            return Err(EnlistError::Twice);
+            return Err(EnlistError::Ended);
         }
         Ok(())
     }
 
-    /// Frees the number of an address space that has ended. First waits until no CPU is unmapping a
-    /// page of the space.
+    pub(super) fn enlist_file(
+        &self,
+        machine: &M,
+        file: &Arc<Object<M>>,
+    ) -> Result<(), EnlistError> {
+        let target = Target::File(Arc::clone(file));
+        self.number(machine, target, &file.number).map(drop)
+    }
+
+    fn number(
+        &self,
+        machine: &M,
+        target: Target<M>,
+        number_of: &M::Once<u32>,
+    ) -> Result<u32, EnlistError> {
+        let number = self
+            .free
+            .with(machine, Site::Control, Vec::pop)
+            .ok_or(EnlistError::TooMany)?;
+        // The target is in its place before it learns its number. So no page names an empty place.
+        let place = &self.spaces[number as usize];
+        place.write(machine, Site::Control, |there| *there = Some(target));
+        if crate::machine::Once::set(number_of, number).is_err() {
+            self.give_back(machine, number);
+            return Err(EnlistError::Twice);
+        }
+        Ok(number)
+    }
+
+    /// Frees the number of an address space that has ended, or of a file whose pages are reclaimed
+    /// no more. First waits until no CPU is reclaiming a page of it.
     pub(super) fn give_back(&self, machine: &M, number: u32) {
         let Some(place) = self.spaces.get(number as usize) else {
             return;
         };
         let gone = place.write(machine, Site::Exit, Option::take);
-        // The caller has another reference to the space, so this does not drop the space.
+        // The caller has another reference to the target, so this does not drop the target.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
             debug_assert!(
@@ -147,7 +244,25 @@ impl<M: Machine> Rmap<M> {
         f: impl FnOnce(&AddressSpace<M>) -> R,
     ) -> Option<R> {
         let place = self.spaces.get(owner.number as usize)?;
-        let found = place.try_read(machine, Site::Reclaim, |space| space.as_deref().map(f));
+        let found = place.try_read(machine, Site::Reclaim, |target| match target {
+            Some(Target::Space(space)) => Some(f(space)),
+            _ => None,
+        });
+        found.flatten()
+    }
+
+    /// As [`Rmap::with`], for the file of `owner`.
+    pub(crate) fn with_file<R>(
+        &self,
+        machine: &M,
+        owner: Owner,
+        f: impl FnOnce(&Object<M>) -> R,
+    ) -> Option<R> {
+        let place = self.spaces.get(owner.number as usize)?;
+        let found = place.try_read(machine, Site::Reclaim, |target| match target {
+            Some(Target::File(file)) => Some(f(file)),
+            _ => None,
+        });
         found.flatten()
     }
 }
@@ -158,12 +273,25 @@ mod tests {
 
     #[test]
     fn an_owner_survives_its_bits() {
-        for number in [0, 1, (1 << 28) - 1] {
-            for page in [0, 1, (1 << SPACE_BITS) - 1].map(Vpn) {
-                let packed = Owner::pack(number, page);
-                assert_eq!(Owner::unpack(packed), Some(Owner { number, page }));
+        let pages = [0, 1, (1 << SPACE_BITS) - 1];
+        for number in [0, 1, (1 << 25) - 2] {
+            for page in pages.map(Vpn) {
+                let file = None;
+                let owner = Owner { number, page, file };
+                assert_eq!(Owner::unpack(Owner::pack(number, page)), Some(owner));
+                for marks in 0..8_u32 {
+                    let file = OfFile {
+                        stays: marks & 1 != 0,
+                        begins_active: marks & 2 != 0,
+                        was_active: marks & 4 != 0,
+                    };
+                    let packed = Owner::pack_file(number, page.0, file);
+                    let file = Some(file);
+                    assert_eq!(Owner::unpack(packed), Some(Owner { number, page, file }));
+                }
             }
         }
         assert_eq!(Owner::unpack(0), None);
+        assert_eq!(Owner::pack_file(0, 1 << SPACE_BITS, OfFile::default()), 0);
     }
 }

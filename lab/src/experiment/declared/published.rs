@@ -67,6 +67,14 @@ impl Reported {
         }
     }
 
+    /// The published change, if only a change was published.
+    pub(in crate::experiment) const fn percent(&self) -> Option<f64> {
+        match self {
+            Self::ChangePercent(_, percent) => Some(*percent),
+            Self::One(..) | Self::Pair(_) => None,
+        }
+    }
+
     fn values(&self) -> Values {
         match self {
             Self::One(_, value) => Values::Levels(vec![*value]),

@@ -190,7 +190,7 @@ pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error>
              smaller than the published ones. Published: changes of rounds, of rounds per second of \
              real time, and per second of CPU time. `equal`: the interval lies within ±{EQUAL_PERCENT} \
              %, the largest published variation between runs. Nothing is swapped out here, although \
-             10 x 30 GB are more than the published machine's 250 GB.",
+             10 x 30 GB are more than the published machine's 250 GB; in `drain-swap` it is.",
         ),
         &rows,
         |(scene, published, delta, verdict)| {

@@ -7,11 +7,13 @@
 //! long.
 //!
 //! The submodule `scene` has the workload and its metrics, `family` the side workloads, and
-//! `published` the published figures.
+//! `published` the published figures. `swapping` is an experiment of its own, `drain-swap`: the
+//! workload that maps more memory than the machine has.
 
 mod family;
 mod published;
 mod scene;
+mod swapping;
 
 use plimsoll_sim::profile::Card;
 
@@ -38,6 +40,7 @@ use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) static EXPERIMENT: &dyn Experiment = &Drain;
+pub(super) use self::swapping::SWAPPING;
 
 /// The experiment. It has one declaration for each state that memory may have when the main runs
 /// start.

@@ -9,7 +9,7 @@
 //!
 //! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped
 //! out: an allocation that finds no memory fails, and its worker goes on with the pages that it
-//! has.
+//! has. (`swapping` has a workload that is reclaimed and swapped out.)
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -71,7 +71,7 @@ const fn lower(name: &'static str, unit: Unit) -> Metric {
 }
 
 /// How much of a zone is free, compared with what the workers map. Workers that map more than the
-/// machine has would be a third case; it needs reclaim and swap.
+/// machine has are a third case, which has its own experiment (see `swapping`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pressure {
     /// The workers never bring the zone down to its high watermark.
@@ -188,7 +188,7 @@ impl Seen {
     }
 }
 
-fn seconds(time: Nanos) -> f64 {
+pub(super) fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / Nanos::SECOND.0 as f64
 }
 
@@ -331,6 +331,6 @@ fn mapped_percent(use_ns: u32) -> u64 {
 }
 
 /// The CPUs of workers that are spread evenly over the machine, as a scheduler would do.
-fn worker_cpus(cpus: u32, workers: u32) -> impl Iterator<Item = CpuId> {
+pub(super) fn worker_cpus(cpus: u32, workers: u32) -> impl Iterator<Item = CpuId> {
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))
 }

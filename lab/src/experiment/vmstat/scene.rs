@@ -16,7 +16,7 @@ use crate::experiment::declared::{Reading, read, readings};
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
 use crate::run::options::Effort;
-use crate::run::testbed::{Log, Testbed, crowd, crowd_on_one_tick};
+use crate::run::testbed::{Log, crowd, crowd_on_one_tick};
 use crate::workload::mix::Mix;
 
 /// The number of waits for the zone lock in `free_pcppages_bulk`.
@@ -166,7 +166,7 @@ impl Scene {
 
     /// Runs the workload once on one seed.
     pub(super) fn measure(&self, design: &Design, seed: u64) -> Sample {
-        let testbed = Testbed::new(&self.profile, *design, seed);
+        let testbed = self.workload.testbed(&self.profile, *design, seed);
         self.workload.start(&testbed, self.length);
         testbed.sim.run_until(self.length);
         let (stats, log) = testbed.finish();

@@ -6,12 +6,12 @@
 //! nothing in `first-bursts`. The parameters of the other workloads were chosen before these
 //! workloads first ran, and without the published figures.
 
-use plimsoll_mm::page::Kswapd;
 use plimsoll_mm::units::{Nanos, Pages};
 
 use crate::workload::daemons::Daemons;
 use crate::workload::make_like::MakeLike;
 use crate::workload::mix::{Cpus, Memory, Mix, Part, Program};
+use crate::workload::readers::Readers;
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The workload of the report's rows and verdicts, and of the tables that do not name another one.
@@ -36,25 +36,22 @@ pub(super) static FAMILY: [Mix; 7] = [
         memory: Memory::Plenty,
     },
     Mix {
-        name: "bursts-short",
+        name: "bursts-short-unreclaimed",
         stands_for: "the bursts on a machine whose zones are below their high watermark",
         parameters: "as bursts; free memory begins midway between low and high, where kswapd would \
-                     keep it, so frees shorten the lists",
+                     keep it, so frees shorten the lists; nothing is reclaimed",
         parts: BURSTS,
-        memory: Memory::Short {
-            leave: Pages(0),
-            kswapd: Kswapd::Asleep,
-        },
+        memory: Memory::Short,
     },
     Mix {
-        name: "bursts-kswapd",
-        stands_for: "the bursts while kswapd reclaims all the time",
-        parameters: "as bursts-short; kswapd's marks are set throughout, so a list holds at most 4 \
-                     batches; no page is reclaimed",
-        parts: BURSTS,
-        memory: Memory::Short {
-            leave: Pages(0),
-            kswapd: Kswapd::Awake,
+        name: "bursts-reclaim",
+        stands_for: "the bursts while kswapd drops page cache, because files are read",
+        parameters: "as bursts-short-unreclaimed, but 625 MiB of the used memory are pages of files \
+                     of twice that size; on 8 of the CPUs without bursts readers read them at 117 \
+                     MiB/s; no swap",
+        parts: RECLAIM,
+        memory: Memory::Cached {
+            cached: Pages(160_000),
         },
     },
     Mix {
@@ -112,19 +109,31 @@ const FIRST_BURSTS: &[Part] = &[
     stress(thirds(&[2]), 1 << 20, pause_s(2)),
 ];
 
+const RECLAIM: &[Part] = &[
+    stress(BURSTING, 64 << 20, pause_s(6)),
+    daemons(BURSTING, 100),
+    daemons(QUIET, 1000),
+    Part {
+        cpus: NINTH,
+        program: Program::Readers(Readers {
+            pages_per_s: 30_000,
+            pages: 320_000,
+        }),
+    },
+];
+
 const STEADY: &[Part] = &[
     stress(BURSTING, 64 << 20, pause_s(6)),
     daemons(BURSTING, 100),
     daemons(QUIET, 1000),
-    stress(
-        Cpus {
-            divisor: 9,
-            remainders: &[8],
-        },
-        64 << 20,
-        Pause::No,
-    ),
+    stress(NINTH, 64 << 20, Pause::No),
 ];
+
+/// A third of the CPUs without bursts.
+const NINTH: Cpus = Cpus {
+    divisor: 9,
+    remainders: &[8],
+};
 
 const fn thirds(remainders: &'static [u32]) -> Cpus {
     Cpus {

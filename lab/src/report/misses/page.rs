@@ -55,6 +55,29 @@ pub fn of_reports(declared: Vec<Beside>, reports: &[Report]) -> Result<String, E
     of_stored(declared, &stored)
 }
 
+/// The page `committed`, with what `reports` measured in place of what the page kept of the same
+/// experiments and machines.
+///
+/// # Errors
+/// If the page keeps nothing that can be read.
+pub fn updated(
+    committed: &str,
+    declared: Vec<Beside>,
+    reports: &[Report],
+) -> Result<String, Error> {
+    let mut kept = Stored::read(committed)?;
+    let with_figures = reports.iter().filter(|report| !report.figures.is_empty());
+    for new in with_figures.map(Stored::of) {
+        let of = |it: &&mut Stored| it.experiment == new.experiment && it.machine == new.machine;
+        match kept.iter_mut().find(of) {
+            Some(there) => *there = new,
+            None => kept.push(new),
+        }
+    }
+    let kept = stored::still_declared(kept, &declared);
+    of_stored(declared, &kept)
+}
+
 /// Makes the page again from the values that are stored at its end. A figure that was declared
 /// after these values were measured counts as not measured.
 ///

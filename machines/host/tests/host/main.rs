@@ -9,6 +9,7 @@ mod bad_spaces;
 mod batches;
 mod below_high;
 mod budget;
+mod cached;
 mod counter_bounds;
 mod counter_errors;
 mod counter_kunit;

@@ -4,6 +4,7 @@
 //! once. Tests that expect a panic are in separate programs, because shuttle's panic hook reports
 //! every thread that loom ends.
 
+mod cached;
 mod dying;
 mod oom;
 mod pages;

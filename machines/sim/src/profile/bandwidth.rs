@@ -8,9 +8,10 @@ use super::error::ProfileError;
 use super::load::{Cards, LoadedBandwidth, Sourced, entry};
 use super::read::{Section, Value};
 
-/// The kinds of work that move whole pages between a CPU and memory. All other work moves a few
-/// cache lines, whose transfers are part of its price.
-const MOVERS: [Work; 2] = [Work::Fault, Work::SwapIn];
+/// The kinds of work that move whole pages between a CPU and memory, and the moves of pages between
+/// lists by reclaim, which go through the records of all used pages. All other work moves a few cache
+/// lines, whose transfers are part of its price.
+pub(crate) const MOVERS: [Work; 4] = [Work::Fault, Work::SwapIn, Work::SwapOut, Work::LruMove];
 
 /// The memory bandwidth of each node, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +22,13 @@ pub struct Bandwidth {
     pub bytes: Vec<(Work, Sourced)>,
 }
 
-/// Returns whether `work` moves whole pages.
+/// Returns whether `work` is one of the [`MOVERS`].
 #[inline(always)]
 pub(crate) const fn is_mover(work: Work) -> bool {
-    matches!(work, Work::Fault | Work::SwapIn)
+    matches!(
+        work,
+        Work::Fault | Work::SwapIn | Work::SwapOut | Work::LruMove
+    )
 }
 
 /// Reads `[bandwidth]`, if the profile has it.
@@ -36,8 +40,9 @@ pub(super) fn read(root: &Section<'_>) -> Result<Option<Bandwidth>, ProfileError
         return Ok(None);
     };
     let section = value.section(TABLE)?;
-    let works = MOVERS.map(Work::name);
-    section.only(&["node", works[0], works[1]])?;
+    let mut keys = vec!["node"];
+    keys.extend(MOVERS.map(Work::name));
+    section.only(&keys)?;
     let speed = |value: &Value<'_>| {
         let number = value.number()?;
         if !GB_PER_S.contains(&number) {

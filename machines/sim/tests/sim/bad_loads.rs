@@ -11,6 +11,8 @@ all_core = { low = 1, mid = 0.9, high = 0.65, source = "s" }
 node = { low = 390, mid = 358, high = 325, source = "t" }
 fault = { low = 4096, mid = 8192, high = 8192, source = "u" }
 swap_in = { low = 0, mid = 9830, high = 16384, source = "v" }
+swap_out = { low = 0, mid = 6826, high = 12288, source = "v" }
+lru_move = { low = 0, mid = 128, high = 384, source = "v" }
 [transfer]"#;
 
 /// Replaces `from` with `to` in `GOOD`, and checks that the error message for the result is

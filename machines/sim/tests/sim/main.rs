@@ -6,6 +6,7 @@
 mod bad_frees;
 mod bad_loads;
 mod bad_profiles;
+mod cached;
 mod chaos;
 mod charges;
 mod common;

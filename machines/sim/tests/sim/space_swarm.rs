@@ -145,7 +145,7 @@ impl Play {
         check_spaces::check_ended(sim, stage);
         self.phases.borrow().check(stage.processes.len());
         for object in &stage.objects {
-            object.empty(sim, stage.mm.pages());
+            stage.memory(sim).release_file(object);
         }
         let owners = self.owners.borrow().clone();
         assert_eq!(owners.blocks(), [], "no space has a page");

@@ -33,6 +33,8 @@ struct Batch<const MAX: usize> {
     swapped_len: usize,
     /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
+    /// One of these pages of a file. A fault of one page replaces at most one.
+    replaced: Option<Page>,
     /// The error of the failed allocation, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,
     /// True if an entry was left empty because there were too few pages.
@@ -238,7 +240,10 @@ impl<M: Machine> AddressSpace<M> {
                 };
                 match there {
                     Some(Entry::Swap(slot)) => batch.note_swapped(slot),
-                    Some(Entry::Page(_)) => batch.copied += 1,
+                    Some(Entry::Page(page)) => {
+                        batch.copied += 1;
+                        batch.replaced = Some(page);
+                    }
                     None => {}
                 }
                 let kind = PageKind::Anon;
@@ -277,6 +282,10 @@ impl<M: Machine> AddressSpace<M> {
             self.rss
                 .add_growing(machine, RssKind::File, -i64::from(batch.copied));
         }
+        debug_assert!(batch.copied <= 1, "only a fault of one page may replace");
+        if let Some(page) = batch.replaced {
+            memory.drop_unmapped(page);
+        }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
             machine.spend(Work::SwapIn, count_of(swapped.len()));
@@ -301,6 +310,7 @@ impl<const MAX: usize> Batch<MAX> {
             swapped: [SwapSlot(0); MAX],
             swapped_len: 0,
             copied: 0,
+            replaced: None,
             short: None,
             ran_dry: false,
             may_replace: false,

@@ -6,12 +6,14 @@
 //! (`UpperTable`, `PageTable`). `Object` is never held together with these.
 
 use super::{Access, Attempt, Faulted};
-use crate::machine::{Lock, Machine, RwLock};
+use crate::machine::{Lock, Machine, Once, RwLock};
 use crate::site::{Site, Work};
+use crate::space::cached::Found;
 use crate::space::error::FaultError;
 use crate::space::mapping::Mappings;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entries, Entry, Page, PageKind, What};
+use crate::space::rmap::Owner;
 use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn, narrow};
 
@@ -68,24 +70,25 @@ impl<M: Machine> AddressSpace<M> {
         if private && self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(page));
         }
-        let pfn = match &source.object {
-            Some(object) => object
-                .page(
-                    machine,
-                    memory.manager.pages(),
-                    source.index(page),
-                    self.request(machine, Order::ZERO),
-                )
-                .map_err(FaultError::from)?,
+        let found = match &source.object {
+            Some(object) => {
+                let request = self.request(machine, Order::ZERO);
+                let found = memory.look_up(object, source.index(page), request);
+                found.map_err(FaultError::from)?
+            }
             // `map` has checked that the number of every frame of the mapping fits into a `Pfn`.
-            None => Pfn(narrow(source.index(page))),
+            None => Found::unpinned(Pfn(narrow(source.index(page)))),
         };
         let kind = match kind {
             MappingKind::PrivateFile => PageKind::File,
             MappingKind::Shared => PageKind::Shared,
             _ => PageKind::Raw,
         };
-        self.install_sourced(memory, page, Page { pfn, kind })
+        let attempt = self.install_sourced(memory, page, &found, kind);
+        if !matches!(attempt, Ok(Attempt::Done(Faulted::Mapped { .. }))) {
+            memory.drop_found(&found);
+        }
+        attempt
     }
 
     /// Replaces a page of a file by a private copy, and notifies the holders of translations.
@@ -112,9 +115,14 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         memory: Memory<'_, M>,
         at: Vpn,
-        page: Page,
+        found: &Found,
+        kind: PageKind,
     ) -> Result<Attempt, FaultError> {
         let machine = memory.machine;
+        let page = Page {
+            pfn: found.pfn,
+            kind,
+        };
         let spot = self.table.spot(machine, at)?;
         if !spot.leaf.is_live() {
             let spares = self.spares(memory, spot)?;
@@ -135,6 +143,8 @@ impl<M: Machine> AddressSpace<M> {
                 return Ok(Attempt::Done(Faulted::Already));
             }
             entries.set(index, Entry::Page(page));
+            let mapper = self.number.get().map_or(0, |&it| Owner::pack(it, at));
+            memory.note_mapped(found, kind, mapper);
             machine.spend(Work::MinorFault, 1);
             Ok(Attempt::Done(Faulted::Mapped { swapped: false }))
         })?;

@@ -6,7 +6,7 @@
 //!                                        └──> isolate ──> conclude: put back, or leave
 //! ```
 //!
-//! A page's *owner* is the place where the page is mapped. It is written by the CPU that maps the
+//! A page's *owner* is the place where the page is mapped, or its place in a file. It is written by the CPU that maps the
 //! page, under the lock of the page table, so its writers take turns. It is read without that lock,
 //! and may be outdated. So a CPU that unmaps a page first checks, under the lock of the page table,
 //! that the page is still mapped there.
@@ -18,11 +18,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::lists::{CHUNK, Fate, ISOLATED_MAX, List, Lists, Run, Taken};
+use super::balance::{Balance, Shadow};
+use super::kind::{Kind, List};
+use super::lists::{CHUNK, Fate, ISOLATED_MAX, Lists, Past, Run, Taken};
+use super::shares::{Share, Shares};
 use crate::machine::{CpuLock, Field, Lock, Machine, Once};
 use crate::page::{Metadata, PageAllocator};
 use crate::site::{LockClass, Site, Work};
 use crate::space::error::NoMemory;
+use crate::space::rmap::Owner;
 use crate::units::{CpuId, NodeId, Pfn, count_of};
 
 /// The number of pages in a full batch of a CPU (Linux: `PAGEVEC_SIZE`).
@@ -48,8 +52,18 @@ struct Node<M: Machine> {
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
     lengths: [M::Field; List::ALL.len()],
-    /// A copy of the number of isolated pages.
-    isolated: M::Field,
+    /// Copies of the numbers of isolated pages of each kind.
+    isolated: [M::Field; Kind::ALL.len()],
+    shares: Shares<M>,
+}
+
+/// What is known about a page of a file that is back in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refault {
+    /// True if the page begins on the active list.
+    pub(crate) begins_active: bool,
+    /// True if the page had been active before it left memory.
+    pub(crate) was_active: bool,
 }
 
 /// The pages that a CPU has added, and that are not on a list yet.
@@ -71,15 +85,12 @@ impl Batch {
 }
 
 impl<M: Machine> Aged<M> {
-    /// Makes empty lists for the memory of `pages`. Memory of a node above the last node with CPUs
-    /// is aged on the lists of that last node.
+    /// Makes empty lists for the memory of `pages`: one set for each node, with or without CPUs.
     pub(crate) fn new(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
         let topology = machine.topology();
         let mut nodes = Vec::new();
-        for node in (0..topology.nodes()).map(NodeId) {
-            let last = node.index() + 1 == topology.nodes() as usize;
-            let of_node = |of: NodeId| of == node || last && of > node;
-            let frames = pages.frames_of(of_node);
+        for node in (0..pages.nodes()).map(NodeId) {
+            let frames = pages.frames_of(node);
             nodes.push(Node::new(machine, node, frames, pages.metadata())?);
         }
         let batch = |cpu| machine.cpu_lock(LockClass::LruBatch, cpu, Batch::EMPTY);
@@ -115,11 +126,8 @@ impl<M: Machine> Aged<M> {
             node.with(machine, Site::LruAdd, |lists| {
                 machine.spend(Work::LruMove, count_of(run.len()));
                 for &pfn in run {
-                    let list = match node.owner(pfn) {
-                        0 => List::Unevictable,
-                        _ => List::Inactive,
-                    };
-                    lists.add(pfn, list);
+                    let (list, past) = start_of(node.owner(pfn));
+                    lists.add(pfn, list, past);
                 }
             });
         });
@@ -183,9 +191,88 @@ impl<M: Machine> Aged<M> {
         node.with(machine, Site::LruPutBack, |lists| {
             machine.spend(Work::LruMove, count_of(pages.len()));
             for &(taken, fate) in pages {
+                if taken.from == List::InactiveFile {
+                    // Both a page that leaves and one that becomes active age the others.
+                    let ages = match fate {
+                        Fate::Leaves => true,
+                        Fate::Stays { list, .. } => list == List::ActiveFile,
+                    };
+                    lists.balance.age += u64::from(ages);
+                }
                 lists.conclude(taken, fate);
             }
         });
+    }
+
+    /// Adds the cost of a batch to that of its kind: see [`Balance::note_batch`] (Linux:
+    /// `lru_note_cost`).
+    pub(crate) fn note_cost(&self, machine: &M, node: NodeId, kind: Kind, batch: (u64, u64, u64)) {
+        let node = &self.nodes[self.place(node)];
+        node.with(machine, Site::LruPutBack, |lists| {
+            let pages = reclaimable(lists);
+            lists.balance.note_batch(kind, batch, pages);
+        });
+    }
+
+    /// Returns the costs and ages of `node`.
+    pub(crate) fn balance(&self, machine: &M, node: NodeId) -> Balance {
+        let node = &self.nodes[self.place(node)];
+        node.with(machine, Site::LruIsolate, |lists| lists.balance)
+    }
+
+    /// Notes that a reclaim from `node` has ended.
+    pub(crate) fn note_end(&self, machine: &M, node: NodeId) {
+        let node = &self.nodes[self.place(node)];
+        node.with(machine, Site::LruPutBack, |lists| lists.balance.note_end());
+    }
+
+    /// Notes that a page of a file is back in memory after it had left (Linux: `workingset_refault`).
+    /// `swaps` is true if anonymous pages can be reclaimed.
+    pub(crate) fn refault(&self, machine: &M, shadow: Shadow, swaps: bool) -> Refault {
+        let node = &self.nodes[self.place(NodeId(shadow.node))];
+        node.with(machine, Site::LruAdd, |lists| {
+            let anon = u64::from(lists.len(List::Inactive)) + u64::from(lists.len(List::Active));
+            let file = u64::from(lists.len(List::ActiveFile));
+            let working = file + if swaps { anon } else { 0 };
+            let pages = reclaimable(lists);
+            Refault {
+                begins_active: lists.balance.refault(shadow, working, pages),
+                was_active: shadow.was_active,
+            }
+        })
+    }
+
+    /// Makes the share of `pfn`, if there is none yet. Call with no lock held, because this may ask
+    /// the global allocator.
+    pub(crate) fn prepare(
+        &self,
+        machine: &M,
+        pages: &PageAllocator<M>,
+        pfn: Pfn,
+    ) -> Result<(), NoMemory> {
+        let Some(node) = pages.node_of(pfn) else {
+            return Ok(());
+        };
+        let node = &self.nodes[self.place(node)];
+        node.shares
+            .prepare(machine, pfn.0.wrapping_sub(node.first.0), node.pages)
+    }
+
+    /// Returns the share of `pfn`, if it is or was a page of an enlisted file.
+    pub(crate) fn share(&self, pages: &PageAllocator<M>, pfn: Pfn) -> Option<&Share<M>> {
+        let node = &self.nodes[self.place(pages.node_of(pfn)?)];
+        node.shares.get(pfn.0.wrapping_sub(node.first.0))
+    }
+
+    /// Returns the owner of `pfn`.
+    pub(crate) fn owner_of(&self, pages: &PageAllocator<M>, pfn: Pfn) -> u64 {
+        let node = pages.node_of(pfn);
+        node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
+    }
+
+    /// Returns the number of the lists on which the pages of `node` are.
+    pub(crate) fn number_of(&self, node: NodeId) -> u32 {
+        count_of(self.place(node))
     }
 
     /// Returns the number of pages on a list of `node`; may be outdated.
@@ -193,9 +280,9 @@ impl<M: Machine> Aged<M> {
         self.nodes[self.place(node)].lengths[list as usize].get()
     }
 
-    /// Returns the number of isolated pages of `node`; may be outdated.
-    pub(crate) fn isolated(&self, node: NodeId) -> u64 {
-        self.nodes[self.place(node)].isolated.get()
+    /// Returns the number of isolated pages of a kind of `node`; may be outdated.
+    pub(crate) fn isolated(&self, node: NodeId, kind: Kind) -> u64 {
+        self.nodes[self.place(node)].isolated[kind as usize].get()
     }
 
     /// Returns the number of used pages: those on lists, those isolated and those in batches. The
@@ -241,7 +328,8 @@ impl<M: Machine> Node<M> {
             owners: owners.into(),
             pages,
             lengths: core::array::from_fn(|_| machine.field(0)),
-            isolated: machine.field(0),
+            isolated: core::array::from_fn(|_| machine.field(0)),
+            shares: Shares::new(machine, pages)?,
         })
     }
 
@@ -252,7 +340,9 @@ impl<M: Machine> Node<M> {
             for list in List::ALL {
                 self.lengths[list as usize].set(u64::from(lists.len(list)));
             }
-            self.isolated.set(u64::from(lists.isolated()));
+            for kind in Kind::ALL {
+                self.isolated[kind as usize].set(u64::from(lists.isolated(kind)));
+            }
             result
         })
     }
@@ -287,6 +377,38 @@ impl<M: Machine> Node<M> {
             field.set(owner);
         }
     }
+}
+
+/// Returns the list on which a page with this owner begins, and its past.
+fn start_of(owner: u64) -> (List, Past) {
+    let Some(owner) = Owner::unpack(owner) else {
+        return (List::Unevictable, Past::NEW);
+    };
+    let Some(file) = owner.file else {
+        return (List::Inactive, Past::NEW);
+    };
+    let list = if file.begins_active {
+        List::ActiveFile
+    } else {
+        List::InactiveFile
+    };
+    let was_active = file.was_active;
+    (
+        list,
+        Past {
+            was_active,
+            ..Past::NEW
+        },
+    )
+}
+
+/// Returns the number of pages on lists of pages that can be reclaimed.
+fn reclaimable(lists: &Lists) -> u64 {
+    let kinds = Kind::ALL.into_iter();
+    let of = |list| u64::from(lists.len(list));
+    kinds
+        .map(|kind| of(kind.inactive()) + of(kind.active()))
+        .sum()
 }
 
 /// Makes the owners for chunk number `chunk` of a node of `pages` pages.

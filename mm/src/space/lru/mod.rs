@@ -17,14 +17,19 @@
 //! atomic step, so whichever CPU moves it, no page is counted twice or lost.
 
 mod aged;
+mod balance;
+mod kind;
 mod lists;
+mod shares;
 
 use alloc::boxed::Box;
 use core::fmt;
 
-pub(crate) use self::aged::Aged;
-pub use self::lists::List;
+pub(crate) use self::aged::{Aged, Refault};
+pub(crate) use self::balance::Shadow;
+pub use self::kind::{Kind, List};
 pub(crate) use self::lists::{Fate, ISOLATED_MAX, Run, Taken};
+pub(crate) use self::shares::Share;
 use super::error::NoMemory;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::page::PageAllocator;

@@ -82,7 +82,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
         "every page is known: {tables} of tables, {reserved} reserved, {shared} shared"
     );
     let aged = stage.spaces.lru().total(sim);
-    assert!(aged >= 0 && aged.cast_unsigned() <= anonymous);
+    assert!(aged >= 0 && aged.cast_unsigned() <= anonymous + stage.cached(sim));
     for process in &stage.processes {
         assert!(check_tables::check(sim, process), "nothing is under way");
         let own = process.space.rss().precise(sim, RssKind::Anon);
@@ -111,7 +111,8 @@ pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
         assert_eq!(budget.used(sim), 0, "{budget:?}");
     }
     assert_eq!(stage.spaces.swap().used(sim), 0);
-    assert_eq!(stage.spaces.lru().total(sim), 0);
+    let aged = stage.spaces.lru().total(sim);
+    assert_eq!(aged, stage.cached(sim).cast_signed(), "only of files");
     for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
         assert_eq!(stage.mm.counted_on_nodes(sim, item), 0, "{item:?}");
     }

@@ -166,13 +166,13 @@ impl SpaceStage {
         config.design = design;
         let reclaim = dice
             .chance(50)
-            .then(|| Rc::new(Reclaim::new(&sim, Presses::default())));
+            .then(|| Rc::new(Reclaim::new(&sim, &layout, Presses::default())));
         config.pressure = reclaim.as_ref().map(plimsoll_sim::pressure);
         let mm = Manager::new(&sim, config).expect("the zones are apart");
         let slots = *dice.pick(&[0, 50, 5000]);
         let mut spaces = Spaces::new(&sim, &design, slots).expect("so few CPUs can be counted");
         if reclaim.is_some() {
-            spaces = spaces.aging(&sim, &mm, 6).expect("there is memory");
+            spaces = spaces.aging(&sim, &mm, 9).expect("there is memory");
         }
         let plan = plan(dice);
         let listeners = Arc::new(Listeners {
@@ -195,6 +195,11 @@ impl SpaceStage {
             reclaim,
             over: Cell::new(false),
         };
+        let memory = Memory::new(&sim, &stage.mm, &stage.spaces);
+        for file in &stage.objects {
+            // Without aging, and for shared memory, this has no effect.
+            memory.enlist_file(file).expect("there is a number for it");
+        }
         let groups = stage.budgets.clone();
         for _ in 0..dice.between(1, 6) {
             let process = stage.process(dice, &sim, &groups);
@@ -345,6 +350,16 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
     let kinds = [ObjectKind::File, ObjectKind::Shared];
     let object = |_| Arc::new(Object::new(sim, *dice.pick(&kinds)));
     (0..3).map(object).collect()
+}
+
+impl SpaceStage {
+    /// The number of pages of files that reclaim may drop.
+    pub(crate) fn cached(&self, sim: &Sim) -> u64 {
+        let is_cached = |object: &&Arc<Object<Sim>>| object.kind() == ObjectKind::File;
+        let files = self.objects.iter().filter(is_cached);
+        let present = files.map(|file| file.present(sim)).sum();
+        if self.reclaim.is_some() { present } else { 0 }
+    }
 }
 
 /// A reference to the stage. Each task holds one.

@@ -4,6 +4,8 @@
 //! add ──> inactive ──(touched twice)──> active ──(inactive is too short)──> inactive ──> reclaimed
 //! ```
 //!
+//! Anonymous pages and pages of files have an inactive and an active list each.
+//!
 //! A page enters a list at the head and leaves it at the tail. Each page of the node has a record,
 //! which holds the page's links and its place, so no list needs memory of its own. The records of
 //! 1024 pages are together in a chunk. All chunks exist from the start, or each is made when a page
@@ -21,6 +23,8 @@
 
 use alloc::vec::Vec;
 
+use super::balance::Balance;
+use super::kind::{Kind, List};
 use crate::page::Metadata;
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
@@ -28,32 +32,14 @@ use crate::units::Pfn;
 /// The number of pages that are isolated at a time (Linux: `SWAP_CLUSTER_MAX`).
 pub(crate) const ISOLATED_MAX: usize = 32;
 
-/// A list of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum List {
-    /// Pages that may be reclaimed next (Linux: `LRU_INACTIVE_ANON`).
-    Inactive,
-    /// Pages that were touched several times (Linux: `LRU_ACTIVE_ANON`).
-    Active,
-    /// Pages that cannot be reclaimed: huge pages, and pages of address spaces that were not
-    /// enlisted (Linux: `LRU_UNEVICTABLE`).
-    Unevictable,
-}
-
-impl List {
-    /// All lists, in declaration order.
-    pub const ALL: [Self; 3] = [Self::Inactive, Self::Active, Self::Unevictable];
-}
-
 /// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// On no list. `Links::next` counts the removals of the page whose additions have not come yet.
     Nowhere,
     On(List),
-    /// Isolated; `Links::next` is the stamp.
-    Isolated,
+    /// Isolated from a list of this kind; `Links::next` is the stamp.
+    Isolated(Kind),
 }
 
 /// The pages before and after a page on its list, as numbers within the node.
@@ -63,7 +49,7 @@ struct Links {
     next: u32,
 }
 
-/// The place of a page, and whether it was found touched. Kept apart from the links, so that a
+/// The place of a page, and what is known about its use. Kept apart from the links, so that a
 /// record takes nine bytes.
 #[derive(Clone, Copy)]
 struct State(u8);
@@ -91,7 +77,7 @@ struct Chunk {
 impl Chunk {
     const BLANK: Self = Self {
         links: [Links { prev: 0, next: 0 }; CHUNK as usize],
-        states: [State::new(Place::Nowhere, false); CHUNK as usize],
+        states: [State::new(Place::Nowhere, Past::NEW); CHUNK as usize],
     };
 }
 
@@ -102,8 +88,29 @@ pub(crate) struct Lists {
     /// A chunk is a vector of one element, because only vectors can report that there is no memory.
     chunks: Vec<Vec<Chunk>>,
     ends: [Ends; List::ALL.len()],
-    isolated: u32,
+    /// The number of isolated pages of each kind.
+    isolated: [u32; Kind::ALL.len()],
     stamp: u32,
+    /// The costs and ages by which reclaim chooses between the kinds.
+    pub(crate) balance: Balance,
+}
+
+/// What the lists know about the earlier use of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
+    pub(crate) referenced: bool,
+    /// True if the page was once on an active list, and was not freed since (Linux:
+    /// `PG_workingset`).
+    pub(crate) was_active: bool,
+}
+
+impl Past {
+    /// The past of a page that was just put to use.
+    pub(crate) const NEW: Self = Self {
+        referenced: false,
+        was_active: false,
+    };
 }
 
 /// A page that was isolated.
@@ -111,8 +118,9 @@ pub(crate) struct Lists {
 pub(crate) struct Taken {
     pub(crate) pfn: Pfn,
     stamp: u32,
-    /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
-    pub(crate) referenced: bool,
+    /// The list from which it was isolated.
+    pub(crate) from: List,
+    pub(crate) past: Past,
 }
 
 /// The decision about a page that was isolated.
@@ -133,6 +141,8 @@ pub(crate) enum Fate {
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],
     len: usize,
+    /// The age of the node's lists at the time, see [`Balance`].
+    pub(crate) age: u64,
 }
 
 impl Run {
@@ -148,30 +158,37 @@ impl Run {
 
 impl State {
     const REFERENCED: u8 = 0x10;
+    const WAS_ACTIVE: u8 = 0x20;
     const PLACE: u8 = 0xf;
     const NOWHERE: u8 = 0;
     const ISOLATED: u8 = 1;
-    const ON: u8 = 2;
+    /// The first value after those of isolated pages of each kind.
+    const ON: u8 = Self::ISOLATED + Kind::File as u8 + 1;
 
-    const fn new(place: Place, referenced: bool) -> Self {
+    const fn new(place: Place, past: Past) -> Self {
         let place = match place {
             Place::Nowhere => Self::NOWHERE,
-            Place::Isolated => Self::ISOLATED,
+            Place::Isolated(kind) => Self::ISOLATED + kind as u8,
             Place::On(list) => Self::ON + list as u8,
         };
-        Self(place | if referenced { Self::REFERENCED } else { 0 })
+        let referenced = if past.referenced { Self::REFERENCED } else { 0 };
+        let was_active = if past.was_active { Self::WAS_ACTIVE } else { 0 };
+        Self(place | referenced | was_active)
     }
 
     const fn place(self) -> Place {
         match self.0 & Self::PLACE {
             Self::NOWHERE => Place::Nowhere,
-            Self::ISOLATED => Place::Isolated,
-            on => Place::On(List::ALL[(on - Self::ON) as usize]),
+            on if on >= Self::ON => Place::On(List::ALL[(on - Self::ON) as usize]),
+            isolated => Place::Isolated(Kind::ALL[(isolated - Self::ISOLATED) as usize]),
         }
     }
 
-    const fn referenced(self) -> bool {
-        self.0 & Self::REFERENCED != 0
+    const fn past(self) -> Past {
+        Past {
+            referenced: self.0 & Self::REFERENCED != 0,
+            was_active: self.0 & Self::WAS_ACTIVE != 0,
+        }
     }
 }
 
@@ -199,14 +216,18 @@ impl Lists {
             pages,
             chunks,
             ends: [empty; List::ALL.len()],
-            isolated: 0,
+            isolated: [0; Kind::ALL.len()],
             stamp: 0,
+            balance: Balance::default(),
         })
     }
 
-    /// Puts a page on `list`, unless it was removed before this addition.
-    pub(crate) fn add(&mut self, pfn: Pfn, list: List) {
-        let Some(page) = self.number(pfn) else { return };
+    /// Puts a page with `past` on `list`, unless it was removed before this addition. If the page's
+    /// chunk does not exist and the global allocator has no memory for it, the page is not aged.
+    pub(crate) fn add(&mut self, pfn: Pfn, list: List, past: Past) {
+        let Some(page) = self.prepared(pfn) else {
+            return;
+        };
         debug_assert_eq!(
             self.place(page),
             Place::Nowhere,
@@ -216,21 +237,23 @@ impl Lists {
         if *early > 0 {
             *early -= 1;
         } else {
-            self.push(page, list, false);
+            self.push(page, list, past);
         }
     }
 
     /// Removes a page that the caller is about to free, wherever the page is. If the page has not
     /// been added yet, its addition will have no effect.
     pub(crate) fn remove(&mut self, pfn: Pfn) {
-        let Some(page) = self.number(pfn) else { return };
+        let Some(page) = self.prepared(pfn) else {
+            return;
+        };
         match self.place(page) {
             Place::Nowhere => {
                 self.links(page).next += 1;
                 return;
             }
             Place::On(list) => self.unlink(page, list),
-            Place::Isolated => self.isolated -= 1,
+            Place::Isolated(kind) => self.isolated[kind as usize] -= 1,
         }
         self.leave(page);
     }
@@ -242,23 +265,26 @@ impl Lists {
         let blank = Taken {
             pfn: Pfn(0),
             stamp,
-            referenced: false,
+            from: list,
+            past: Past::NEW,
         };
         let mut run = Run {
             taken: [blank; ISOLATED_MAX],
             len: 0,
+            age: self.balance.age,
         };
         while run.len < max.min(ISOLATED_MAX) && self.ends[list as usize].tail != NONE {
             let page = self.ends[list as usize].tail;
-            let referenced = self.state(page).referenced();
+            let past = self.state(page).past();
             self.unlink(page, list);
-            *self.state(page) = State::new(Place::Isolated, referenced);
+            *self.state(page) = State::new(Place::Isolated(list.kind()), past);
             self.links(page).next = stamp;
-            self.isolated += 1;
+            self.isolated[list.kind() as usize] += 1;
             run.taken[run.len] = Taken {
                 pfn: Pfn(self.first.0 + page),
                 stamp,
-                referenced,
+                from: list,
+                past,
             };
             run.len += 1;
         }
@@ -275,10 +301,17 @@ impl Lists {
         let Some(page) = self.number(taken.pfn) else {
             return;
         };
-        let is_ours = self.place(page) == Place::Isolated;
-        if is_ours && self.links(page).next == taken.stamp {
-            self.isolated -= 1;
-            self.push(page, list, referenced);
+        let Place::Isolated(kind) = self.place(page) else {
+            return;
+        };
+        if self.links(page).next == taken.stamp {
+            self.isolated[kind as usize] -= 1;
+            let was_active = taken.past.was_active || taken.from.is_active();
+            let past = Past {
+                referenced,
+                was_active,
+            };
+            self.push(page, list, past);
         }
     }
 
@@ -287,9 +320,9 @@ impl Lists {
         self.ends[list as usize].len
     }
 
-    /// Returns the number of pages that are isolated.
-    pub(crate) fn isolated(&self) -> u32 {
-        self.isolated
+    /// Returns the number of pages of a kind that are isolated.
+    pub(crate) fn isolated(&self, kind: Kind) -> u32 {
+        self.isolated[kind as usize]
     }
 
     /// Returns the number of pages that were added and not removed, minus the number of pages that
@@ -302,7 +335,8 @@ impl Lists {
             nowhere.map(|(links, _)| i64::from(links.next)).sum()
         };
         let early: i64 = self.chunks.iter().flatten().map(early_in).sum();
-        listed + i64::from(self.isolated) - early
+        let isolated: i64 = self.isolated.into_iter().map(i64::from).sum();
+        listed + isolated - early
     }
 
     fn number(&self, pfn: Pfn) -> Option<u32> {
@@ -310,13 +344,21 @@ impl Lists {
         (page < self.pages).then_some(page)
     }
 
-    /// Returns the chunk of a page, and makes it if it does not exist yet.
-    fn chunk(&mut self, page: u32) -> &mut Chunk {
+    /// Returns the number of a page of the node, and makes its chunk if that does not exist yet.
+    /// `None` if the page is of another node, or there is no memory for the chunk.
+    fn prepared(&mut self, pfn: Pfn) -> Option<u32> {
+        let page = self.number(pfn)?;
         let chunk = &mut self.chunks[(page / CHUNK) as usize];
         if chunk.is_empty() {
+            chunk.try_reserve_exact(1).ok()?;
             chunk.push(Chunk::BLANK);
         }
-        &mut chunk[0]
+        Some(page)
+    }
+
+    /// Returns the chunk of a page that was [prepared](Lists::prepared).
+    fn chunk(&mut self, page: u32) -> &mut Chunk {
+        &mut self.chunks[(page / CHUNK) as usize][0]
     }
 
     fn links(&mut self, page: u32) -> &mut Links {
@@ -332,11 +374,11 @@ impl Lists {
     }
 
     fn leave(&mut self, page: u32) {
-        *self.state(page) = State::new(Place::Nowhere, false);
+        *self.state(page) = State::new(Place::Nowhere, Past::NEW);
         *self.links(page) = Links { prev: 0, next: 0 };
     }
 
-    fn push(&mut self, page: u32, list: List, referenced: bool) {
+    fn push(&mut self, page: u32, list: List, past: Past) {
         let ends = &mut self.ends[list as usize];
         let next = ends.head;
         ends.head = page;
@@ -346,7 +388,7 @@ impl Lists {
             next => self.links(next).prev = page,
         }
         *self.links(page) = Links { prev: NONE, next };
-        *self.state(page) = State::new(Place::On(list), referenced);
+        *self.state(page) = State::new(Place::On(list), past);
     }
 
     fn unlink(&mut self, page: u32, list: List) {
@@ -364,104 +406,4 @@ impl Lists {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FIRST: u32 = 100;
-
-    fn lists(pages: u32) -> Lists {
-        Lists::new(Pfn(FIRST), pages, Metadata::WhenSplit).expect("there is memory")
-    }
-
-    fn frames(run: &Run) -> Vec<u32> {
-        run.get().iter().map(|taken| taken.pfn.0 - FIRST).collect()
-    }
-
-    fn added(pages: u32) -> Lists {
-        let mut lists = lists(pages);
-        (0..pages).for_each(|page| lists.add(Pfn(FIRST + page), List::Inactive));
-        lists
-    }
-
-    const STAYS: Fate = Fate::Stays {
-        list: List::Active,
-        referenced: true,
-    };
-
-    #[test]
-    fn the_page_that_was_added_first_is_isolated_first() {
-        let mut lists = added(5);
-        lists.remove(Pfn(FIRST + 1));
-        let run = lists.isolate(List::Inactive, 3);
-        assert_eq!(frames(&run), [0, 2, 3]);
-        assert_eq!((lists.len(List::Inactive), lists.isolated()), (1, 3));
-        for &taken in run.get() {
-            lists.conclude(taken, STAYS);
-        }
-        let run = lists.isolate(List::Active, 32);
-        assert_eq!(frames(&run), [0, 2, 3]);
-        assert!(run.get().iter().all(|taken| taken.referenced));
-        assert_eq!(lists.total(), 4);
-    }
-
-    #[test]
-    fn no_more_than_a_run_is_isolated() {
-        let mut lists = added(50);
-        assert_eq!(lists.isolate(List::Inactive, 50).get().len(), ISOLATED_MAX);
-        assert_eq!(lists.isolate(List::Active, 50).get().len(), 0);
-    }
-
-    #[test]
-    fn a_removal_before_its_addition_cancels_it() {
-        let mut lists = lists(1);
-        let page = Pfn(FIRST);
-        lists.remove(page);
-        lists.remove(page);
-        assert_eq!(lists.total(), -2);
-        for total in [-1, 0, 1] {
-            lists.add(page, List::Inactive);
-            assert_eq!(lists.total(), total);
-        }
-        assert_eq!(lists.len(List::Inactive), 1);
-    }
-
-    #[test]
-    fn a_page_that_was_freed_and_used_again_is_not_put_back() {
-        let mut lists = added(1);
-        let page = Pfn(FIRST);
-        let old = lists.isolate(List::Inactive, 1).get()[0];
-        lists.remove(page);
-        assert_eq!(lists.isolated(), 0);
-        lists.add(page, List::Inactive);
-        lists.conclude(old, STAYS);
-        assert_eq!(lists.len(List::Active), 0, "it is another page now");
-        let new = lists.isolate(List::Inactive, 1).get()[0];
-        lists.conclude(old, STAYS);
-        assert_eq!(lists.isolated(), 1, "another CPU has isolated it");
-        lists.conclude(new, STAYS);
-        assert_eq!((lists.len(List::Active), lists.total()), (1, 1));
-    }
-
-    #[test]
-    fn a_page_that_leaves_is_removed_wherever_it_is() {
-        let mut lists = added(2);
-        let run = lists.isolate(List::Inactive, 1);
-        lists.conclude(run.get()[0], Fate::Leaves);
-        assert_eq!((lists.isolated(), lists.total()), (0, 1));
-        // Meanwhile the page has been freed, and another address space uses it and has added it.
-        // This CPU then evicts the page from that address space.
-        lists.add(Pfn(FIRST), List::Inactive);
-        lists.conclude(run.get()[0], Fate::Leaves);
-        assert_eq!(lists.total(), 1);
-    }
-
-    #[test]
-    fn pages_of_other_nodes_are_ignored() {
-        let mut lists = lists(2);
-        for pfn in [0, FIRST - 1, FIRST + 2, u32::MAX].map(Pfn) {
-            lists.add(pfn, List::Inactive);
-            lists.remove(pfn);
-        }
-        assert_eq!(lists.total(), 0);
-    }
-}
+mod tests;

@@ -1,0 +1,64 @@
+//! The laws of reclaim for pages of files, on virtual CPUs, each under many seeds.
+
+use crate::support;
+use crate::support::law::run_law;
+
+use plimsoll_mm::laws::{Law, cached};
+use plimsoll_mm::topology::Topology;
+use plimsoll_sim::Sim;
+use support::small;
+
+fn run<S: 'static>(law: &Law<Sim, S>) {
+    let machine = small::profile(Topology::flat(4), 1000);
+    run_law(law, &machine, support::seeds::chosen(500));
+}
+
+#[test]
+fn dropped_while_touched() {
+    run(&cached::dropped_while_touched());
+}
+
+#[test]
+fn dropped_while_read() {
+    run(&cached::dropped_while_read());
+}
+
+#[test]
+fn dropped_while_unmapped() {
+    run(&cached::dropped_while_unmapped());
+}
+
+#[test]
+fn dropped_while_copied() {
+    run(&cached::dropped_while_copied());
+}
+
+#[test]
+fn dropped_by_two() {
+    run(&cached::dropped_by_two());
+}
+
+#[test]
+fn dropped_by_two_while_used() {
+    run(&cached::dropped_by_two_while_used());
+}
+
+#[test]
+fn dropped_by_two_while_exiting() {
+    run(&cached::dropped_by_two_while_exiting());
+}
+
+#[test]
+fn a_touched_page_has_a_second_chance() {
+    run(&cached::a_touched_page_has_a_second_chance());
+}
+
+#[test]
+fn dropped_while_mapped() {
+    run(&cached::dropped_while_mapped());
+}
+
+#[test]
+fn used_pages_become_active() {
+    run(&cached::used_pages_become_active());
+}

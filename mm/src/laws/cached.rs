@@ -1,0 +1,353 @@
+//! Laws of reclaim for pages of files: a page is dropped while a CPU maps it, reads it, unmaps it
+//! or copies it, while its file is read by others, and while other CPUs reclaim.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use super::{Body, Law, cast};
+use crate::counter::Counters;
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::manager::Manager;
+use crate::page::{Config, Layout, Request};
+use crate::reclaim::laws::{drop_used, pass};
+use crate::space::lru::List;
+use crate::space::object::{Object, ObjectKind};
+use crate::space::rss::RssKind;
+use crate::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use crate::units::{NodeId, Order, Pages, Vpn};
+
+/// The number of pages of the machine: so few that a model checker can handle the records of all of
+/// them.
+const ARENA: u32 = 64;
+/// The pages of the private mapping of the file, whose first page is that of index 0.
+const MAPPED: Range<u64> = 512..516;
+/// The index of the page that is mapped, and of the page that is only read.
+const ONE: u64 = 0;
+const READ: u64 = 1;
+
+/// An enlisted address space that maps an enlisted file, of which two pages are in memory. The next
+/// pass drops both, unless they are used again.
+pub struct Cached<M: Machine> {
+    manager: Manager<M>,
+    spaces: Spaces<M>,
+    space: Arc<AddressSpace<M>>,
+    file: Arc<Object<M>>,
+    /// The number of pages that passes of reclaim have freed.
+    freed: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Cached<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").finish_non_exhaustive()
+    }
+}
+
+const NODE: NodeId = NodeId(0);
+
+impl<M: Machine> Cached<M> {
+    fn new(machine: &M) -> Self {
+        let mut config = Config::new(Layout::arena(Pages(ARENA)));
+        let design = Design::OURS;
+        config.design = design;
+        let manager = Manager::new(machine, config).expect("a small arena is a layout");
+        let spaces = Spaces::new(machine, &design, 8).expect("few pages can be counted");
+        let spaces = spaces.aging(machine, &manager, 2).expect("there is memory");
+        let memory = Memory::new(machine, &manager, &spaces);
+        let space = AddressSpace::new(memory).expect("there is memory");
+        let space = Arc::new(space);
+        memory.enlist(&space).expect("there is a number for it");
+        let file = Arc::new(Object::new(machine, ObjectKind::File));
+        memory.enlist_file(&file).expect("there is a number for it");
+        let request = MapRequest {
+            place: Place::Fixed(Vpn(MAPPED.start)),
+            pages: MAPPED.end - MAPPED.start,
+            backing: Backing::PrivateFile {
+                file: Arc::clone(&file),
+                offset: ONE,
+            },
+        };
+        space.map(memory, request).expect("nothing is there");
+        let cached = Self {
+            manager,
+            spaces,
+            space,
+            file,
+            freed: machine.word(0),
+        };
+        cached.touch(machine, ONE, Access::Read);
+        cached.reclaim(machine);
+        let freed = cached.freed.load(machine, Acquire);
+        assert_eq!(freed, 0, "a page that was mapped and touched stays");
+        cached.read(machine);
+        cached.spaces.lru().drain(machine, cached.manager.pages());
+        assert_eq!(cached.len(List::InactiveFile), 2);
+        cached
+    }
+
+    fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
+        Memory::new(machine, &self.manager, &self.spaces)
+    }
+
+    fn len(&self, list: List) -> u64 {
+        self.spaces.lru().len(NODE, list)
+    }
+
+    /// Looks at all inactive pages once.
+    fn reclaim(&self, machine: &M) {
+        self.spaces.lru().drain(machine, self.manager.pages());
+        let freed = pass(self.memory(machine), NODE);
+        self.freed.add(machine, i64::from(freed.0), AcqRel);
+    }
+
+    fn touch(&self, machine: &M, index: u64, access: Access) {
+        let page = Vpn(MAPPED.start + index);
+        let faulted = self.space.fault(self.memory(machine), page, access);
+        assert!(faulted.is_ok(), "{faulted:?}");
+    }
+
+    fn read(&self, machine: &M) {
+        let request = Request::new(Order::ZERO);
+        let read = self.memory(machine).read_file(&self.file, READ, request);
+        assert!(read.is_ok(), "{read:?}");
+    }
+
+    fn unmap(&self, machine: &M) {
+        let memory = self.memory(machine);
+        let gone = self.space.unmap(memory, Vpn(MAPPED.start), 1);
+        gone.expect("nothing is in the way");
+    }
+
+    fn exit(&self, machine: &M) {
+        let exited = self.space.exit(self.memory(machine));
+        exited.expect("it ends once");
+    }
+
+    fn counted(&self, machine: &M, kind: RssKind) -> i64 {
+        let counters = self.space.rss().counters();
+        counters.precise_sum(machine, kind as usize)
+    }
+
+    /// Asserts that every page of the file, and every private copy, is on the lists once, and that
+    /// no more pages of the file are mapped than it has.
+    fn is_aged(&self, machine: &M) {
+        let present = i64::try_from(self.file.present(machine)).expect("a few pages");
+        let anon = self.counted(machine, RssKind::Anon);
+        let aged = self.spaces.lru().total(machine);
+        assert_eq!(aged, present + anon, "each page is aged once");
+        let mapped = self.counted(machine, RssKind::File);
+        assert!((0..=present).contains(&mapped), "{mapped} of {present}");
+    }
+
+    /// Asserts that the page of the mapping is mapped, unless a pass has freed a page.
+    fn is_mapped_or_dropped(&self, machine: &M) {
+        let mapped = self.counted(machine, RssKind::File);
+        let freed = self.freed.load(machine, Acquire);
+        assert!(mapped == 1 || freed > 0, "{mapped} mapped, {freed} freed");
+    }
+
+    /// Asserts that the space maps no page of the file, and has `copies` private copies.
+    fn maps_only_copies(&self, machine: &M, copies: i64) {
+        assert_eq!(self.counted(machine, RssKind::Anon), copies);
+        assert_eq!(self.counted(machine, RssKind::File), 0);
+    }
+
+    /// Asserts that passes have freed those of the two pages that the file no longer has.
+    fn has_freed_what_is_gone(&self, machine: &M) {
+        let freed = self.freed.load(machine, Acquire);
+        let present = self.file.present(machine).cast_signed();
+        assert_eq!(freed + present, 2, "no page is lost or freed twice");
+    }
+
+    /// Asserts that a pass drops neither page, and that later passes do.
+    fn has_second_chances(&self, machine: &M) {
+        // The page that is mapped was touched before the first look too. The other page was read
+        // twice.
+        self.reclaim(machine);
+        assert_eq!(self.freed.load(machine, Acquire), 0, "both were used again");
+        assert_eq!(self.file.present(machine), 2);
+        self.reclaim(machine);
+        self.reclaim(machine);
+        assert!(self.file.present(machine) < 2, "no CPU uses them any more");
+    }
+
+    /// Asserts that everything is freed once the space has ended and the file is released.
+    fn ends(&self, machine: &M) {
+        self.is_aged(machine);
+        if !self.space.has(machine, Flag::Ended) {
+            self.exit(machine);
+        }
+        self.is_aged(machine);
+        assert_eq!(self.counted(machine, RssKind::File), 0);
+        // This fails if a page has a use that was never dropped.
+        self.memory(machine).release_file(&self.file);
+        self.is_aged(machine);
+        assert_eq!(Arc::strong_count(&self.file), 1, "it is enlisted no more");
+        cast::is_whole(self.memory(machine));
+    }
+}
+
+fn reclaim<M: Machine>(machine: &M, cached: &Cached<M>) {
+    cached.reclaim(machine);
+}
+
+/// A page of a file is touched through its mapping while reclaim drops it.
+#[must_use]
+pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is touched while it is dropped is mapped, or was dropped whole",
+        setup: Cached::new,
+        bodies: vec![reclaim, |machine, cached| {
+            cached.touch(machine, ONE, Access::Read);
+        }],
+        // The touch maps the page again if reclaim was first. Otherwise the page stays, or reclaim
+        // has not seen the touch.
+        check: |machine, cached| {
+            cached.is_mapped_or_dropped(machine);
+            cached.ends(machine);
+        },
+    }
+}
+
+/// A page of a file that is mapped nowhere is mapped while reclaim drops it.
+#[must_use]
+pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is mapped while it is dropped is mapped only while the file has it",
+        setup: Cached::new,
+        bodies: vec![reclaim, |machine, cached| {
+            cached.touch(machine, READ, Access::Read);
+        }],
+        // Reclaim may have decided before the touch that the page leaves, and then unmaps it again.
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// A page of a file is read while reclaim drops it.
+#[must_use]
+pub fn dropped_while_read<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is read while it is dropped is in memory once, or not at all",
+        setup: Cached::new,
+        bodies: vec![reclaim, |machine, cached| cached.read(machine)],
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// A page of a file is unmapped while reclaim drops it.
+#[must_use]
+pub fn dropped_while_unmapped<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is unmapped while it is dropped is freed once",
+        setup: Cached::new,
+        bodies: vec![reclaim, |machine, cached| cached.unmap(machine)],
+        check: |machine, cached| {
+            cached.maps_only_copies(machine, 0);
+            cached.ends(machine);
+        },
+    }
+}
+
+/// A private copy replaces a page of a file while reclaim drops the page.
+#[must_use]
+pub fn dropped_while_copied<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is copied while it is dropped leaves one copy",
+        setup: Cached::new,
+        bodies: vec![reclaim, |machine, cached| {
+            cached.touch(machine, ONE, Access::Write);
+        }],
+        check: |machine, cached| {
+            cached.maps_only_copies(machine, 1);
+            cached.ends(machine);
+        },
+    }
+}
+
+/// Two CPUs reclaim from the same lists.
+#[must_use]
+pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "two CPUs that reclaim at once drop each page of a file once",
+        setup: Cached::new,
+        bodies: vec![reclaim, reclaim],
+        check: |machine, cached| {
+            cached.has_freed_what_is_gone(machine);
+            cached.ends(machine);
+        },
+    }
+}
+
+/// Two CPUs reclaim while others touch, copy, read and unmap pages, and the space ends.
+#[must_use]
+pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
+    let churn: Body<M, Cached<M>> = |machine, cached| {
+        cached.reclaim(machine);
+        cached.reclaim(machine);
+    };
+    Law {
+        name: "however pages of a file are touched, read, unmapped and dropped, each is there once",
+        setup: Cached::new,
+        bodies: vec![
+            churn,
+            churn,
+            |machine, cached| {
+                cached.touch(machine, READ, Access::Read);
+                cached.read(machine);
+                cached.touch(machine, READ, Access::Write);
+            },
+            |machine, cached| {
+                cached.read(machine);
+                cached.unmap(machine);
+                cached.read(machine);
+            },
+        ],
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// An address space ends while two CPUs drop the pages that it maps.
+#[must_use]
+pub fn dropped_by_two_while_exiting<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a space that ends while the pages of its files are dropped leaves no use of them",
+        setup: Cached::new,
+        bodies: vec![reclaim, reclaim, |machine, cached| cached.exit(machine)],
+        check: |machine, cached| cached.ends(machine),
+    }
+}
+
+/// Two CPUs use a page of a file, and then reclaim looks at it twice.
+#[must_use]
+pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is mapped and touched stays, and becomes active if touched again",
+        setup: Cached::new,
+        bodies: vec![
+            |machine, cached| cached.touch(machine, ONE, Access::Read),
+            |machine, cached| cached.read(machine),
+        ],
+        check: |machine, cached| {
+            cached.has_second_chances(machine);
+            cached.ends(machine);
+        },
+    }
+}
+
+/// Reclaim tries to drop pages of a file that a CPU uses since reclaim looked at them.
+#[must_use]
+pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is in use when it would leave memory becomes active",
+        setup: Cached::new,
+        bodies: vec![|machine, cached| {
+            let dropped = drop_used(cached.memory(machine), NODE);
+            assert_eq!(dropped, Pages::ZERO);
+            assert_eq!(cached.len(List::ActiveFile), 2);
+        }],
+        check: |machine, cached| cached.ends(machine),
+    }
+}

@@ -1,0 +1,224 @@
+//! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
+//! dropping pages of files (Linux: `shrink_folio_list`).
+//!
+//! Locks: one after the other for each page, `Rmap` as a reader (tried) with `PageTable` or
+//! `Object` inside; `Swap`. Pages are freed with none of them held.
+
+use super::shrink::{Shrinker, stays};
+use crate::machine::Machine;
+use crate::site::Work;
+use crate::space::Memory;
+use crate::space::lru::{Fate, ISOLATED_MAX, Kind, List, Shadow, Taken};
+use crate::space::rmap::Owner;
+use crate::space::swap::SwapSlot;
+use crate::units::{Pfn, count_of};
+
+/// The number of pages that are freed together (Linux: a folio batch).
+const FREED_TOGETHER: usize = 31;
+
+/// How a page was used since the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Untouched,
+    Touched,
+    /// So often that it becomes active at once.
+    Often,
+    /// This look could not find out.
+    Busy,
+}
+
+impl<M: Machine> Shrinker<'_, M> {
+    /// Decides whether an inactive page stays (Linux: `folio_check_references`). A page that was
+    /// touched since the last look stays inactive once more. If it is touched again before the next
+    /// look, that look makes it active.
+    pub(super) fn check(&self, taken: Taken) -> Fate {
+        let machine = self.memory.machine;
+        machine.spend(Work::Reference, 1);
+        let kind = taken.from.kind();
+        let seen = match kind {
+            Kind::Anon => self.was_touched(self.owner(taken), taken.pfn, kind),
+            Kind::File => self.was_used(taken),
+        };
+        match seen {
+            Seen::Touched if taken.past.referenced => stays(kind.active(), true),
+            Seen::Touched => stays(kind.inactive(), true),
+            Seen::Often => stays(kind.active(), true),
+            Seen::Untouched => Fate::Leaves,
+            // The page is being unmapped, or its address space is busy.
+            Seen::Busy => stays(kind.inactive(), taken.past.referenced),
+        }
+    }
+
+    fn was_touched(&self, owner: Option<Owner>, pfn: Pfn, kind: Kind) -> Seen {
+        let machine = self.memory.machine;
+        let touched = owner.and_then(|owner| {
+            self.rmap.with(machine, owner, |space| {
+                space.was_touched(machine, owner.page, pfn, kind)
+            })
+        });
+        match touched.flatten() {
+            Some(true) => Seen::Touched,
+            Some(false) => Seen::Untouched,
+            None => Seen::Busy,
+        }
+    }
+
+    /// Returns how a page of a file was used since the last look. A page that was read twice, or
+    /// that several entries map, counts as often used; a page that was read once does not count as
+    /// used, so a file that is read once from end to end displaces no other pages.
+    fn was_used(&self, taken: Taken) -> Seen {
+        let machine = self.memory.machine;
+        let pages = self.memory.manager.pages();
+        let (Some(owner), Some(share)) = (self.owner(taken), self.aged.share(pages, taken.pfn))
+        else {
+            return Seen::Busy;
+        };
+        let stays = owner.file.is_none_or(|file| file.stays);
+        if stays || share.take_reads(machine) >= 2 {
+            return Seen::Often;
+        }
+        match share.uses(machine) {
+            0 => Seen::Untouched,
+            1 => self.was_touched(Owner::unpack(share.mapper()), taken.pfn, Kind::File),
+            _ => Seen::Often,
+        }
+    }
+
+    /// Evicts the pages in `fates` whose fate is to leave. A page that cannot be evicted stays.
+    /// Returns the evicted pages and their number.
+    pub(super) fn evict(&self, fates: &mut [(Taken, Fate)]) -> ([Pfn; ISOLATED_MAX], usize) {
+        let Memory {
+            machine, spaces, ..
+        } = self.memory;
+        let (mut freed, mut len) = ([Pfn(0); ISOLATED_MAX], 0);
+        let leave = fates.iter().filter(|(_, fate)| *fate == Fate::Leaves);
+        let wanted = leave.count();
+        if wanted == 0 {
+            return (freed, len);
+        }
+        let mut slots = [SwapSlot(0); ISOLATED_MAX];
+        let got = spaces.swap().take_many(machine, &mut slots[..wanted]);
+        for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
+            // No free slot of swap is left for this page. The page becomes active, because it
+            // cannot leave memory until a slot is free.
+            let Some(&slot) = slots[..got].get(len) else {
+                *fate = stays(List::Active, false);
+                continue;
+            };
+            if self.evict_one(*taken, slot) {
+                freed[len] = taken.pfn;
+                len += 1;
+            } else {
+                *fate = stays(List::Inactive, false);
+            }
+        }
+        let spare = spaces.swap().give_back(machine, &slots[len..got]);
+        spare.expect("the slots were just taken");
+        if len > 0 {
+            machine.spend(Work::TlbFlush, 1);
+            machine.spend(Work::SwapOut, count_of(len));
+        }
+        (freed, len)
+    }
+
+    fn evict_one(&self, taken: Taken, slot: SwapSlot) -> bool {
+        let machine = self.memory.machine;
+        let evicted = self.owner(taken).and_then(|owner| {
+            self.rmap.with(machine, owner, |space| {
+                space.evict(machine, owner.page, taken.pfn, slot)
+            })
+        });
+        evicted == Some(true)
+    }
+
+    fn owner(&self, taken: Taken) -> Option<Owner> {
+        Owner::unpack(self.aged.owner(self.node, taken.pfn))
+    }
+
+    /// Drops the pages of files in `fates` whose fate is to leave. A page that is in use stays.
+    /// Returns the dropped pages and their number. `age` is the age of the lists when the pages
+    /// were isolated.
+    pub(super) fn drop_files(
+        &self,
+        fates: &mut [(Taken, Fate)],
+        age: u64,
+    ) -> ([Pfn; ISOLATED_MAX], usize) {
+        let machine = self.memory.machine;
+        let (mut freed, mut len) = ([Pfn(0); ISOLATED_MAX], 0);
+        self.unmap_files(fates);
+        for (taken, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Leaves) {
+            let shadow = Shadow {
+                node: self.aged.number_of(self.node),
+                age: age + len as u64,
+                was_active: taken.past.was_active,
+            };
+            let dropped = self.owner(*taken).and_then(|owner| {
+                self.rmap.with_file(machine, owner, |file| {
+                    let memory = self.memory;
+                    memory.drop_cached(file, owner.page, taken.pfn, shadow)
+                })
+            });
+            if dropped == Some(true) {
+                freed[len] = taken.pfn;
+                len += 1;
+            } else {
+                // As in Linux, a page that is still mapped becomes active. Here a page that a CPU is
+                // reading does so too, because a use does not say what it is for.
+                let share = self.aged.share(self.memory.manager.pages(), taken.pfn);
+                let is_used = share.is_some_and(|share| share.uses(machine) > 0);
+                *fate = stays(
+                    if is_used {
+                        List::ActiveFile
+                    } else {
+                        List::InactiveFile
+                    },
+                    false,
+                );
+            }
+        }
+        (freed, len)
+    }
+
+    /// Unmaps the pages of files in `fates` whose fate is to leave, flushes translations once for
+    /// all of them, and then drops the uses that their entries had.
+    fn unmap_files(&self, fates: &[(Taken, Fate)]) {
+        let machine = self.memory.machine;
+        let pages = self.memory.manager.pages();
+        let (mut unmapped, mut len) = ([Pfn(0); ISOLATED_MAX], 0);
+        for (taken, _) in fates.iter().filter(|(_, fate)| *fate == Fate::Leaves) {
+            let share = self.aged.share(pages, taken.pfn);
+            let mapped = share.filter(|share| share.uses(machine) > 0);
+            let mapper = mapped.and_then(|share| Owner::unpack(share.mapper()));
+            let gone = mapper.and_then(|mapper| {
+                self.rmap.with(machine, mapper, |space| {
+                    space.unmap_cached(machine, mapper.page, taken.pfn)
+                })
+            });
+            if gone == Some(true) {
+                unmapped[len] = taken.pfn;
+                len += 1;
+            }
+        }
+        if len > 0 {
+            machine.spend(Work::TlbFlush, 1);
+        }
+        let shares = unmapped[..len].iter();
+        let shares = shares.filter_map(|&pfn| self.aged.share(pages, pfn));
+        shares.for_each(|share| share.unpin(machine));
+    }
+
+    /// Frees pages that were evicted and have left the lists.
+    pub(super) fn free(&self, kind: Kind, freed: &[Pfn]) {
+        for pfns in freed.chunks(FREED_TOGETHER) {
+            match kind {
+                Kind::Anon => {
+                    self.memory
+                        .machine
+                        .spend(Work::Release, count_of(pfns.len()));
+                    self.memory.give_back_evicted(pfns);
+                }
+                Kind::File => self.memory.give_back_cached(pfns),
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Files whose pages are reclaimed (Linux: the page cache): looking a page up, reading it, and
+//! dropping it when memory is short.
+//!
+//! A page of an enlisted file is on the lists by which pages are aged. It leaves memory when
+//! reclaim drops it, or when the file is emptied. Pages are never written back, so a page that may
+//! have been written to stays: one that was mapped shared.
+//!
+//! The CPU that takes a page out of the index of its file, under the lock of the file, frees it.
+//! Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a CPU that looks a
+//! page up adds a use under the same lock. So no CPU uses a page that was freed.
+//!
+//! Locks: `Object`, with nothing inside. Pages are allocated and freed, and put on the lists, with
+//! no lock held but `Mmap`.
+
+use alloc::sync::Arc;
+
+use super::index::{Missing, Spares};
+use super::lru::{Aged, Refault, Shadow, Share};
+use super::memory::Memory;
+use super::object::{Object, ObjectKind, PageError};
+use super::page_table::{Page, PageKind};
+use super::rmap::{EnlistError, OfFile, Owner};
+use crate::machine::{Lock, Machine, Once};
+use crate::page::{FREE_BATCH, Request};
+use crate::site::{Site, Work};
+use crate::units::{Order, Pfn, Vpn, count_of};
+
+/// The outcome of a read of a page of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// The page was in memory.
+    Cached,
+    /// The page was not in memory; its contents have to be read from the file.
+    Missed,
+}
+
+/// A page of a file that a CPU has looked up.
+pub(super) struct Found {
+    pub(super) pfn: Pfn,
+    /// True if the CPU has added a use, which it has to drop or leave to an entry.
+    pub(super) is_pinned: bool,
+    /// True if the page was not in memory before.
+    is_new: bool,
+}
+
+impl Found {
+    /// A page that belongs to no enlisted file.
+    pub(super) const fn unpinned(pfn: Pfn) -> Self {
+        Self {
+            pfn,
+            is_pinned: false,
+            is_new: false,
+        }
+    }
+}
+
+/// A page that is about to be put into the index of a file.
+struct New {
+    index: u64,
+    owner: u64,
+    missing: Missing,
+}
+
+impl<M: Machine> Memory<'_, M> {
+    /// Makes the pages of `file` reclaimable. One reference to the file is kept until
+    /// [`Memory::release_file`]. Call it before the file has pages. If the spaces were made without
+    /// [aging](super::Spaces::aging), this has no effect. Shared memory is not enlisted: its pages
+    /// could only move to swap, and stay in memory.
+    ///
+    /// # Errors
+    /// [`EnlistError`]; nothing has changed.
+    ///
+    /// # Panics
+    /// If the file has pages already.
+    pub fn enlist_file(&self, file: &Arc<Object<M>>) -> Result<(), EnlistError> {
+        let Some(rmap) = &self.spaces.rmap else {
+            return Ok(());
+        };
+        if file.kind() != ObjectKind::File {
+            return Ok(());
+        }
+        let present = file.present(self.machine);
+        assert_eq!(present, 0, "a file is enlisted before it has pages");
+        rmap.enlist_file(self.machine, file)
+    }
+
+    /// Reads the page of `file` at `index` without mapping it, as `read` does (Linux:
+    /// `filemap_read`). If the page is not in memory, allocates it as `request` says.
+    ///
+    /// # Errors
+    /// [`PageError`] if no page can be allocated, or if the global allocator has no memory.
+    pub fn read_file(
+        &self,
+        file: &Object<M>,
+        index: u64,
+        request: Request,
+    ) -> Result<Read, PageError> {
+        let found = self.look_up(file, index, request)?;
+        if found.is_pinned
+            && let Some(share) = self.share(found.pfn)
+        {
+            share.note_read(self.machine);
+            share.unpin(self.machine);
+        }
+        Ok(if found.is_new {
+            Read::Missed
+        } else {
+            Read::Cached
+        })
+    }
+
+    /// Frees all pages of `file`, and drops the reference that was kept since it was enlisted
+    /// (Linux: `truncate_inode_pages`). The caller must make sure that no address space maps the
+    /// pages and no CPU reads them. A file that was enlisted must not be used again afterwards.
+    ///
+    /// # Panics
+    /// If a page of the file is still in use.
+    pub fn release_file(&self, file: &Object<M>) {
+        let machine = self.machine;
+        let Some(&number) = file.number.get() else {
+            return file.empty(machine, self.manager.pages());
+        };
+        let all = file
+            .pages
+            .with(machine, Site::ObjectEmpty, |map| map.take());
+        let mut batch = [Pfn(0); FREE_BATCH];
+        let mut len = 0;
+        all.for_each(|pfn| {
+            let share = self.share(pfn);
+            let uses = share.map_or(0, |share| share.uses(machine));
+            assert_eq!(uses, 0, "no page of the file is in use");
+            batch[len] = pfn;
+            len += 1;
+            if len == FREE_BATCH {
+                self.free_cached(&batch);
+                len = 0;
+            }
+        });
+        self.free_cached(&batch[..len]);
+        if let Some(rmap) = &self.spaces.rmap {
+            rmap.give_back(machine, number);
+        }
+    }
+
+    /// Looks up the page of `object` at `index`, and allocates it if it is not in memory. If the
+    /// object is an enlisted file, adds a use to the page.
+    pub(super) fn look_up(
+        &self,
+        object: &Object<M>,
+        index: u64,
+        request: Request,
+    ) -> Result<Found, PageError> {
+        let (Some(&number), Some(aged)) = (object.number.get(), self.spaces.lru.aged()) else {
+            let pfn = object.page(self.machine, self.manager.pages(), index, request)?;
+            return Ok(Found::unpinned(pfn));
+        };
+        let there = object.pages.with(self.machine, Site::ObjectPage, |map| {
+            let there = map.get(index);
+            let pinned = there.inspect(|&pfn| self.pin(aged, pfn));
+            pinned.ok_or_else(|| (map.missing(index), map.shadow(index)))
+        });
+        match there {
+            Ok(pfn) => Ok(Found {
+                pfn,
+                is_pinned: true,
+                is_new: false,
+            }),
+            Err((missing, shadow)) => {
+                let file = self.start_of(aged, shadow);
+                let owner = Owner::pack_file(number, index, file);
+                let new = New {
+                    index,
+                    owner,
+                    missing,
+                };
+                self.bring_in(object, aged, new, request)
+            }
+        }
+    }
+
+    /// Allocates a page with no lock held, and puts it into the index and on the lists. If another
+    /// CPU puts a page at the index first, uses that page and frees its own.
+    #[cold]
+    fn bring_in(
+        &self,
+        object: &Object<M>,
+        aged: &Aged<M>,
+        mut new: New,
+        mut request: Request,
+    ) -> Result<Found, PageError> {
+        let (machine, pages) = (self.machine, self.manager.pages());
+        request.order = Order::ZERO;
+        let ours = pages.alloc(machine, request);
+        let ours = ours.map_err(PageError::OutOfMemory)?;
+        if aged.prepare(machine, pages, ours).is_err() {
+            self.give_back(&[ours]);
+            return Err(PageError::NoMemory);
+        }
+        // From the moment when the page is in the index, other CPUs may map it. So its owner and
+        // its use are recorded before.
+        if let Some(share) = aged.share(pages, ours) {
+            share.begin(machine);
+        }
+        aged.set_owner(machine, pages, ours, new.owner);
+        // The loop ends for the reason that `Object::page_slow` gives.
+        let there = loop {
+            let Ok(mut spares) = Spares::new(new.missing) else {
+                break Err(PageError::NoMemory);
+            };
+            let inserted = object.pages.with(machine, Site::ObjectPage, |map| {
+                let there = map.insert(new.index, ours, &mut spares)?;
+                if there != ours {
+                    self.pin(aged, there);
+                }
+                Ok(there)
+            });
+            match inserted {
+                Ok(there) => break Ok(there),
+                Err(more) => new.missing = more,
+            }
+        };
+        if there == Ok(ours) {
+            self.spaces.lru.add(machine, pages, ours);
+        } else {
+            self.give_back_cached(&[ours]);
+        }
+        Ok(Found {
+            pfn: there?,
+            is_pinned: true,
+            is_new: there == Ok(ours),
+        })
+    }
+
+    /// Returns how a page begins whose place held `shadow`.
+    fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
+        let swaps = self.spaces.swap.free() > 0;
+        let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));
+        let back = back.unwrap_or(Refault {
+            begins_active: false,
+            was_active: false,
+        });
+        OfFile {
+            stays: false,
+            begins_active: back.begins_active,
+            was_active: back.begins_active && back.was_active,
+        }
+    }
+
+    fn pin(&self, aged: &Aged<M>, pfn: Pfn) {
+        let share = aged.share(self.manager.pages(), pfn);
+        // The share exists: it was made before the page was put into the index.
+        if let Some(share) = share {
+            share.pin(self.machine);
+        }
+    }
+
+    fn share(&self, pfn: Pfn) -> Option<&Share<M>> {
+        self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
+    }
+
+    /// Returns the share of a page of an enlisted file that an entry maps or has mapped.
+    fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
+        let aged = self.spaces.lru.aged()?;
+        let pages = self.manager.pages();
+        // The page has a use, so its owner does not change.
+        let owner = Owner::unpack(aged.owner_of(pages, pfn))?;
+        owner.file.and_then(|_| aged.share(pages, pfn))
+    }
+
+    /// Drops the use of a page that was looked up and not mapped.
+    pub(super) fn drop_found(&self, found: &Found) {
+        if found.is_pinned
+            && let Some(share) = self.share(found.pfn)
+        {
+            share.unpin(self.machine);
+        }
+    }
+
+    /// Records that an entry maps a page that was looked up. The entry now has the use. The caller
+    /// holds the lock of the page table. `mapper` is where the entry is, or 0.
+    pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
+        let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
+            return;
+        };
+        let pages = self.manager.pages();
+        if let Some(share) = aged.share(pages, found.pfn) {
+            share.set_mapper(mapper);
+        }
+        // Through a shared mapping the page may be written to at any time.
+        if kind == PageKind::Shared
+            && let Some(owner) = Owner::unpack(aged.owner_of(pages, found.pfn))
+            && let Some(packed) = owner.that_stays()
+        {
+            aged.set_owner(self.machine, pages, found.pfn, packed);
+        }
+    }
+
+    /// Drops the uses of pages of files that were unmapped. Translations to them were flushed.
+    pub(super) fn drop_unmapped(&self, page: Page) {
+        if matches!(page.kind, PageKind::File | PageKind::Shared)
+            && let Some(share) = self.share_of_mapped(page.pfn)
+        {
+            share.unpin(self.machine);
+        }
+    }
+
+    /// Takes `pfn` out of `file`, if it is still at `index` and has no use, and leaves `shadow` in
+    /// its place. The caller then owns the page.
+    pub(crate) fn drop_cached(
+        &self,
+        file: &Object<M>,
+        index: Vpn,
+        pfn: Pfn,
+        shadow: Shadow,
+    ) -> bool {
+        let Some(aged) = self.spaces.lru.aged() else {
+            return false;
+        };
+        let pages = self.manager.pages();
+        file.pages.with(self.machine, Site::Reclaim, |map| {
+            let share = aged.share(pages, pfn);
+            let is_unused = share.is_some_and(|share| share.uses(self.machine) == 0);
+            let owner = Owner::unpack(aged.owner_of(pages, pfn));
+            let file = owner.and_then(|owner| owner.file);
+            let may_leave = is_unused && file.is_some_and(|file| !file.stays);
+            may_leave && map.leave(index.0, pfn, shadow)
+        })
+    }
+
+    /// Takes pages of files off the lists and frees them. They are in no file any more.
+    fn free_cached(&self, pfns: &[Pfn]) {
+        if pfns.is_empty() {
+            return;
+        }
+        let lru = &self.spaces.lru;
+        lru.remove(self.machine, self.manager.pages(), pfns);
+        self.give_back_cached(pfns);
+    }
+
+    /// Frees pages of files that are in no file and on no list any more.
+    pub(crate) fn give_back_cached(&self, pfns: &[Pfn]) {
+        if let Some(aged) = self.spaces.lru.aged() {
+            // An entry that maps the frame for another file later must not find this owner.
+            for &pfn in pfns {
+                aged.set_owner(self.machine, self.manager.pages(), pfn, 0);
+            }
+        }
+        self.machine.spend(Work::Release, count_of(pfns.len()));
+        self.give_back(pfns);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a node's lists remember to choose between anonymous pages and pages of files: costs, and
+//! the age at which a page left memory (Linux: `lru_note_cost`, `workingset.c`).
+//!
+//! The age of a node grows by one for each page of a file that leaves memory, and for each such
+//! page that becomes active. When a page of a file leaves, its file keeps the age in the page's
+//! place, as a *shadow*. If the page is needed again, the difference of the ages, its *refault
+//! distance*, says how many more pages would have kept it in memory.
+
+use super::kind::Kind;
+
+/// The costs and ages of one node. The lock of the node's lists guards them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Balance {
+    /// For each kind, what it has recently cost to reclaim pages of this kind, in pages.
+    cost: [u64; Kind::ALL.len()],
+    /// The age of the node, as the file's header describes it.
+    pub(crate) age: u64,
+    /// The number of pages of files that were needed again soon after they had left.
+    refaults: u64,
+    /// `refaults` when reclaim last ended.
+    refaults_seen: u64,
+}
+
+/// The age of a node when a page left its memory, and the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shadow {
+    pub(crate) node: u32,
+    pub(crate) age: u64,
+    /// True if the page had been active.
+    pub(crate) was_active: bool,
+}
+
+/// The number of pages that a write, or a page that is needed again, adds to the cost of its kind
+/// (Linux: `SWAP_CLUSTER_MAX`).
+const COST: u64 = 32;
+
+impl Balance {
+    /// Adds the cost of a batch of which `scanned` pages were looked at, `written` pages were
+    /// written to swap, and `freed` pages were freed. `pages` is the number of pages on all lists.
+    pub(crate) fn note_batch(
+        &mut self,
+        kind: Kind,
+        (scanned, written, freed): (u64, u64, u64),
+        pages: u64,
+    ) {
+        self.note(kind, COST * written + scanned.saturating_sub(freed), pages);
+    }
+
+    fn note(&mut self, kind: Kind, cost: u64, pages: u64) {
+        self.cost[kind as usize] += cost;
+        if self.cost.iter().sum::<u64>() > pages / 4 {
+            self.cost.iter_mut().for_each(|cost| *cost /= 2);
+        }
+    }
+
+    pub(crate) const fn costs(&self) -> [u64; Kind::ALL.len()] {
+        self.cost
+    }
+
+    /// Notes that a page of a file with this shadow is back in memory. `working` is the number of
+    /// pages with which the page competes for memory: if its refault distance is not larger, it
+    /// becomes active. Returns whether it becomes active. `pages` is the number of pages on all
+    /// lists.
+    pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
+        if self.age.saturating_sub(shadow.age) > working {
+            return false;
+        }
+        self.age += 1;
+        self.refaults += 1;
+        if shadow.was_active {
+            self.note(Kind::File, COST, pages);
+        }
+        true
+    }
+
+    /// Returns whether pages of files were needed again since reclaim last ended.
+    pub(crate) const fn has_refaulted(&self) -> bool {
+        self.refaults != self.refaults_seen
+    }
+
+    /// Notes that reclaim ends.
+    pub(crate) fn note_end(&mut self) {
+        self.refaults_seen = self.refaults;
+    }
+}
+
+impl Shadow {
+    /// Set in the bits of every shadow.
+    pub(crate) const MARK: u64 = 1 << 63;
+    const WAS_ACTIVE: u64 = 1 << 62;
+    const NODE_SHIFT: u32 = 48;
+    const NODE_MASK: u64 = (1 << 14) - 1;
+    const AGE_MASK: u64 = (1 << Self::NODE_SHIFT) - 1;
+
+    pub(crate) const fn encode(self) -> u64 {
+        let was_active = if self.was_active { Self::WAS_ACTIVE } else { 0 };
+        let node = (self.node as u64 & Self::NODE_MASK) << Self::NODE_SHIFT;
+        Self::MARK | was_active | node | self.age & Self::AGE_MASK
+    }
+
+    /// Returns the shadow that [`Shadow::encode`] turned into `bits`, or `None` if these are not
+    /// the bits of a shadow.
+    pub(crate) const fn decode(bits: u64) -> Option<Self> {
+        if bits & Self::MARK == 0 {
+            return None;
+        }
+        Some(Self {
+            node: (bits >> Self::NODE_SHIFT & Self::NODE_MASK) as u32,
+            age: bits & Self::AGE_MASK,
+            was_active: bits & Self::WAS_ACTIVE != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shadow_survives_its_bits() {
+        for (node, age, was_active) in
+            [(0, 0, false), (5, 77, true), ((1 << 14) - 1, 1 << 47, true)]
+        {
+            let shadow = Shadow {
+                node,
+                age,
+                was_active,
+            };
+            assert_eq!(Shadow::decode(shadow.encode()), Some(shadow));
+        }
+        assert_eq!(Shadow::decode(1 << 32), None, "a frame is no shadow");
+    }
+
+    #[test]
+    fn a_page_that_is_needed_soon_becomes_active_and_one_that_was_active_costs() {
+        let shadow = |age, was_active| Shadow {
+            node: 0,
+            age,
+            was_active,
+        };
+        let mut balance = Balance {
+            age: 100,
+            ..Balance::default()
+        };
+        assert!(
+            !balance.refault(shadow(49, true), 50, 1000),
+            "51 pages too late"
+        );
+        assert!(!balance.has_refaulted());
+        assert!(balance.refault(shadow(50, false), 50, 1000));
+        assert_eq!((balance.age, balance.costs()), (101, [0, 0]));
+        assert!(balance.refault(shadow(60, true), 50, 1000));
+        assert_eq!(balance.costs(), [0, COST]);
+        assert!(balance.has_refaulted());
+        balance.note_end();
+        assert!(!balance.has_refaulted());
+    }
+
+    #[test]
+    fn costs_are_halved_when_they_exceed_a_quarter_of_the_lists() {
+        let mut balance = Balance::default();
+        balance.note_batch(Kind::Anon, (32, 1, 1), 1000);
+        assert_eq!(balance.costs(), [32 + 31, 0]);
+        balance.note_batch(Kind::File, (200, 0, 0), 1000);
+        assert_eq!(balance.costs(), [31, 100]);
+    }
+}

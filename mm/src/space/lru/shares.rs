@@ -1,0 +1,126 @@
+//! The uses of pages of files: how many mappings and CPUs use a page at the moment, and where it is
+//! mapped (Linux: `page->_refcount`, `page->_mapcount`).
+//!
+//! A CPU that looks up a page of an enlisted file adds a use under the lock of the file. It drops
+//! the use when it has read the page, or leaves it to the entry of a page table that it makes. When
+//! such an entry is emptied, its use is dropped after translations were flushed. A page leaves
+//! memory only if it has no use, which is checked under the lock of the file.
+//!
+//! Shares are made in chunks, when the first page of a chunk is first used for a file.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::lists::CHUNK;
+use crate::machine::{Field, Machine, Once, Word};
+use crate::space::error::NoMemory;
+
+/// The uses of one page.
+pub(crate) struct Share<M: Machine> {
+    /// The number of uses, and in the upper half the number of reads since the last look.
+    uses: M::Word,
+    /// The place where the page was mapped last, as a packed owner; 0 if it is mapped nowhere that
+    /// reclaim knows.
+    mapper: M::Field,
+}
+
+/// The shares of a chunk of pages.
+type Chunk<M> = Box<[Share<M>]>;
+
+/// The shares of the pages of a node.
+pub(super) struct Shares<M: Machine>(Box<[M::Once<Chunk<M>>]>);
+
+const READ: i64 = 1 << 32;
+const USES: i64 = READ - 1;
+
+impl<M: Machine> Share<M> {
+    /// Adds a use. The caller holds the lock of the page's file.
+    pub(crate) fn pin(&self, machine: &M) {
+        // Relaxed, because the lock of the file orders this with the check in `is_unused`.
+        self.uses.add(machine, 1, Relaxed);
+    }
+
+    /// Drops a use.
+    pub(crate) fn unpin(&self, machine: &M) {
+        // Release pairs with the Acquire in `uses`: the CPU that frees the page does so after
+        // everything that its users did.
+        let left = self.uses.add(machine, -1, AcqRel);
+        debug_assert!(left & USES != USES, "a use is dropped once");
+    }
+
+    /// Returns the number of uses.
+    pub(crate) fn uses(&self, machine: &M) -> u64 {
+        (self.uses.load(machine, Acquire) & USES).unsigned_abs()
+    }
+
+    /// Notes that a CPU has read the page without mapping it (Linux: `folio_mark_accessed`).
+    pub(crate) fn note_read(&self, machine: &M) {
+        // Relaxed, as in `take_reads`: the number of reads is only a hint.
+        self.uses.add(machine, READ, Relaxed);
+    }
+
+    /// Returns the number of reads since the last call.
+    pub(crate) fn take_reads(&self, machine: &M) -> u64 {
+        let reads = self.uses.load(machine, Relaxed) & !USES;
+        if reads != 0 {
+            self.uses.add(machine, -reads, Relaxed);
+        }
+        reads.unsigned_abs() >> 32
+    }
+
+    /// Forgets the earlier uses of a page that is put to use for a file, and adds one use. No other
+    /// CPU knows the page.
+    pub(crate) fn begin(&self, machine: &M) {
+        self.uses.store(machine, 1, Relaxed);
+        self.mapper.set(0);
+    }
+
+    pub(crate) fn mapper(&self) -> u64 {
+        self.mapper.get()
+    }
+
+    /// Records where the page is mapped. The caller holds the lock of the page table.
+    pub(crate) fn set_mapper(&self, mapper: u64) {
+        self.mapper.set(mapper);
+    }
+}
+
+impl<M: Machine> Shares<M> {
+    pub(super) fn new(machine: &M, pages: u32) -> Result<Self, NoMemory> {
+        let chunks = pages.div_ceil(CHUNK);
+        let mut shares = Vec::new();
+        shares
+            .try_reserve_exact(chunks as usize)
+            .map_err(|_| NoMemory)?;
+        shares.extend((0..chunks).map(|_| machine.once()));
+        Ok(Self(shares.into()))
+    }
+
+    pub(super) fn get(&self, page: u32) -> Option<&Share<M>> {
+        let chunk = self.0.get((page / CHUNK) as usize)?.get()?;
+        chunk.get((page % CHUNK) as usize)
+    }
+
+    /// Makes the share of `page`, if there is none yet. The node has `pages` pages.
+    pub(super) fn prepare(&self, machine: &M, page: u32, pages: u32) -> Result<(), NoMemory> {
+        let Some(once) = self.0.get((page / CHUNK) as usize) else {
+            return Ok(());
+        };
+        if once.get().is_some() {
+            return Ok(());
+        }
+        let len = (pages - page / CHUNK * CHUNK).min(CHUNK);
+        let mut chunk = Vec::new();
+        chunk
+            .try_reserve_exact(len as usize)
+            .map_err(|_| NoMemory)?;
+        chunk.extend((0..len).map(|_| Share {
+            uses: machine.word(0),
+            mapper: machine.field(0),
+        }));
+        // If another CPU has set the chunk first, that chunk is used.
+        drop(once.set(chunk.into()));
+        Ok(())
+    }
+}
