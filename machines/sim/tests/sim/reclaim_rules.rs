@@ -47,8 +47,8 @@ struct Asks {
     scene: RefCell<Weak<Scene>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// True if the allocating task was killed.
-    killed: Cell<bool>,
+    /// The number of pauses after which the allocating task is killed, if it is.
+    killed_after: Cell<Option<usize>>,
 }
 
 impl Embedder<Sim> for Asks {
@@ -65,7 +65,8 @@ impl Embedder<Sim> for Asks {
     fn pause(&self, sim: &Sim, span: Nanos) -> bool {
         self.pauses.borrow_mut().push(span);
         sim.sleep(span);
-        !self.killed.get()
+        let pauses = self.pauses.borrow().len();
+        self.killed_after.get().is_none_or(|after| pauses <= after)
     }
 }
 
@@ -387,11 +388,11 @@ fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
 }
 
 /// An allocation waits a tick at a time, but for a second at most, while less than half of the min
-/// watermark is free. It does not wait for a kswapd that has given up, and a killed task does not
-/// reclaim.
+/// watermark is free. It does not wait for a kswapd that has given up, and a task that is
+/// killed while it waits does not reclaim. One that had been killed before does.
 #[test]
 fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
-    let pauses = |min: u32, killed: bool, hopeless: bool| {
+    let pauses = |min: u32, killed_after: Option<usize>, hopeless: bool| {
         let scene = Scene::new(1, 1000, 1);
         (0..2).for_each(|zone| scene.mark(zone, 0, 4 * PAGES));
         if hopeless {
@@ -400,7 +401,7 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
         }
         let _space = scene.filled(64);
         (0..2).for_each(|zone| scene.mark(zone, min, 4 * PAGES));
-        scene.asks().killed.set(killed);
+        scene.asks().killed_after.set(killed_after);
         scene.direct();
         let pauses = scene.asks().pauses.borrow();
         assert!(pauses.iter().all(|span| *span == Nanos(1_000_000)));
@@ -408,15 +409,16 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
     };
     // Nearly all of the pages of both zones are free.
     let (enough, too_much) = (PAGES + PAGES / 2, 2 * PAGES);
-    assert_eq!(pauses(enough, false, false), (0, true));
-    let (waited, reclaimed) = pauses(too_much, false, false);
+    assert_eq!(pauses(enough, None, false), (0, true));
+    let (waited, reclaimed) = pauses(too_much, None, false);
     assert!((990..=1000).contains(&waited) && reclaimed, "{waited}");
-    assert_eq!(pauses(too_much, true, false), (1, false));
-    assert_eq!(pauses(too_much, false, true), (0, true));
+    assert_eq!(pauses(too_much, Some(2), false), (3, false));
+    assert_eq!(pauses(too_much, Some(0), false), (1, true));
+    assert_eq!(pauses(too_much, None, true), (0, true));
 }
 
 /// Six CPUs reclaim from 200 pages at once, so more than an eighth of the inactive pages are
-/// isolated. The CPUs that come later wait for a fiftieth of a second.
+/// isolated. The CPUs that come later wait, a tick at a time.
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
     let scene = Scene::new(6, 1000, 1);
@@ -434,7 +436,7 @@ fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
     let pauses = scene.asks().pauses.borrow();
     assert!(!pauses.is_empty());
     assert!(
-        pauses.iter().all(|span| *span == Nanos(20_000_000)),
+        pauses.iter().all(|span| *span == Nanos(1_000_000)),
         "{pauses:?}"
     );
 }
