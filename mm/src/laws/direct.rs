@@ -1,5 +1,9 @@
 //! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits, and
 //! who is woken. In each law one CPU does everything, so the laws have no interleavings.
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "to make a law does not panic; only its bodies do, if the law is broken"
+)]
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -96,10 +100,10 @@ impl<M: Machine> Counting<M> {
 impl<M: Machine> Short<M> {
     fn new(machine: &M, put_back_at: i64, killed_at: i64) -> Self {
         let layout = Layout::arena(Pages(ARENA));
-        Self::on(machine, layout, NODE, [put_back_at, killed_at])
+        Self::on(machine, &layout, NODE, [put_back_at, killed_at])
     }
 
-    fn on(machine: &M, layout: Layout, node: NodeId, [put_back_at, killed_at]: [i64; 2]) -> Self {
+    fn on(machine: &M, layout: &Layout, node: NodeId, [put_back_at, killed_at]: [i64; 2]) -> Self {
         let pressed = Pressed::on(machine, layout.clone(), node);
         let counting = Counting {
             pressed,
@@ -111,7 +115,7 @@ impl<M: Machine> Short<M> {
             woken_nodes: machine.word(0),
         };
         Self {
-            reclaim: Reclaim::new(machine, &layout, counting),
+            reclaim: Reclaim::new(machine, layout, counting),
         }
     }
 
@@ -139,7 +143,7 @@ impl<M: Machine> Short<M> {
             holes: Vec::new(),
         };
         let layout = Layout::of([0, 1].map(zone));
-        let short = Self::on(machine, layout, REMOTE, [NEVER, NEVER]);
+        let short = Self::on(machine, &layout, REMOTE, [NEVER, NEVER]);
         short.fill(machine);
         short
     }
