@@ -9,11 +9,12 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase, ReclaimedBy};
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Layout;
 use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::units::{CpuId, Nanos, NodeId};
-use plimsoll_sim::Sim;
+use plimsoll_sim::{KswapdThread, Sim};
 
 use crate::measure::metric::{Metric, Unit};
 
@@ -34,6 +35,8 @@ pub struct Pressure {
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,
+    /// For each node, the thread of its kswapd.
+    threads: RefCell<Vec<Rc<KswapdThread>>>,
     /// The CPU on which kswapd runs, if the workload has chosen one.
     seat: Cell<Option<CpuId>>,
     /// The time that allocations have waited for kswapd or for other CPUs that reclaim.
@@ -60,9 +63,10 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the reclaim that the configuration of a manager needs. It has no address spaces yet.
-    pub(super) fn reclaim(sim: &Sim) -> SimReclaim {
-        Rc::new(Reclaim::new(sim, Threads::default()))
+    /// Makes the reclaim that the configuration of a manager of `layout` needs. It has no address
+    /// spaces yet.
+    pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
+        Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }
 
     /// Makes the parts that all address spaces of the machine share, with `swap` slots of swap
@@ -150,6 +154,15 @@ impl Pressure {
     }
 }
 
+impl Threads {
+    fn thread(&self, node: NodeId) -> Rc<KswapdThread> {
+        let mut threads = self.threads.borrow_mut();
+        let nodes = threads.len().max(node.index() + 1);
+        threads.resize_with(nodes, Rc::default);
+        Rc::clone(&threads[node.index()])
+    }
+}
+
 impl Embedder<Sim> for Threads {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
         let pressure = self.pressure.borrow().upgrade();
@@ -158,9 +171,10 @@ impl Embedder<Sim> for Threads {
         }
     }
 
-    /// Starts the kswapd of `node`, as a thread on the CPU that the workload has chosen. If the
-    /// workload has chosen no CPU of the node, the thread runs on the calling CPU if that CPU is of
-    /// the node, or else on the node's first CPU, or on CPU 0 if the node has no CPU.
+    /// Wakes the kswapd of `node`. If it is asleep, starts it as a thread on the CPU that the
+    /// workload has chosen. If the workload has chosen no CPU of the node, the thread runs on the
+    /// calling CPU if that CPU is of the node, or else on the node's first CPU, or on CPU 0 if the
+    /// node has no CPU.
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
         let Some(pressure) = self.pressure.borrow().upgrade() else {
             return;
@@ -170,14 +184,15 @@ impl Embedder<Sim> for Threads {
         let chosen = self.seat.get().filter(near);
         let here = chosen.or_else(|| Some(sim.this_cpu()).filter(near));
         let cpu = here.or_else(|| topology.ids().find(near));
-        let reclaim = Weak::clone(&pressure.reclaim);
-        sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
-            let Some(reclaim) = reclaim.upgrade() else {
-                return;
-            };
-            while let Next::At(at) = reclaim.kswapd(sim, node) {
-                sim.sleep_until(at);
-            }
+        let thread = self.thread(node);
+        thread.wake(sim, || {
+            let (thread, reclaim) = (Rc::clone(&thread), Weak::clone(&pressure.reclaim));
+            sim.spawn_daemon(cpu.unwrap_or(CpuId(0)), move |sim| {
+                thread.run(sim, || match reclaim.upgrade() {
+                    Some(reclaim) => reclaim.kswapd(sim, node),
+                    None => Next::Woken,
+                });
+            })
         });
     }
 

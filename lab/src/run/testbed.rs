@@ -171,8 +171,8 @@ impl Testbed {
     #[must_use]
     pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
         let sim = Sim::new(profile, simulated(seed));
-        let reclaim = Pressure::reclaim(&sim);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        let reclaim = Pressure::reclaim(&sim, &config.layout);
         config.design = design;
         config.pressure = Some(plimsoll_sim::pressure(&reclaim));
         let mut testbed = Self::with_sim(sim, design, config);

@@ -32,7 +32,7 @@ pub use crate::memory::line::SimLine;
 pub use crate::memory::tags::SimTags;
 pub use crate::memory::word::{SimField, SimLocalWord, SimWord};
 pub use crate::options::{Faults, LockModel, SimOptions};
-pub use crate::pressure::pressure;
+pub use crate::pressure::{KswapdThread, pressure};
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tasks::stacks::NoStack;
 pub use crate::tasks::stretch::Stretch;

@@ -1,14 +1,16 @@
 //! Reclaim for simulated machines. A reclaim is stored on the thread of its machine, so the
 //! embedder that it calls need not be `Send`.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
+use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{PageAllocator, Pressure, Request};
-use plimsoll_mm::reclaim::{Embedder, Reclaim};
+use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
 use plimsoll_mm::units::{NodeId, Pages};
 
-use crate::Sim;
 use crate::kept::Kept;
+use crate::{Sim, TaskId};
 
 struct Reclaims<E>(Kept<Rc<Reclaim<Sim, E>>>);
 
@@ -31,11 +33,47 @@ impl<E: Embedder<Sim> + 'static> Pressure<Sim> for Reclaims<E> {
         self.0.get().wake(sim, pages, request);
     }
 
-    fn reclaim(&self, sim: &Sim, _: &PageAllocator<Sim>, request: Request) -> Pages {
+    fn reclaim(&self, sim: &Sim, _: &PageAllocator<Sim>, request: Request) -> Option<Pages> {
         self.0.get().reclaim(sim, request)
     }
 
     fn reclaimable(&self, sim: &Sim, node: NodeId) -> u64 {
         self.0.get().reclaimable(sim, node)
+    }
+}
+
+/// The thread of one kswapd: a task while kswapd is awake, and no task while it is asleep.
+#[derive(Debug, Default)]
+pub struct KswapdThread {
+    task: Cell<Option<TaskId>>,
+    /// True if the thread was woken since its last step began.
+    woken: Cell<bool>,
+}
+
+impl KswapdThread {
+    /// Wakes the thread. If there is no task, calls `start`, which starts one that calls
+    /// [`KswapdThread::run`].
+    pub fn wake(&self, sim: &Sim, start: impl FnOnce() -> TaskId) {
+        self.woken.set(true);
+        match self.task.get() {
+            Some(task) => sim.wake(task),
+            None => self.task.set(Some(start())),
+        }
+    }
+
+    /// Does steps of kswapd until kswapd is asleep; the task ends then. `step` calls
+    /// [`Reclaim::kswapd`].
+    pub fn run(&self, sim: &Sim, mut step: impl FnMut() -> Next) {
+        loop {
+            self.woken.set(false);
+            let next = step();
+            match (next, self.woken.get()) {
+                (Next::At(at), false) => sim.sleep_until(at),
+                (Next::At(_), true) => sim.sleep_until(sim.now()),
+                (Next::Woken, true) => {}
+                (Next::Woken, false) => break,
+            }
+        }
+        self.task.set(None);
     }
 }

@@ -13,7 +13,7 @@ use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::manager::Manager;
 use crate::page::{Config, Layout, Request};
-use crate::reclaim::laws::pass;
+use crate::reclaim::laws::{drop_used, pass};
 use crate::space::lru::List;
 use crate::space::object::{Object, ObjectKind};
 use crate::space::rss::RssKind;
@@ -334,5 +334,20 @@ pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
             cached.has_second_chances(machine);
             cached.ends(machine);
         },
+    }
+}
+
+/// Reclaim tries to drop pages of a file that a CPU uses since reclaim looked at them.
+#[must_use]
+pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
+    Law {
+        name: "a page of a file that is in use when it would leave memory becomes active",
+        setup: Cached::new,
+        bodies: vec![|machine, cached| {
+            let dropped = drop_used(cached.memory(machine), NODE);
+            assert_eq!(dropped, Pages::ZERO);
+            assert_eq!(cached.len(List::ActiveFile), 2);
+        }],
+        check: |machine, cached| cached.ends(machine),
     }
 }

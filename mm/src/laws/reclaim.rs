@@ -1,28 +1,29 @@
 //! Laws of reclaim: a page moves to swap while its address space touches it, unmaps it or ends, and
-//! while other CPUs reclaim; and kswapd falls asleep while an allocation asks for it.
+//! while other CPUs reclaim.
 
 use alloc::sync::Arc;
 use alloc::vec;
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::{Body, Law, cast};
 use crate::counter::Counters;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
 use crate::manager::Manager;
-use crate::page::{Config, Layout};
-use crate::reclaim::laws::{Drowsy, pass};
+use crate::page::watermark::Urgency;
+use crate::page::{Config, Layout, Request};
+use crate::reclaim::laws::pass;
 use crate::space::budget::Budget;
 use crate::space::lru::List;
 use crate::space::rss::RssKind;
-use crate::space::{Access, AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
-use crate::units::{NodeId, Pages, Vpn};
+use crate::space::{Access, AddressSpace, EnlistError, Flag, MapRequest, Memory, Place, Spaces};
+use crate::units::{NodeId, Order, Pages, Vpn};
 
 /// The number of pages of the machine: so few that a model checker can handle the records of all of
 /// them.
-const ARENA: u32 = 64;
+pub(super) const ARENA: u32 = 64;
 /// The pages of the only mapping. The two that [`Pressed::new`] touches are in one table.
 const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = MAPPED.start;
@@ -30,10 +31,12 @@ const OTHER: u64 = MAPPED.start + 1;
 
 /// An enlisted address space with two pages that reclaim would move to swap, and a machine for it.
 pub struct Pressed<M: Machine> {
-    manager: Manager<M>,
-    spaces: Spaces<M>,
+    pub(super) manager: Manager<M>,
+    pub(super) spaces: Spaces<M>,
     space: Arc<AddressSpace<M>>,
     budget: Arc<Budget<M>>,
+    /// The node of its pages.
+    node: NodeId,
     /// The number of pages that passes of reclaim have freed.
     freed: M::Word,
 }
@@ -44,49 +47,73 @@ impl<M: Machine> fmt::Debug for Pressed<M> {
     }
 }
 
-const NODE: NodeId = NodeId(0);
+pub(super) const NODE: NodeId = NodeId(0);
 
 impl<M: Machine> Pressed<M> {
     /// Makes an address space with two pages that were touched, but not since reclaim last looked
     /// at them. So the next pass evicts them, unless they are touched again.
-    fn new(machine: &M) -> Self {
-        let mut config = Config::new(Layout::arena(Pages(ARENA)));
+    pub(super) fn new(machine: &M) -> Self {
+        Self::on(machine, Layout::arena(Pages(ARENA)), NODE)
+    }
+
+    /// As [`Pressed::new`], with pages of `node`. If that is not the first node, the first zone of
+    /// the layout is filled before.
+    pub(super) fn on(machine: &M, layout: Layout, node: NodeId) -> Self {
+        let pressed = Self::unlisted(machine, layout, node);
+        let memory = pressed.memory(machine);
+        memory
+            .enlist(&pressed.space)
+            .expect("there is a number for it");
+        if node != NODE {
+            let request = Request::new(Order::ZERO)
+                .urgent(Urgency::Reserve)
+                .from_zone(0);
+            while pressed.manager.pages().alloc(machine, request).is_ok() {}
+        }
+        let pages = MAPPED.end - MAPPED.start;
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(MAPPED.start)), pages);
+        pressed
+            .space
+            .map(memory, request)
+            .expect("nothing is there");
+        pressed.touch(machine, ONE);
+        pressed.touch(machine, OTHER);
+        pressed.reclaim(machine);
+        assert_eq!(pressed.freed.load(machine, Acquire), 0, "both were touched");
+        assert_eq!(pressed.spaces.lru().len(node, List::Inactive), 2);
+        pressed
+    }
+
+    /// Makes an address space without mappings that is not enlisted.
+    fn unlisted(machine: &M, layout: Layout, node: NodeId) -> Self {
+        let mut config = Config::new(layout);
         let design = Design::OURS;
         config.design = design;
-        let manager = Manager::new(machine, config).expect("a small arena is a layout");
+        let manager = Manager::new(machine, config).expect("a small layout is possible");
         let spaces = Spaces::new(machine, &design, 8).expect("few pages can be counted");
         let spaces = spaces.aging(machine, &manager, 1).expect("there is memory");
         let memory = Memory::new(machine, &manager, &spaces);
         let budget = Arc::new(Budget::new(machine, u64::from(ARENA)));
         let space = AddressSpace::new(memory).expect("there is memory");
         let space = Arc::new(space.limited(Arc::clone(&budget)));
-        memory.enlist(&space).expect("there is a number for it");
-        let pages = MAPPED.end - MAPPED.start;
-        let request = MapRequest::anonymous(Place::Fixed(Vpn(MAPPED.start)), pages);
-        space.map(memory, request).expect("nothing is there");
-        let pressed = Self {
+        Self {
             manager,
             spaces,
             space,
             budget,
+            node,
             freed: machine.word(0),
-        };
-        pressed.touch(machine, ONE);
-        pressed.touch(machine, OTHER);
-        pressed.reclaim(machine);
-        assert_eq!(pressed.freed.load(machine, Acquire), 0, "both were touched");
-        assert_eq!(pressed.spaces.lru().len(NODE, List::Inactive), 2);
-        pressed
+        }
     }
 
-    fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
+    pub(super) fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }
 
     /// Looks at all inactive pages once.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
-        let freed = pass(self.memory(machine), NODE);
+        let freed = pass(self.memory(machine), self.node);
         self.freed.add(machine, i64::from(freed.0), AcqRel);
     }
 
@@ -134,6 +161,12 @@ impl<M: Machine> Pressed<M> {
     fn has_freed_what_is_in_swap(&self, machine: &M) {
         let freed = self.freed.load(machine, Acquire);
         assert_eq!(freed, self.counted(machine, RssKind::Swap));
+    }
+
+    fn has_kept_both(&self, machine: &M) {
+        assert_eq!(self.counted(machine, RssKind::Swap), 0);
+        assert_eq!(self.spaces.lru().len(NODE, List::Inactive), 2);
+        self.has(machine, 2);
     }
 
     /// Asserts that the space has `pages` pages, and that everything is freed once it has ended.
@@ -186,6 +219,57 @@ pub fn reclaimed_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
         setup: Pressed::new,
         bodies: vec![reclaim, |machine, pressed| pressed.exit(machine)],
         check: |machine, pressed| pressed.has_ended(machine),
+    }
+}
+
+/// Reclaim looks at pages of an address space that the reaper is emptying.
+#[must_use]
+pub fn kept_while_reaped<M: Machine>() -> Law<M, Pressed<M>> {
+    Law {
+        name: "a page of a space that is being reaped is not written to swap",
+        setup: Pressed::new,
+        bodies: vec![|machine, pressed| {
+            pressed.space.raise(machine, Flag::Unstable);
+            pressed.reclaim(machine);
+        }],
+        check: |machine, pressed| pressed.has_kept_both(machine),
+    }
+}
+
+/// Reclaim looks at pages of an address space whose last user leaves.
+#[must_use]
+pub fn kept_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
+    Law {
+        name: "a page of a space that ends is not written to swap",
+        setup: Pressed::new,
+        bodies: vec![|machine, pressed| {
+            pressed.space.raise(machine, Flag::Exiting);
+            pressed.reclaim(machine);
+        }],
+        check: |machine, pressed| pressed.has_kept_both(machine),
+    }
+}
+
+/// An address space ends while it is enlisted.
+#[must_use]
+pub fn enlisted_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
+    Law {
+        name: "a space that has ended is enlisted no more, however late it was enlisted",
+        setup: |machine| Pressed::unlisted(machine, Layout::arena(Pages(ARENA)), NODE),
+        bodies: vec![
+            |machine, pressed| pressed.exit(machine),
+            |machine, pressed| {
+                let _ = pressed.memory(machine).enlist(&pressed.space);
+            },
+        ],
+        check: |machine, pressed| {
+            pressed.has_ended(machine);
+            let memory = pressed.memory(machine);
+            assert_eq!(memory.enlist(&pressed.space), Err(EnlistError::Ended));
+            // The only number is free again.
+            let next = AddressSpace::new(memory).expect("there is memory");
+            assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
+        },
     }
 }
 
@@ -246,78 +330,5 @@ pub fn reclaimed_by_two_while_dying<M: Machine>() -> Law<M, Pressed<M>> {
             },
         ],
         check: |machine, pressed| pressed.has_ended(machine),
-    }
-}
-
-/// A kswapd that is awake and has nothing to do, and an allocation that needs it.
-pub struct Needed<M: Machine> {
-    kswapd: Drowsy<M>,
-    /// 1 once memory is short.
-    short: M::Word,
-    /// The number of times that the thread of kswapd was woken.
-    woken: M::Word,
-    /// 1 if kswapd has found that memory is short.
-    seen: M::Word,
-}
-
-impl<M: Machine> fmt::Debug for Needed<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Needed").finish_non_exhaustive()
-    }
-}
-
-impl<M: Machine> Needed<M> {
-    fn new(machine: &M) -> Self {
-        let needed = Self {
-            kswapd: Drowsy::new(machine),
-            short: machine.word(0),
-            woken: machine.word(0),
-            seen: machine.word(0),
-        };
-        assert!(needed.kswapd.ask(machine), "it was asleep");
-        needed
-    }
-
-    /// Uses the last free page, and asks for kswapd.
-    fn allocates(&self, machine: &M) {
-        self.short.store(machine, 1, Relaxed);
-        if self.kswapd.ask(machine) {
-            self.woken.add(machine, 1, AcqRel);
-        }
-    }
-
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short.
-    fn steps(&self, machine: &M) {
-        while self.kswapd.begins(machine) {
-            if self.short.load(machine, Relaxed) != 0 {
-                self.seen.store(machine, 1, Relaxed);
-                return;
-            }
-            if self.kswapd.falls_asleep(machine) {
-                return;
-            }
-        }
-    }
-
-    fn is_cared_for(&self, machine: &M) {
-        let (seen, woken) = (
-            self.seen.load(machine, Acquire),
-            self.woken.load(machine, Acquire),
-        );
-        assert!(seen + woken > 0, "kswapd sleeps while memory is short");
-    }
-}
-
-/// An allocation asks for kswapd while kswapd falls asleep.
-#[must_use]
-pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
-    Law {
-        name: "kswapd sees the shortage for which it was asked, or its thread is woken",
-        setup: Needed::new,
-        bodies: vec![
-            |machine, needed| needed.allocates(machine),
-            |machine, needed| needed.steps(machine),
-        ],
-        check: |machine, needed| needed.is_cared_for(machine),
     }
 }

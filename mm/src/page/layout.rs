@@ -145,6 +145,13 @@ impl Layout {
         }
     }
 
+    /// Returns the number of nodes, with and without memory, up to the last node that has memory.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        let nodes = self.zones.iter().map(|zone| zone.node.0 + 1);
+        nodes.max().unwrap_or(0)
+    }
+
     /// Changes the layout to allocate link records when a block is first split.
     #[must_use]
     pub fn lazily(mut self) -> Self {

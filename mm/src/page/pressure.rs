@@ -30,8 +30,10 @@ pub trait Pressure<M: Machine>: Send + Sync {
     fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request);
 
     /// Reclaims about 32 used pages for an allocation that may wait. Returns the number of pages
-    /// that were freed. Must not allocate.
-    fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Pages;
+    /// that were freed, or `None` if none were freed because the allocating task was killed while
+    /// it waited. The allocation then tries the zones again, as after progress (Linux:
+    /// `try_to_free_pages` returns 1). Must not allocate.
+    fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Option<Pages>;
 
     /// Returns the number of used pages of a node that could be reclaimed.
     fn reclaimable(&self, machine: &M, node: NodeId) -> u64;
@@ -67,10 +69,11 @@ impl<M: Machine> PageAllocator<M> {
             if let Some(pfn) = attempt() {
                 return Some(pfn);
             }
-            let mut got = pressure.reclaim(machine, self, request);
-            tried.reclaimed += got;
-            got += self.reclaim(machine, request.order, tried);
-            if got > Pages::ZERO {
+            let got = pressure.reclaim(machine, self, request);
+            tried.reclaimed += got.unwrap_or(Pages::ZERO);
+            let given = self.reclaim(machine, request.order, tried);
+            let has_progress = given > Pages::ZERO || got.is_none_or(|got| got > Pages::ZERO);
+            if has_progress {
                 if let Some(pfn) = attempt() {
                     return Some(pfn);
                 }
@@ -80,7 +83,7 @@ impl<M: Machine> PageAllocator<M> {
                     return Some(pfn);
                 }
             }
-            if got > Pages::ZERO && request.order.index() <= ORDER_MAX {
+            if has_progress && request.order.index() <= ORDER_MAX {
                 fruitless = 0;
             } else {
                 fruitless += 1;
@@ -169,10 +172,15 @@ impl<M: Machine> PageAllocator<M> {
         zones.filter(move |zone| zone.node == node && zone.kind <= highest)
     }
 
-    /// Returns the smallest range of frames that contains every zone of the nodes that `of`
-    /// accepts.
-    pub(crate) fn frames_of(&self, of: impl Fn(NodeId) -> bool) -> Range<u32> {
-        let zones = || self.zones.iter().filter(|zone| of(zone.node));
+    /// Returns the number of nodes, up to the last one that has memory.
+    pub(crate) fn nodes(&self) -> u32 {
+        let nodes = self.zones.iter().map(|zone| zone.node.0 + 1);
+        nodes.max().unwrap_or(0)
+    }
+
+    /// Returns the smallest range of frames that contains every zone of `node`.
+    pub(crate) fn frames_of(&self, node: NodeId) -> Range<u32> {
+        let zones = || self.zones.iter().filter(|zone| zone.node == node);
         let start = zones().map(|zone| zone.frames_range().start).min();
         let end = zones().map(|zone| zone.frames_range().end).max();
         start.unwrap_or(0)..end.unwrap_or(0)

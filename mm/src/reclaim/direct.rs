@@ -21,24 +21,30 @@ struct Swept {
     scanned: u64,
     reclaimed: u64,
     skipped: bool,
+    killed: bool,
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     /// Reclaims about 32 pages for an allocation that may wait. Returns the number of pages that
-    /// were freed. Does not allocate.
-    pub fn reclaim(&self, machine: &M, request: Request) -> Pages {
-        let mut reclaimed = 0;
+    /// were freed, or `None` if none were freed because the allocating task was killed while it
+    /// waited. Does not allocate.
+    pub fn reclaim(&self, machine: &M, request: Request) -> Option<Pages> {
+        let mut reclaimed = Some(Pages::ZERO);
         self.embedder().with_memory(machine, &mut |memory| {
-            if self.waits_for_reserve(memory, request) {
-                machine.emit(Event::Begin(Phase::DirectReclaim));
-                reclaimed = self.reclaim_from(memory, request);
-                machine.emit(Event::End(Phase::DirectReclaim));
+            if !self.waits_for_reserve(memory, request) {
+                reclaimed = None;
+                return;
             }
+            machine.emit(Event::Begin(Phase::DirectReclaim));
+            let swept = self.reclaim_from(memory, request);
+            let pages = Pages(narrow(swept.reclaimed));
+            reclaimed = (pages > Pages::ZERO || !swept.killed).then_some(pages);
+            machine.emit(Event::End(Phase::DirectReclaim));
         });
-        Pages(narrow(reclaimed))
+        reclaimed
     }
 
-    fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> u64 {
+    fn reclaim_from(&self, memory: Memory<'_, M>, request: Request) -> Swept {
         let mut swept = Swept::default();
         // If the first sweep reclaims nothing, Linux sweeps once more, and visits all cgroups then.
         // If the second sweep reclaims nothing either, and active pages were skipped, Linux sweeps
@@ -49,11 +55,11 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
             }
             self.sweep(memory, request, forced, &mut swept);
             end_of_sweep(memory, request);
-            if swept.reclaimed > 0 {
+            if swept.reclaimed > 0 || swept.killed {
                 break;
             }
         }
-        swept.reclaimed
+        swept
     }
 
     /// Runs passes over the nodes that `request` would try, until [`CLUSTER`] pages are reclaimed.
@@ -65,6 +71,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         } = memory;
         for priority in (0..=PRIORITY_FIRST).rev() {
             manager.pages().each_node(machine, request, |node| {
+                if swept.killed {
+                    return;
+                }
                 let Some(shrinker) = Shrinker::new(memory, node) else {
                     return;
                 };
@@ -74,31 +83,47 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
                     target: CLUSTER,
                     forced,
                 };
-                let passed = shrinker.pass(pass, || self.pause_for_isolated(machine));
+                let passed =
+                    shrinker.pass(pass, |too_many| self.pause_for_isolated(machine, too_many));
                 swept.scanned += passed.scanned;
                 swept.reclaimed += passed.reclaimed;
                 swept.skipped |= passed.skipped;
+                swept.killed |= passed.killed;
                 if passed.reclaimed > 0 {
-                    self.kswapd_of(node).note_progress(machine);
+                    let kswapd = self.kswapd_of(node);
+                    kswapd
+                        .into_iter()
+                        .for_each(|kswapd| kswapd.note_progress(machine));
                 }
             });
-            if swept.reclaimed >= CLUSTER {
+            if swept.reclaimed >= CLUSTER || swept.killed {
                 return;
             }
         }
     }
 
-    /// Waits for a fiftieth of a second, because other CPUs have isolated too many pages (Linux:
-    /// `VMSCAN_THROTTLE_ISOLATED`).
-    fn pause_for_isolated(&self, machine: &M) {
+    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of a
+    /// second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
+    /// was killed.
+    fn pause_for_isolated(&self, machine: &M, too_many: &dyn Fn() -> bool) -> bool {
         let ticks = u64::from(machine.hz().get()) / 50;
-        self.throttle(machine, Jiffies(ticks.max(1)));
+        machine.emit(Event::Begin(Phase::Throttle));
+        let mut lives = true;
+        for _ in 0..ticks.max(1) {
+            if !lives || !too_many() {
+                break;
+            }
+            lives = self.pause_a_tick(machine);
+        }
+        machine.emit(Event::End(Phase::Throttle));
+        lives
     }
 
     /// Waits for kswapd until the zones of the first node that `request` would try have more than
     /// half of the free pages that their min watermarks ask for. Stops waiting after a second, or
     /// if kswapd has given up, or if no page can be reclaimed. Returns `false` if the allocating
-    /// task was killed; the task then need not reclaim (Linux: `throttle_direct_reclaim`).
+    /// task was killed while it waited; the task then need not reclaim. A task that had been killed
+    /// before does not wait (Linux: `throttle_direct_reclaim`).
     fn waits_for_reserve(&self, memory: Memory<'_, M>, request: Request) -> bool {
         let Memory {
             machine, manager, ..
@@ -107,25 +132,31 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         let mut first: Option<NodeId> = None;
         pages.each_node(machine, request, |node| first = first.or(Some(node)));
         let Some(node) = first else { return true };
+        let Some(kswapd) = self.kswapd_of(node) else {
+            return true;
+        };
         let until = machine.now().0 + RESERVE_WAIT.0;
+        let mut has_waited = false;
         while !pages.has_reserve(machine, node)
-            && !self.kswapd_of(node).is_hopeless(machine)
+            && !kswapd.is_hopeless(machine)
             && super::reclaimable(memory, node) > 0
             && machine.now().0 < until
         {
             self.wake(machine, pages, request);
-            if !self.throttle(machine, Jiffies(1)) {
-                return false;
+            machine.emit(Event::Begin(Phase::Throttle));
+            let lives = self.pause_a_tick(machine);
+            machine.emit(Event::End(Phase::Throttle));
+            if !lives {
+                return !has_waited;
             }
+            has_waited = true;
         }
         true
     }
 
-    fn throttle(&self, machine: &M, ticks: Jiffies) -> bool {
-        machine.emit(Event::Begin(Phase::Throttle));
-        let lives = self.embedder().pause(machine, machine.hz().nanos(ticks));
-        machine.emit(Event::End(Phase::Throttle));
-        lives
+    fn pause_a_tick(&self, machine: &M) -> bool {
+        let tick = machine.hz().nanos(Jiffies(1));
+        self.embedder().pause(machine, tick)
     }
 }
 

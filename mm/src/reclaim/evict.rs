@@ -162,7 +162,18 @@ impl<M: Machine> Shrinker<'_, M> {
                 freed[len] = taken.pfn;
                 len += 1;
             } else {
-                *fate = stays(List::InactiveFile, false);
+                // As in Linux, a page that is still mapped becomes active. Here a page that a CPU is
+                // reading does so too, because a use does not say what it is for.
+                let share = self.aged.share(self.memory.manager.pages(), taken.pfn);
+                let is_used = share.is_some_and(|share| share.uses(machine) > 0);
+                *fate = stays(
+                    if is_used {
+                        List::ActiveFile
+                    } else {
+                        List::InactiveFile
+                    },
+                    false,
+                );
             }
         }
         (freed, len)

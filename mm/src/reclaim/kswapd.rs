@@ -1,27 +1,29 @@
 //! The thread of a node that reclaims before allocations have to (Linux: `kswapd`).
 //!
 //! ```text
-//!           wake                    step: balanced                step: still balanced
-//! Asleep ────────> Wanted ──step──> Awake ──────────────> dozes ───────────────────────> Asleep
-//!                     ^               │  a tenth of a second
-//!                     └──────wake─────┘
+//!           ask                 step: balanced          step: still balanced
+//! Asleep ───────> Wanted ─step─> Awake ───────> Dozing ───────────────────────> Asleep
+//!                   ^  ^           │              │  a tenth of a second
+//!                   │  └────ask────┘              │
+//!                   └───────────────ask───────────┘
 //! ```
 //!
 //! The embedder's thread calls [`Reclaim::kswapd`] and acts on its result. A word for each node
-//! says whether the node's thread sleeps. Only the thread sets this word to `ASLEEP`, in an atomic
-//! step that fails if an allocation has asked for kswapd since the thread's current step began. So
-//! no wake-up is lost.
+//! says whether the node's thread sleeps, and for which kind of zone allocations have asked since
+//! it fell asleep. Only the thread sets this word to `DOZING` or `ASLEEP`, in an atomic step that
+//! fails if an allocation has asked for kswapd since the thread's current step began. An allocation
+//! that asks while the thread dozes or sleeps wakes it. So no request is lost.
 //!
 //! Locks: those of `shrink`.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use super::scan::PRIORITY_FIRST;
 use super::shrink::{Pass, Shrinker};
 use super::{Embedder, Reclaim};
 use crate::event::{Event, ReclaimedBy};
 use crate::machine::{Field, Machine, Word};
-use crate::page::{PageAllocator, Reclaiming, Request, ZoneKind};
+use crate::page::{self, PageAllocator, Reclaiming, Request, ZoneKind};
 use crate::space::Memory;
 use crate::units::{Jiffies, Nanos, NodeId};
 
@@ -30,43 +32,74 @@ use crate::units::{Jiffies, Nanos, NodeId};
 /// page, kswapd tries again.
 const FAILURES_MAX: i64 = 16;
 
+/// The modes of kswapd, in the lower bits of its state. The bits above them are the highest kind of
+/// zone for which an allocation has asked since kswapd fell asleep, as a number.
+const MODES: i64 = 0b11;
+const KIND_SHIFT: u32 = MODES.count_ones();
 const ASLEEP: i64 = 0;
 const AWAKE: i64 = 1;
 /// An allocation has asked for kswapd since kswapd's last step began; kswapd is awake or about to
 /// be woken.
 const WANTED: i64 = 2;
+/// Kswapd waits a tenth of a second before it falls asleep.
+const DOZING: i64 = 3;
 
 /// The state of the kswapd of a node.
 pub(crate) struct Kswapd<M: Machine> {
     state: M::Word,
-    /// The number of the highest kind of zone for which an allocation has asked since kswapd fell
-    /// asleep. Only a hint: if two CPUs write it at once, it may be too low.
-    highest: M::Word,
     /// The number of rounds in a row without progress.
     failures: M::Word,
-    /// 1 from kswapd's first step after a wake-up until it falls asleep. Only kswapd writes it.
+    /// 1 from kswapd's first step after a wake-up until it falls asleep. Only a step writes it.
     running: M::Field,
-    /// 1 while kswapd waits a tenth of a second before it falls asleep. Only kswapd writes it.
-    dozing: M::Field,
 }
 
 /// The time at which the thread of a node next calls [`Reclaim::kswapd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have passed already.
+    /// At this time, which may have passed already; but at once after the next call of
+    /// [`Embedder::wake_kswapd`].
     At(Nanos),
     /// After the next call of [`Embedder::wake_kswapd`], which may already be under way.
     Woken,
+}
+
+/// The state of kswapd when a step of its thread began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// True if kswapd has dozed, and no allocation has asked for it meanwhile.
+    dozed: bool,
+    /// The kind of zone for which kswapd reclaims, as a number.
+    kind: i64,
+}
+
+/// The work of a kswapd.
+pub(crate) trait Duty {
+    fn node(&self) -> NodeId;
+
+    /// Returns whether no zone up to the kind `highest` is above its high watermark.
+    fn is_short(&self, highest: ZoneKind) -> bool;
+
+    /// Reclaims for zones up to the kind `highest`.
+    fn reclaim(&self, highest: ZoneKind);
+
+    /// Called when kswapd has woken up or is about to fall asleep.
+    fn becomes(&self, kswapd: page::Kswapd);
+}
+
+impl Begun {
+    fn highest(self) -> ZoneKind {
+        let kind = usize::try_from(self.kind).ok();
+        let kind = kind.and_then(|kind| ZoneKind::ALL.get(kind)).copied();
+        kind.unwrap_or(ZoneKind::Normal)
+    }
 }
 
 impl<M: Machine> Kswapd<M> {
     pub(crate) fn new(machine: &M) -> Self {
         Self {
             state: machine.word(ASLEEP),
-            highest: machine.word(0),
             failures: machine.word(0),
             running: machine.field(0),
-            dozing: machine.field(0),
         }
     }
 
@@ -85,53 +118,96 @@ impl<M: Machine> Kswapd<M> {
         }
     }
 
-    /// Asks kswapd to run. Returns true if kswapd is asleep; then the caller has to wake its
-    /// thread.
-    pub(crate) fn ask(&self, machine: &M) -> bool {
-        // AcqRel pairs with the AcqRel in `falls_asleep` and `begins`: kswapd sees everything that
-        // this CPU did before it asked. That is why this is a swap even if the state is `WANTED`
-        // already.
-        self.state.swap(machine, WANTED, AcqRel) == ASLEEP
+    /// Asks kswapd to reclaim for zones up to `class`. Returns true if kswapd sleeps or dozes; then
+    /// the caller has to wake its thread.
+    pub(crate) fn ask(&self, machine: &M, class: ZoneKind) -> bool {
+        let mut state = self.state.load(machine, Relaxed);
+        loop {
+            let kind = (state >> KIND_SHIFT).max(class as i64);
+            let wanted = WANTED | kind << KIND_SHIFT;
+            // AcqRel pairs with the AcqRel in `begins` and `rests`: kswapd sees everything that
+            // this CPU did before it asked. That is why the state is written even if it is `WANTED`
+            // already.
+            match self.state.compare_exchange(machine, state, wanted, AcqRel) {
+                Ok(_) => return matches!(state & MODES, ASLEEP | DOZING),
+                Err(others) => state = others,
+            }
+        }
     }
 
-    /// Begins a step of kswapd's thread. Returns false if kswapd is asleep, so that the thread must
-    /// not run.
-    pub(crate) fn begins(&self, machine: &M) -> bool {
-        // Acquire pairs with the AcqRel in `ask`.
-        if self.state.load(machine, Acquire) == ASLEEP {
-            return false;
+    /// Begins a step of kswapd's thread. Returns `None` if kswapd is asleep, so that the thread
+    /// must not run.
+    pub(crate) fn begins(&self, machine: &M) -> Option<Begun> {
+        let mut state = self.state.load(machine, Relaxed);
+        while state & MODES != ASLEEP {
+            let awake = AWAKE | state & !MODES;
+            // AcqRel pairs with the AcqRel in `ask`. An allocation that asks after this step finds
+            // `AWAKE`, and sets `WANTED` again.
+            match self.state.compare_exchange(machine, state, awake, AcqRel) {
+                Ok(_) => {
+                    return Some(Begun {
+                        dozed: state & MODES == DOZING,
+                        kind: state >> KIND_SHIFT,
+                    });
+                }
+                Err(others) => state = others,
+            }
         }
-        // AcqRel pairs with the AcqRel in `ask`. An allocation that asks after this swap finds
-        // `AWAKE`, and sets `WANTED` again.
-        if self.state.swap(machine, AWAKE, AcqRel) == WANTED {
-            self.dozing.set(0);
+        None
+    }
+
+    /// Does a step of kswapd that has begun: reclaims, dozes, or falls asleep.
+    pub(crate) fn step(&self, machine: &M, begun: Begun, duty: &impl Duty) -> Next {
+        if self.running.get() == 0 {
+            self.running.set(1);
+            duty.becomes(page::Kswapd::Awake);
+            machine.emit(Event::KswapdWake(duty.node()));
         }
-        true
+        if duty.is_short(begun.highest()) && !self.is_hopeless(machine) {
+            duty.reclaim(begun.highest());
+            return Next::At(machine.now());
+        }
+        if !begun.dozed {
+            let tenth = Jiffies(u64::from(machine.hz().get()) / 10);
+            let until = machine.now().0 + machine.hz().nanos(tenth).0;
+            if self.rests(machine, begun, DOZING | begun.kind << KIND_SHIFT) {
+                return Next::At(Nanos(until));
+            }
+            return Next::At(machine.now());
+        }
+        // These come first, because another step may begin as soon as kswapd is asleep.
+        self.running.set(0);
+        duty.becomes(page::Kswapd::Asleep);
+        if self.falls_asleep(machine, begun) {
+            machine.emit(Event::KswapdSleep(duty.node()));
+            return Next::Woken;
+        }
+        self.running.set(1);
+        duty.becomes(page::Kswapd::Awake);
+        Next::At(machine.now())
     }
 
     /// Lets kswapd fall asleep, unless an allocation has asked for it since the step began. Returns
     /// whether kswapd is asleep now.
-    pub(crate) fn falls_asleep(&self, machine: &M) -> bool {
-        self.dozing.set(0);
-        self.running.set(0);
-        // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this
-        // exchange comes first, `ask` finds `ASLEEP`, and the caller of `ask` wakes the thread.
-        let slept = self
-            .state
-            .compare_exchange(machine, AWAKE, ASLEEP, AcqRel)
-            .is_ok();
-        if !slept {
-            self.running.set(1);
-        }
-        slept
+    pub(crate) fn falls_asleep(&self, machine: &M, begun: Begun) -> bool {
+        self.rests(machine, begun, ASLEEP)
     }
 
-    fn highest(&self, machine: &M) -> ZoneKind {
-        let highest = self.highest.load(machine, Relaxed);
-        let kind = usize::try_from(highest).ok();
-        let kind = kind.and_then(|kind| ZoneKind::ALL.get(kind)).copied();
-        kind.unwrap_or(ZoneKind::Normal)
+    /// Sets the state to `rest`, unless an allocation has asked for kswapd since the step began.
+    fn rests(&self, machine: &M, begun: Begun, rest: i64) -> bool {
+        let awake = AWAKE | begun.kind << KIND_SHIFT;
+        // AcqRel pairs with the AcqRel in `ask`. If `ask` comes first, this exchange fails. If this
+        // exchange comes first, `ask` finds `DOZING` or `ASLEEP`, and its caller wakes the thread.
+        let rested = self.state.compare_exchange(machine, awake, rest, AcqRel);
+        rested.is_ok()
     }
+}
+
+/// The work of the kswapd of `node`.
+struct OfNode<'a, M: Machine> {
+    memory: Memory<'a, M>,
+    kswapd: &'a Kswapd<M>,
+    node: NodeId,
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
@@ -139,17 +215,13 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     /// above its high watermark, or kswapd has given up (Linux: `wakeup_kswapd`).
     pub fn wake(&self, machine: &M, pages: &PageAllocator<M>, request: Request) {
         pages.each_node(machine, request, |node| {
-            let kswapd = self.kswapd_of(node);
+            let Some(kswapd) = self.kswapd_of(node) else {
+                return;
+            };
             if kswapd.is_hopeless(machine) || pages.is_balanced(machine, node, request.class) {
                 return;
             }
-            let class = request.class as i64;
-            if kswapd.highest.load(machine, Relaxed) < class {
-                // Relaxed, because this is only a hint. If two CPUs store at once, the lower kind
-                // may remain until the next wake-up for the higher one.
-                kswapd.highest.store(machine, class, Relaxed);
-            }
-            if kswapd.ask(machine) {
+            if kswapd.ask(machine, request.class) {
                 self.embedder().wake_kswapd(machine, node);
             }
         });
@@ -160,53 +232,59 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     /// `kswapd_try_to_sleep`). Returns the time of the next step. One thread of the embedder at a
     /// time calls this for a node.
     pub fn kswapd(&self, machine: &M, node: NodeId) -> Next {
-        let kswapd = self.kswapd_of(node);
-        if !kswapd.begins(machine) {
+        let begun = self
+            .kswapd_of(node)
+            .and_then(|kswapd| Some((kswapd, kswapd.begins(machine)?)));
+        let Some((kswapd, begun)) = begun else {
             return Next::Woken;
-        }
-        let mut next = Next::At(machine.now());
-        let mut has_memory = false;
+        };
+        let mut next = None;
         self.embedder().with_memory(machine, &mut |memory| {
-            has_memory = true;
-            next = self.step(memory, kswapd, node);
+            let duty = OfNode {
+                memory,
+                kswapd,
+                node,
+            };
+            next = Some(kswapd.step(machine, begun, &duty));
         });
-        if !has_memory && kswapd.falls_asleep(machine) {
-            return Next::Woken;
-        }
-        next
+        // Without memory, kswapd only sleeps.
+        next.unwrap_or_else(|| {
+            if kswapd.falls_asleep(machine, begun) {
+                Next::Woken
+            } else {
+                Next::At(machine.now())
+            }
+        })
+    }
+}
+
+impl<M: Machine> Duty for OfNode<'_, M> {
+    fn node(&self) -> NodeId {
+        self.node
     }
 
-    fn step(&self, memory: Memory<'_, M>, kswapd: &Kswapd<M>, node: NodeId) -> Next {
-        let (machine, pages) = (memory.machine, memory.manager.pages());
-        if kswapd.running.get() == 0 {
-            kswapd.running.set(1);
-            pages.set_kswapd(machine, node, crate::page::Kswapd::Awake);
-            machine.emit(Event::KswapdWake(node));
-        }
-        let highest = kswapd.highest(machine);
-        if !pages.is_balanced(machine, node, highest) && !kswapd.is_hopeless(machine) {
-            kswapd.dozing.set(0);
-            self.round(memory, kswapd, node, highest);
-            return Next::At(machine.now());
-        }
-        if kswapd.dozing.get() == 0 {
-            kswapd.dozing.set(1);
-            let tenth = Jiffies(u64::from(machine.hz().get()) / 10);
-            return Next::At(Nanos(machine.now().0 + machine.hz().nanos(tenth).0));
-        }
-        pages.set_kswapd(machine, node, crate::page::Kswapd::Asleep);
-        kswapd.highest.store(machine, 0, Relaxed);
-        if kswapd.falls_asleep(machine) {
-            machine.emit(Event::KswapdSleep(node));
-            return Next::Woken;
-        }
-        pages.set_kswapd(machine, node, crate::page::Kswapd::Awake);
-        Next::At(machine.now())
+    fn is_short(&self, highest: ZoneKind) -> bool {
+        let Memory {
+            machine, manager, ..
+        } = self.memory;
+        !manager.pages().is_balanced(machine, self.node, highest)
+    }
+
+    fn becomes(&self, kswapd: page::Kswapd) {
+        let Memory {
+            machine, manager, ..
+        } = self.memory;
+        manager.pages().set_kswapd(machine, self.node, kswapd);
     }
 
     /// Reclaims until the node is balanced, that is, until some zone is above its high watermark.
     /// Stops earlier if even a pass over half of the lists frees nothing or looks at too few pages.
-    fn round(&self, memory: Memory<'_, M>, kswapd: &Kswapd<M>, node: NodeId, highest: ZoneKind) {
+    fn reclaim(&self, highest: ZoneKind) {
+        let Self {
+            memory,
+            kswapd,
+            node,
+        } = *self;
         let (machine, pages) = (memory.machine, memory.manager.pages());
         let Some(shrinker) = Shrinker::new(memory, node) else {
             // Without lists there is nothing to reclaim, now or later.
@@ -224,7 +302,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
                 forced: false,
             };
             // Kswapd never waits for pages that other CPUs have isolated.
-            let passed = shrinker.pass(pass, || ());
+            let passed = shrinker.pass(pass, |_| true);
             reclaimed += passed.reclaimed;
             // The next pass looks at a larger part of the lists only if this one freed nothing, or
             // looked at too few pages.

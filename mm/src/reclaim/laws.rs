@@ -1,12 +1,13 @@
 //! The parts of reclaim that laws test apart from the whole.
 
-pub(crate) use super::kswapd::Kswapd as Drowsy;
+pub(crate) use super::kswapd::{Duty, Kswapd as Drowsy};
 use super::scan::CLUSTER;
 use super::shrink::{Pass, Shrinker};
 use crate::event::ReclaimedBy;
 use crate::machine::Machine;
 use crate::space::Memory;
-use crate::units::{NodeId, Pages, narrow};
+use crate::space::lru::{Fate, List};
+use crate::units::{NodeId, Pages, count_of, narrow};
 
 /// Looks at all inactive pages of `node` once, in the name of kswapd. Returns the number of pages
 /// freed.
@@ -18,5 +19,22 @@ pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
         forced: false,
     };
     let shrinker = Shrinker::new(memory, node).expect("its pages are aged");
-    Pages(narrow(shrinker.pass(pass, || ()).reclaimed))
+    Pages(narrow(shrinker.pass(pass, |_| true).reclaimed))
+}
+
+/// Tries to drop all inactive pages of files of `node`, while a CPU uses each of them. Returns the
+/// number of pages that were dropped.
+pub(crate) fn drop_used<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
+    let machine = memory.machine;
+    let shrinker = Shrinker::new(memory, node).expect("its pages are aged");
+    let (run, mut fates) = shrinker.isolate(List::InactiveFile, CLUSTER);
+    let fates = &mut fates[..run.get().len()];
+    let share = |pfn| shrinker.aged.share(memory.manager.pages(), pfn);
+    let shares = || run.get().iter().filter_map(|taken| share(taken.pfn));
+    fates.iter_mut().for_each(|(_, fate)| *fate = Fate::Leaves);
+    shares().for_each(|share| share.pin(machine));
+    let (_, dropped) = shrinker.drop_files(fates, run.age);
+    shares().for_each(|share| share.unpin(machine));
+    shrinker.conclude(fates);
+    Pages(count_of(dropped))
 }

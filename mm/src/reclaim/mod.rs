@@ -31,7 +31,7 @@ use core::fmt;
 use self::kswapd::Kswapd;
 pub use self::kswapd::Next;
 use crate::machine::Machine;
-use crate::page::{PageAllocator, Pressure, Request};
+use crate::page::{Layout, PageAllocator, Pressure, Request};
 use crate::space::Memory;
 use crate::space::lru::Kind;
 use crate::units::{Nanos, NodeId, Pages};
@@ -42,12 +42,13 @@ pub trait Embedder<M: Machine> {
     /// exists, the embedder need not call `f`; reclaim then frees nothing.
     fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>));
 
-    /// Makes the thread of `node` call [`Reclaim::kswapd`]. May be called with locks of the
-    /// embedder held, and must neither wait nor allocate.
+    /// Makes the thread of `node` call [`Reclaim::kswapd`] at once, even if the thread is waiting
+    /// for the time that the last call returned, or is about to wait for it. May be called with
+    /// locks of the embedder held, and must neither wait nor allocate.
     fn wake_kswapd(&self, machine: &M, node: NodeId);
 
-    /// Makes an allocation wait for about `span`. Returns `false` if the allocating task was
-    /// killed.
+    /// Makes an allocation wait for about `span`. If the allocating task is killed, or was killed
+    /// before, returns `false` at once.
     fn pause(&self, machine: &M, span: Nanos) -> bool;
 }
 
@@ -58,10 +59,10 @@ pub struct Reclaim<M: Machine, E> {
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
-    /// Makes a reclaim in which the kswapd of every node is asleep.
+    /// Makes a reclaim in which the kswapd of every node of `layout` is asleep.
     #[must_use]
-    pub fn new(machine: &M, embedder: E) -> Self {
-        let nodes = 0..machine.topology().nodes();
+    pub fn new(machine: &M, layout: &Layout, embedder: E) -> Self {
+        let nodes = 0..layout.nodes();
         Self {
             embedder,
             kswapds: nodes.map(|_| Kswapd::new(machine)).collect(),
@@ -83,10 +84,9 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         pages
     }
 
-    /// Returns the kswapd of `node`. A node with a higher number than the last node with CPUs
-    /// shares that last node's kswapd.
-    fn kswapd_of(&self, node: NodeId) -> &Kswapd<M> {
-        &self.kswapds[node.index().min(self.kswapds.len() - 1)]
+    /// Returns the kswapd of `node`; `None` if the layout has no such node.
+    fn kswapd_of(&self, node: NodeId) -> Option<&Kswapd<M>> {
+        self.kswapds.get(node.index())
     }
 }
 
@@ -107,7 +107,7 @@ where
         Reclaim::wake(self, machine, pages, request);
     }
 
-    fn reclaim(&self, machine: &M, _: &PageAllocator<M>, request: Request) -> Pages {
+    fn reclaim(&self, machine: &M, _: &PageAllocator<M>, request: Request) -> Option<Pages> {
         Reclaim::reclaim(self, machine, request)
     }
 

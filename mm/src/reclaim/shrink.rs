@@ -39,6 +39,8 @@ pub(super) struct Passed {
     pub(super) reclaimed: u64,
     /// True if active pages were skipped, because there were enough inactive ones.
     pub(super) skipped: bool,
+    /// True if the allocating task was killed while it waited. Then the pass has ended early.
+    pub(super) killed: bool,
 }
 
 /// The lists of one node, and what is needed to reclaim from them.
@@ -70,8 +72,10 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         isolated > self.aged.len(self.node, kind.inactive()) / 8
     }
 
-    /// Runs a pass. If other CPUs have isolated too many pages, calls `pause`, which waits.
-    pub(super) fn pass(&self, pass: Pass, pause: impl Fn()) -> Passed {
+    /// Runs a pass. If other CPUs have isolated too many pages, calls `pause` with a function that
+    /// returns whether this is still so. `pause` waits, and returns false if the allocating task was
+    /// killed; the pass ends then.
+    pub(super) fn pass(&self, pass: Pass, pause: impl Fn(&dyn Fn() -> bool) -> bool) -> Passed {
         let mut passed = Passed::default();
         let state = self.state(pass.forced);
         let planned = scan::counts(&state, pass.priority);
@@ -82,6 +86,9 @@ impl<'m, M: Machine> Shrinker<'m, M> {
             for kind in Kind::ALL {
                 if let Some(batch) = take(&mut left.inactive[kind as usize]) {
                     self.inactive(kind, batch, pass.by, &mut passed, &pause);
+                    if passed.killed {
+                        return passed;
+                    }
                 }
                 if let Some(batch) = take(&mut left.active[kind as usize]) {
                     if state.may_deactivate[kind as usize] {
@@ -172,11 +179,11 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         batch: u64,
         by: ReclaimedBy,
         passed: &mut Passed,
-        pause: &impl Fn(),
+        pause: &impl Fn(&dyn Fn() -> bool) -> bool,
     ) {
         if by == ReclaimedBy::Direct && self.too_many_isolated(kind) {
-            pause();
-            if self.too_many_isolated(kind) {
+            passed.killed = !pause(&|| self.too_many_isolated(kind));
+            if passed.killed || self.too_many_isolated(kind) {
                 return;
             }
         }
@@ -209,7 +216,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
 
     /// Isolates pages from the tail of a list. The fate of each is to go back to that list, unless
     /// the caller changes it.
-    fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
+    pub(super) fn isolate(&self, list: List, batch: u64) -> (Run, Fates) {
         let Memory {
             machine,
             manager,
@@ -224,7 +231,7 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         (run, fates)
     }
 
-    fn conclude(&self, fates: &[(Taken, Fate)]) {
+    pub(super) fn conclude(&self, fates: &[(Taken, Fate)]) {
         if !fates.is_empty() {
             self.aged.conclude(self.memory.machine, self.node, fates);
         }

@@ -10,13 +10,13 @@
 
 use alloc::sync::Arc;
 
-use super::AddressSpace;
 use super::lru::Kind;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Entry, Page, PageKind, Spot, What};
 use super::rmap::{EnlistError, Owner};
 use super::rss::RssKind;
 use super::swap::SwapSlot;
+use super::{AddressSpace, Flag};
 use crate::machine::{Lock, Machine, Once};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pfn, Vpn};
@@ -85,8 +85,12 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Returns whether `page` was touched since the last call. Returns `None` if the table's entry
-    /// for `page` no longer maps the single page `pfn`, of this kind.
+    /// for `page` no longer maps the single page `pfn`, of this kind, or if the page is anonymous
+    /// and the space is about to free it.
     pub(crate) fn was_touched(&self, machine: &M, page: Vpn, pfn: Pfn, kind: Kind) -> Option<bool> {
+        if kind == Kind::Anon && self.is_dying(machine) {
+            return None;
+        }
         self.at_entry(machine, page, pfn, kind, |entries, index| {
             entries.take_touch(index)
         })
@@ -107,10 +111,19 @@ impl<M: Machine> AddressSpace<M> {
         unmapped.is_some()
     }
 
+    /// Returns whether the space ends or is being reaped. Writing its pages to swap would be work
+    /// for nothing, because they are about to be freed (Linux: `folio_referenced_one` keeps them).
+    fn is_dying(&self, machine: &M) -> bool {
+        self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
+    }
+
     /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
-    /// `slot` into the entry. Returns whether it did. If so, the caller now owns `pfn`, and frees
-    /// it after a flush of translations.
+    /// `slot` into the entry, unless the space is about to free the page. Returns whether it did.
+    /// If so, the caller now owns `pfn`, and frees it after a flush of translations.
     pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+        if self.is_dying(machine) {
+            return false;
+        }
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);
         let evicted = self.at_entry(machine, page, pfn, Kind::Anon, |entries, index| {

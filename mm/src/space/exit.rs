@@ -190,8 +190,9 @@ impl<M: Machine> AddressSpace<M> {
             self.tree.clear_all(machine, &mut mappings.editor);
             mappings.clear();
         });
-        self.raise(machine, Flag::Ended);
-        self.retire(memory);
+        if self.raise_after(machine, Flag::Ended, Flag::Enlisted) {
+            self.retire(memory);
+        }
     }
 
     /// Frees every page table, after emptying those that are not empty yet.

@@ -144,6 +144,8 @@ pub enum Flag {
     Exiting,
     /// The space is empty and has ended.
     Ended,
+    /// The space is [enlisted](Memory::enlist).
+    Enlisted,
 }
 
 /// The largest number of mappings of an address space, unless [`AddressSpace::with_mappings_max`]
@@ -249,6 +251,12 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Raises `flag`. Returns whether this call raised it, rather than an earlier one.
     pub fn raise(&self, machine: &M, flag: Flag) -> bool {
+        !self.raise_after(machine, flag, flag)
+    }
+
+    /// Raises `flag`. Returns whether `earlier` had been raised before. If two CPUs each raise a
+    /// flag and ask for that of the other, exactly one of them finds the other's flag raised.
+    fn raise_after(&self, machine: &M, flag: Flag, earlier: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
             // AcqRel pairs with the acquire in `has`, and with itself.
@@ -256,11 +264,11 @@ impl<M: Machine> AddressSpace<M> {
                 .flags
                 .compare_exchange(machine, flags, flags | bit(flag), AcqRel)
             {
-                Ok(_) => return true,
+                Ok(_) => break,
                 Err(others) => flags = others,
             }
         }
-        false
+        flags & bit(earlier) != 0
     }
 
     /// Counts one more process that uses the space (Linux: `mmget`).

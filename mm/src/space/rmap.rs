@@ -19,10 +19,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::AddressSpace;
 use super::error::NoMemory;
 use super::object::Object;
 use super::page_table::SPACE_BITS;
+use super::{AddressSpace, Flag};
 use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
@@ -49,6 +49,8 @@ pub enum EnlistError {
     TooMany,
     /// The address space has been enlisted before.
     Twice,
+    /// The address space has ended, or its last user is leaving.
+    Ended,
 }
 
 impl fmt::Display for EnlistError {
@@ -59,6 +61,7 @@ impl fmt::Display for EnlistError {
                  pass a larger number to `Spaces::aging`"
             }
             Self::Twice => "the address space is enlisted for reclaim already",
+            Self::Ended => "the address space has ended: enlist an address space before its `exit`",
         })
     }
 }
@@ -172,8 +175,17 @@ impl<M: Machine> Rmap<M> {
         machine: &M,
         space: &Arc<AddressSpace<M>>,
     ) -> Result<(), EnlistError> {
+        if space.has(machine, Flag::Exiting) {
+            return Err(EnlistError::Ended);
+        }
         let target = Target::Space(Arc::clone(space));
-        self.number(machine, target, &space.number)
+        let number = self.number(machine, target, &space.number)?;
+        // If the space has ended meanwhile, the CPU that ended it has not seen the number.
+        if space.raise_after(machine, Flag::Enlisted, Flag::Ended) {
+            self.give_back(machine, number);
+            return Err(EnlistError::Ended);
+        }
+        Ok(())
     }
 
     pub(super) fn enlist_file(
@@ -181,7 +193,8 @@ impl<M: Machine> Rmap<M> {
         machine: &M,
         file: &Arc<Object<M>>,
     ) -> Result<(), EnlistError> {
-        self.number(machine, Target::File(Arc::clone(file)), &file.number)
+        let target = Target::File(Arc::clone(file));
+        self.number(machine, target, &file.number).map(drop)
     }
 
     fn number(
@@ -189,7 +202,7 @@ impl<M: Machine> Rmap<M> {
         machine: &M,
         target: Target<M>,
         number_of: &M::Once<u32>,
-    ) -> Result<(), EnlistError> {
+    ) -> Result<u32, EnlistError> {
         let number = self
             .free
             .with(machine, Site::Control, Vec::pop)
@@ -201,7 +214,7 @@ impl<M: Machine> Rmap<M> {
             self.give_back(machine, number);
             return Err(EnlistError::Twice);
         }
-        Ok(())
+        Ok(number)
     }
 
     /// Frees the number of an address space that has ended, or of a file whose pages are reclaimed

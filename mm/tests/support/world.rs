@@ -164,7 +164,8 @@ impl World {
                 kept: Weak::clone(kept),
                 woken: AtomicBool::new(false),
             };
-            let reclaim = pressed.then(|| Arc::new(Reclaim::new(&machine, presses)));
+            let reclaim =
+                pressed.then(|| Arc::new(Reclaim::new(&machine, &config.layout, presses)));
             config.pressure = reclaim
                 .clone()
                 .map(|reclaim| Box::new(reclaim) as Box<dyn Pressure<Plain>>);

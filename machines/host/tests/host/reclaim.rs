@@ -1,6 +1,6 @@
 //! The laws of reclaim on real threads.
 
-use plimsoll_mm::laws::reclaim;
+use plimsoll_mm::laws::{kswapd, reclaim};
 
 use crate::support::law::run_law;
 
@@ -38,5 +38,15 @@ fn reclaimed_by_two_while_dying() {
 
 #[test]
 fn asked_while_falling_asleep() {
-    run_law(&reclaim::asked_while_falling_asleep(), 2, ROUNDS);
+    run_law(&kswapd::asked_while_falling_asleep(), 2, ROUNDS);
+}
+
+#[test]
+fn asked_while_dozing() {
+    run_law(&kswapd::asked_while_dozing(), 2, ROUNDS);
+}
+
+#[test]
+fn enlisted_while_exiting() {
+    run_law(&reclaim::enlisted_while_exiting(), 2, ROUNDS);
 }

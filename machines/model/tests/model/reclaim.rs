@@ -1,6 +1,6 @@
 //! The laws of reclaim, under loom and shuttle.
 
-use plimsoll_mm::laws::reclaim;
+use plimsoll_mm::laws::{kswapd, reclaim};
 use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
@@ -10,7 +10,7 @@ const SCHEDULES: u32 = 2000;
 #[test]
 fn loom_asked_while_falling_asleep() {
     in_own_process(|| {
-        loom::run_law(&reclaim::asked_while_falling_asleep(), 2);
+        loom::run_law(&kswapd::asked_while_falling_asleep(), 2);
     });
 }
 
@@ -67,5 +67,29 @@ fn shuttle_reclaimed_by_two_while_dying() {
 
 #[test]
 fn shuttle_asked_while_falling_asleep() {
-    shuttle::run_law(&reclaim::asked_while_falling_asleep(), 2, SCHEDULES);
+    shuttle::run_law(&kswapd::asked_while_falling_asleep(), 2, SCHEDULES);
+}
+
+#[test]
+fn loom_asked_while_dozing() {
+    in_own_process(|| {
+        loom::run_law(&kswapd::asked_while_dozing(), 2);
+    });
+}
+
+#[test]
+fn shuttle_asked_while_dozing() {
+    shuttle::run_law(&kswapd::asked_while_dozing(), 2, SCHEDULES);
+}
+
+#[test]
+fn loom_enlisted_while_exiting() {
+    in_own_process(|| {
+        loom::run_law_within(&reclaim::enlisted_while_exiting(), 2, 1);
+    });
+}
+
+#[test]
+fn shuttle_enlisted_while_exiting() {
+    shuttle::run_law(&reclaim::enlisted_while_exiting(), 2, SCHEDULES);
 }

@@ -63,6 +63,15 @@ impl Sim {
         }
     }
 
+    /// Ends the sleep of `task`, which was begun by [`Sim::sleep`] or [`Sim::sleep_until`], at the
+    /// current time. Has no effect if the task is not asleep. The task must not have ended.
+    pub fn wake(&self, task: TaskId) {
+        self.0.order();
+        if self.0.forget_sleeper(task.0) {
+            self.0.wake_at(task.0, self.0.now());
+        }
+    }
+
     /// Moves the calling task to `cpu`, or to another CPU if `cpu` is offline.
     ///
     /// # Panics

@@ -57,3 +57,8 @@ fn a_touched_page_has_a_second_chance() {
 fn dropped_while_mapped() {
     run(&cached::dropped_while_mapped());
 }
+
+#[test]
+fn used_pages_become_active() {
+    run(&cached::used_pages_become_active());
+}

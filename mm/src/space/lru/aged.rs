@@ -85,15 +85,12 @@ impl Batch {
 }
 
 impl<M: Machine> Aged<M> {
-    /// Makes empty lists for the memory of `pages`. Memory of a node above the last node with CPUs
-    /// is aged on the lists of that last node.
+    /// Makes empty lists for the memory of `pages`: one set for each node, with or without CPUs.
     pub(crate) fn new(machine: &M, pages: &PageAllocator<M>) -> Result<Self, NoMemory> {
         let topology = machine.topology();
         let mut nodes = Vec::new();
-        for node in (0..topology.nodes()).map(NodeId) {
-            let last = node.index() + 1 == topology.nodes() as usize;
-            let of_node = |of: NodeId| of == node || last && of > node;
-            let frames = pages.frames_of(of_node);
+        for node in (0..pages.nodes()).map(NodeId) {
+            let frames = pages.frames_of(node);
             nodes.push(Node::new(machine, node, frames, pages.metadata())?);
         }
         let batch = |cpu| machine.cpu_lock(LockClass::LruBatch, cpu, Batch::EMPTY);

@@ -9,7 +9,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::reclaim::{Embedder, Next};
 use plimsoll_mm::space::Memory;
 use plimsoll_mm::units::{Nanos, NodeId};
-use plimsoll_sim::Sim;
+use plimsoll_sim::{KswapdThread, Sim};
 
 use super::space_stage::{Process, SpaceStage};
 
@@ -17,6 +17,8 @@ use super::space_stage::{Process, SpaceStage};
 #[derive(Default)]
 pub(crate) struct Presses {
     stage: RefCell<Weak<SpaceStage>>,
+    /// The threads of kswapd of both nodes.
+    threads: [Rc<KswapdThread>; 2],
 }
 
 impl Presses {
@@ -45,13 +47,18 @@ impl Embedder<Sim> for Presses {
     }
 
     fn wake_kswapd(&self, sim: &Sim, node: NodeId) {
-        let stage = self.stage.borrow().clone();
-        sim.spawn(sim.this_cpu(), move |sim| {
-            let Some(stage) = stage.upgrade() else { return };
-            let reclaim = stage.reclaim.as_ref().expect("it has woken kswapd");
-            while let Next::At(at) = reclaim.kswapd(sim, node) {
-                sim.sleep_until(at);
-            }
+        let thread = Rc::clone(&self.threads[node.index()]);
+        let (woken, stage) = (Rc::clone(&thread), self.stage.borrow().clone());
+        thread.wake(sim, || {
+            sim.spawn(sim.this_cpu(), move |sim| {
+                woken.run(sim, || {
+                    let Some(stage) = stage.upgrade() else {
+                        return Next::Woken;
+                    };
+                    let reclaim = stage.reclaim.as_ref().expect("it has woken kswapd");
+                    reclaim.kswapd(sim, node)
+                });
+            })
         });
     }
 

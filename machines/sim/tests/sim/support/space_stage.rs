@@ -166,7 +166,7 @@ impl SpaceStage {
         config.design = design;
         let reclaim = dice
             .chance(50)
-            .then(|| Rc::new(Reclaim::new(&sim, Presses::default())));
+            .then(|| Rc::new(Reclaim::new(&sim, &layout, Presses::default())));
         config.pressure = reclaim.as_ref().map(plimsoll_sim::pressure);
         let mm = Manager::new(&sim, config).expect("the zones are apart");
         let slots = *dice.pick(&[0, 50, 5000]);

@@ -222,9 +222,12 @@ impl Lists {
         })
     }
 
-    /// Puts a page with `past` on `list`, unless it was removed before this addition.
+    /// Puts a page with `past` on `list`, unless it was removed before this addition. If the page's
+    /// chunk does not exist and the global allocator has no memory for it, the page is not aged.
     pub(crate) fn add(&mut self, pfn: Pfn, list: List, past: Past) {
-        let Some(page) = self.number(pfn) else { return };
+        let Some(page) = self.prepared(pfn) else {
+            return;
+        };
         debug_assert_eq!(
             self.place(page),
             Place::Nowhere,
@@ -241,7 +244,9 @@ impl Lists {
     /// Removes a page that the caller is about to free, wherever the page is. If the page has not
     /// been added yet, its addition will have no effect.
     pub(crate) fn remove(&mut self, pfn: Pfn) {
-        let Some(page) = self.number(pfn) else { return };
+        let Some(page) = self.prepared(pfn) else {
+            return;
+        };
         match self.place(page) {
             Place::Nowhere => {
                 self.links(page).next += 1;
@@ -339,13 +344,21 @@ impl Lists {
         (page < self.pages).then_some(page)
     }
 
-    /// Returns the chunk of a page, and makes it if it does not exist yet.
-    fn chunk(&mut self, page: u32) -> &mut Chunk {
+    /// Returns the number of a page of the node, and makes its chunk if that does not exist yet.
+    /// `None` if the page is of another node, or there is no memory for the chunk.
+    fn prepared(&mut self, pfn: Pfn) -> Option<u32> {
+        let page = self.number(pfn)?;
         let chunk = &mut self.chunks[(page / CHUNK) as usize];
         if chunk.is_empty() {
+            chunk.try_reserve_exact(1).ok()?;
             chunk.push(Chunk::BLANK);
         }
-        &mut chunk[0]
+        Some(page)
+    }
+
+    /// Returns the chunk of a page that was [prepared](Lists::prepared).
+    fn chunk(&mut self, page: u32) -> &mut Chunk {
+        &mut self.chunks[(page / CHUNK) as usize][0]
     }
 
     fn links(&mut self, page: u32) -> &mut Links {

@@ -1,0 +1,322 @@
+//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits, and
+//! who is woken. In each law one CPU does everything, so the laws have no interleavings.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Law;
+use super::reclaim::{ARENA, NODE, Pressed};
+use crate::machine::{Machine, Once, Word};
+use crate::page::watermark::Urgency;
+use crate::page::{Layout, Request, ZoneKind, ZoneLayout};
+use crate::reclaim::{Embedder, Next, Reclaim};
+use crate::space::Memory;
+use crate::space::lru::{Aged, Fate, List, Run};
+use crate::space::swap::SwapSlot;
+use crate::units::{Nanos, NodeId, Order, Pages, Pfn};
+
+/// A node without CPUs.
+const REMOTE: NodeId = NodeId(1);
+
+/// A number of pauses that no law reaches.
+const NEVER: i64 = i64::MAX;
+
+/// A machine with two pages that can be reclaimed, and an embedder that counts.
+pub struct Short<M: Machine> {
+    reclaim: Reclaim<M, Counting<M>>,
+}
+
+/// The embedder of [`Short`].
+struct Counting<M: Machine> {
+    pressed: Pressed<M>,
+    /// The page that another CPU has isolated.
+    isolated: M::Once<Run>,
+    /// The number of times that an allocation has waited.
+    pauses: M::Word,
+    /// The pause during which the other CPU puts back its page.
+    put_back_at: i64,
+    /// The pause during which the allocating task is killed.
+    killed_at: i64,
+    /// The number of times that a kswapd was woken.
+    woken: M::Word,
+    /// The sum of the numbers of the nodes whose kswapd was woken.
+    woken_nodes: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Short<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Short").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Embedder<M> for Counting<M> {
+    fn with_memory(&self, machine: &M, f: &mut dyn FnMut(Memory<'_, M>)) {
+        f(self.pressed.memory(machine));
+    }
+
+    fn wake_kswapd(&self, machine: &M, node: NodeId) {
+        self.woken.add(machine, 1, Relaxed);
+        self.woken_nodes.add(machine, i64::from(node.0), Relaxed);
+    }
+
+    fn pause(&self, machine: &M, _: Nanos) -> bool {
+        let pauses = self.pauses.add(machine, 1, Relaxed);
+        if pauses == self.put_back_at {
+            self.put_back(machine);
+        }
+        pauses < self.killed_at
+    }
+}
+
+impl<M: Machine> Counting<M> {
+    fn aged(&self) -> &Aged<M> {
+        self.pressed.spaces.lru().aged().expect("pages are aged")
+    }
+
+    /// Isolates one of the two pages. The other one is then less than an eighth of what it takes to
+    /// isolate more.
+    fn isolate(&self, machine: &M) {
+        let run = self.aged().isolate(machine, NODE, List::Inactive, 1);
+        assert!(self.isolated.set(run).is_ok(), "it was not done before");
+    }
+
+    fn put_back(&self, machine: &M) {
+        let run = self.isolated.get().expect("a page was isolated");
+        let stays = Fate::Stays {
+            list: List::Inactive,
+            referenced: false,
+        };
+        self.aged()
+            .conclude(machine, NODE, &[(run.get()[0], stays)]);
+    }
+}
+
+impl<M: Machine> Short<M> {
+    fn new(machine: &M, put_back_at: i64, killed_at: i64) -> Self {
+        let layout = Layout::arena(Pages(ARENA));
+        Self::on(machine, layout, NODE, [put_back_at, killed_at])
+    }
+
+    fn on(machine: &M, layout: Layout, node: NodeId, [put_back_at, killed_at]: [i64; 2]) -> Self {
+        let pressed = Pressed::on(machine, layout.clone(), node);
+        let counting = Counting {
+            pressed,
+            isolated: machine.once(),
+            pauses: machine.word(0),
+            put_back_at,
+            killed_at,
+            woken: machine.word(0),
+            woken_nodes: machine.word(0),
+        };
+        Self {
+            reclaim: Reclaim::new(machine, &layout, counting),
+        }
+    }
+
+    fn isolated(machine: &M, put_back_at: i64, killed_at: i64) -> Self {
+        let short = Self::new(machine, put_back_at, killed_at);
+        short.parts().isolate(machine);
+        short
+    }
+
+    /// Makes a machine without a free page.
+    fn full(machine: &M, killed_at: i64) -> Self {
+        let short = Self::new(machine, NEVER, killed_at);
+        short.fill(machine);
+        short
+    }
+
+    /// Makes a machine without a free page. Its second node has no CPUs. The pages that can be
+    /// reclaimed are of that node.
+    fn with_remote_memory(machine: &M) -> Self {
+        let zone = |node: u32| ZoneLayout {
+            kind: ZoneKind::Normal,
+            node: NodeId(node),
+            start: Pfn(node << Order::MAX.index()),
+            spanned: Pages(ARENA),
+            holes: Vec::new(),
+        };
+        let layout = Layout::of([0, 1].map(zone));
+        let short = Self::on(machine, layout, REMOTE, [NEVER, NEVER]);
+        short.fill(machine);
+        short
+    }
+
+    fn fill(&self, machine: &M) {
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let pages = self.parts().pressed.manager.pages();
+        while pages.alloc(machine, request).is_ok() {}
+    }
+
+    fn parts(&self) -> &Counting<M> {
+        self.reclaim.embedder()
+    }
+
+    fn reclaims(&self, machine: &M) -> Option<Pages> {
+        self.reclaim.reclaim(machine, Request::new(Order::ZERO))
+    }
+
+    /// Asks for kswapd. Returns the number of times that it was woken so far.
+    fn wakes(&self, machine: &M) -> i64 {
+        let pages = self.parts().pressed.manager.pages();
+        self.reclaim.wake(machine, pages, Request::new(Order::ZERO));
+        self.parts().woken.load(machine, Relaxed)
+    }
+
+    fn pauses(&self, machine: &M) -> i64 {
+        self.parts().pauses.load(machine, Relaxed)
+    }
+
+    /// Takes every free slot of swap.
+    fn without_swap(&self, machine: &M) -> Vec<SwapSlot> {
+        let swap = self.parts().pressed.spaces.swap();
+        let mut slots = vec![SwapSlot(0); 8];
+        let got = swap.take_many(machine, &mut slots);
+        slots.truncate(got);
+        assert_eq!(swap.free(), 0);
+        slots
+    }
+
+    fn with_swap(&self, machine: &M, slots: &[SwapSlot]) {
+        let given = self.parts().pressed.spaces.swap().give_back(machine, slots);
+        given.expect("they were taken");
+    }
+
+    /// Runs kswapd until it dozes. Returns the number of its rounds.
+    fn rounds(&self, machine: &M) -> u32 {
+        let mut rounds = 0;
+        while let Next::At(at) = self.reclaim.kswapd(machine, NODE)
+            && at.since(machine.now()) < Nanos::from_ms(50)
+        {
+            rounds += 1;
+        }
+        rounds
+    }
+}
+
+/// Another CPU has isolated most inactive pages, and puts them back soon.
+#[must_use]
+pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "an allocation waits only as long as too many pages are isolated",
+        setup: |machine| Short::isolated(machine, 3, NEVER),
+        bodies: vec![|machine, short| {
+            assert_eq!(short.reclaims(machine), Some(Pages(1)));
+            assert_eq!(short.pauses(machine), 3);
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// Another CPU has isolated most inactive pages, and keeps them.
+#[must_use]
+pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "an allocation waits for isolated pages for a fiftieth of a second at most",
+        setup: |machine| Short::isolated(machine, NEVER, NEVER),
+        bodies: vec![|machine, short| {
+            assert_eq!(short.reclaims(machine), Some(Pages::ZERO));
+            // Each of the two sweeps waits once.
+            let ticks = (i64::from(machine.hz().get()) / 50).max(1);
+            assert_eq!(short.pauses(machine), 2 * ticks);
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// A task is killed while its allocation waits for isolated pages.
+#[must_use]
+pub fn killed_while_pages_are_isolated<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "a killed task waits for isolated pages no longer, and has made progress",
+        setup: |machine| Short::isolated(machine, NEVER, 2),
+        bodies: vec![|machine, short| {
+            assert_eq!(short.reclaims(machine), None);
+            assert_eq!(short.pauses(machine), 2);
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// A task is killed while its allocation waits for kswapd.
+#[must_use]
+pub fn killed_while_it_waits_for_kswapd<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "a task that is killed while it waits for kswapd has made progress, and then reclaims",
+        setup: |machine| Short::full(machine, 2),
+        bodies: vec![|machine, short| {
+            assert_eq!(short.reclaims(machine), None);
+            assert_eq!(short.pauses(machine), 2);
+            // The task is killed before it waits, so it does not wait.
+            assert_eq!(short.reclaims(machine), Some(Pages(2)));
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// Kswapd finds nothing to reclaim, until an allocation does.
+#[must_use]
+pub fn a_hopeless_kswapd_is_revived<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "kswapd gives up after 16 rounds without progress, until an allocation makes progress",
+        setup: |machine| Short::full(machine, NEVER),
+        bodies: vec![|machine, short| {
+            let slots = short.without_swap(machine);
+            assert_eq!(short.wakes(machine), 1);
+            assert_eq!(short.rounds(machine), 16);
+            let asleep = short.reclaim.kswapd(machine, NODE);
+            assert_eq!(asleep, Next::Woken);
+            assert_eq!(short.reclaims(machine), Some(Pages::ZERO));
+            assert_eq!(short.wakes(machine), 1, "it has given up");
+            short.with_swap(machine, &slots);
+            assert_eq!(short.reclaims(machine), Some(Pages(2)));
+            assert_eq!(short.wakes(machine), 2, "there is hope");
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// Kswapd makes progress in its sixteenth round.
+#[must_use]
+pub fn progress_gives_kswapd_hope<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "only 16 rounds without progress in a row make kswapd give up",
+        setup: |machine| Short::full(machine, NEVER),
+        bodies: vec![|machine, short| {
+            let slots = short.without_swap(machine);
+            short.wakes(machine);
+            for _ in 0..15 {
+                short.reclaim.kswapd(machine, NODE);
+            }
+            short.with_swap(machine, &slots);
+            short.reclaim.kswapd(machine, NODE);
+            let used = short.parts().pressed.spaces.swap().used(machine);
+            assert!(used > 0, "pages were moved to swap");
+            short.without_swap(machine);
+            assert_eq!(short.rounds(machine), 16);
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// Memory is short on a node without CPUs too.
+#[must_use]
+pub fn a_node_without_cpus_has_a_kswapd<M: Machine>() -> Law<M, Short<M>> {
+    Law {
+        name: "the kswapd of a node without CPUs is woken, and reclaims the pages of its node",
+        setup: Short::with_remote_memory,
+        bodies: vec![|machine, short| {
+            assert_eq!(short.wakes(machine), 2, "both nodes are short");
+            let nodes = short.parts().woken_nodes.load(machine, Relaxed);
+            assert_eq!(nodes, 1, "nodes 0 and 1");
+            let used = || short.parts().pressed.spaces.swap().used(machine);
+            short.reclaim.kswapd(machine, NODE);
+            assert_eq!(used(), 0, "no page of node 0 can be reclaimed");
+            short.reclaim.kswapd(machine, REMOTE);
+            assert!(used() > 0, "pages of node 1 were moved to swap");
+        }],
+        check: |_, _| (),
+    }
+}

@@ -1,0 +1,198 @@
+//! Laws of kswapd: it falls asleep, or dozes, while an allocation asks for it.
+
+use alloc::vec;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::Law;
+use super::reclaim::NODE;
+use crate::machine::{Machine, Word};
+use crate::page::{Kswapd, ZoneKind};
+use crate::reclaim::Next;
+use crate::reclaim::laws::{Drowsy, Duty};
+use crate::units::{Nanos, NodeId};
+
+/// A kswapd that is awake and has nothing to do, and an allocation that needs it.
+pub struct Needed<M: Machine> {
+    kswapd: Drowsy<M>,
+    /// 1 once normal memory is short. Of the lower kinds of zones there is always enough.
+    short: M::Word,
+    /// The number of times that the thread of kswapd was woken.
+    woken: M::Word,
+    /// 1 if kswapd has found that memory is short.
+    seen: M::Word,
+    /// 1 while the node is marked as one whose kswapd is awake.
+    awake: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Needed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Needed").finish_non_exhaustive()
+    }
+}
+
+/// The work of [`Needed::kswapd`].
+struct Watching<'n, M: Machine> {
+    machine: &'n M,
+    needed: &'n Needed<M>,
+}
+
+impl<M: Machine> Duty for Watching<'_, M> {
+    fn node(&self) -> NodeId {
+        NODE
+    }
+
+    fn is_short(&self, highest: ZoneKind) -> bool {
+        highest >= ZoneKind::Normal && self.needed.short.load(self.machine, Relaxed) != 0
+    }
+
+    fn reclaim(&self, _: ZoneKind) {
+        self.needed.seen.store(self.machine, 1, Relaxed);
+    }
+
+    fn becomes(&self, kswapd: Kswapd) {
+        let awake = i64::from(kswapd == Kswapd::Awake);
+        let before = self.needed.awake.swap(self.machine, awake, Relaxed);
+        assert_ne!(before, awake, "kswapd becomes {kswapd:?} once");
+    }
+}
+
+impl<M: Machine> Needed<M> {
+    fn new(machine: &M) -> Self {
+        let needed = Self {
+            kswapd: Drowsy::new(machine),
+            short: machine.word(0),
+            woken: machine.word(0),
+            seen: machine.word(0),
+            awake: machine.word(0),
+        };
+        let asked = needed.kswapd.ask(machine, ZoneKind::Dma);
+        assert!(asked, "it was asleep");
+        needed
+    }
+
+    /// Uses the last free page of normal memory, and asks for kswapd.
+    fn allocates(&self, machine: &M) {
+        self.short.store(machine, 1, Relaxed);
+        if self.kswapd.ask(machine, ZoneKind::Normal) {
+            self.woken.add(machine, 1, AcqRel);
+        }
+    }
+
+    /// Does one step of kswapd's thread. Returns the span after which the next step is due; `None`
+    /// if kswapd is asleep, or has found that memory is short.
+    fn step(&self, machine: &M) -> Option<Nanos> {
+        let begun = self.kswapd.begins(machine)?;
+        let duty = Watching {
+            machine,
+            needed: self,
+        };
+        let next = self.kswapd.step(machine, begun, &duty);
+        if self.seen.load(machine, Relaxed) != 0 {
+            return None;
+        }
+        match next {
+            Next::At(at) => Some(at.since(machine.now())),
+            Next::Woken => None,
+        }
+    }
+
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. No wake-up
+    /// shortens the time that kswapd dozes.
+    fn steps(&self, machine: &M) {
+        while self.step(machine).is_some() {}
+    }
+
+    /// Does kswapd's steps until kswapd dozes, or has found that memory is short.
+    fn steps_until_it_dozes(&self, machine: &M) {
+        while self
+            .step(machine)
+            .is_some_and(|span| span < Nanos::from_ms(50))
+        {}
+    }
+
+    fn is_cared_for(&self, machine: &M) {
+        let (seen, woken) = (
+            self.seen.load(machine, Acquire),
+            self.woken.load(machine, Acquire),
+        );
+        assert!(
+            seen + woken > 0,
+            "kswapd sleeps or dozes while memory is short"
+        );
+        // A thread that was woken reclaims.
+        self.steps(machine);
+        let seen = self.seen.load(machine, Acquire);
+        assert!(
+            seen > 0,
+            "kswapd sees the kind of zone that was asked for last"
+        );
+    }
+}
+
+/// An allocation asks for kswapd while kswapd falls asleep.
+#[must_use]
+pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "kswapd sees the shortage for which it was asked, or its thread is woken",
+        setup: Needed::new,
+        bodies: vec![
+            |machine, needed| needed.allocates(machine),
+            |machine, needed| needed.steps(machine),
+        ],
+        check: |machine, needed| needed.is_cared_for(machine),
+    }
+}
+
+/// An allocation asks for kswapd while kswapd begins to doze.
+#[must_use]
+pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "kswapd sees the shortage for which it was asked, or its doze is interrupted",
+        setup: Needed::new,
+        bodies: vec![
+            |machine, needed| needed.allocates(machine),
+            |machine, needed| needed.steps_until_it_dozes(machine),
+        ],
+        check: |machine, needed| needed.is_cared_for(machine),
+    }
+}
+
+/// An allocation asks for kswapd while kswapd dozes, and then memory is no longer short.
+#[must_use]
+pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "a kswapd that was asked for while it dozed dozes for the whole time again",
+        setup: Needed::new,
+        bodies: vec![|machine, needed| {
+            let dozes = |span: Option<Nanos>| span.is_some_and(|span| span > Nanos::from_ms(50));
+            assert!(dozes(needed.step(machine)), "memory is not short");
+            assert!(needed.kswapd.ask(machine, ZoneKind::Dma), "it dozed");
+            assert!(dozes(needed.step(machine)), "it was asked for meanwhile");
+            assert_eq!(needed.step(machine), None, "nothing was asked for");
+            assert!(needed.kswapd.begins(machine).is_none(), "it is asleep");
+        }],
+        check: |_, _| (),
+    }
+}
+
+/// An allocation asks for kswapd while kswapd finds no memory to reclaim from.
+#[must_use]
+pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {
+    Law {
+        name: "a kswapd that had no memory marks its node as awake when there is memory",
+        setup: Needed::new,
+        bodies: vec![|machine, needed| {
+            // As `Reclaim::kswapd` does if the embedder has no memory.
+            let begun = needed.kswapd.begins(machine).expect("it is awake");
+            assert!(!needed.kswapd.ask(machine, ZoneKind::Dma), "it is awake");
+            assert!(!needed.kswapd.falls_asleep(machine, begun));
+            assert_eq!(needed.awake.load(machine, Relaxed), 0);
+            assert!(needed.step(machine).is_some(), "it dozes");
+            assert_eq!(needed.awake.load(machine, Relaxed), 1);
+            assert_eq!(needed.step(machine), None, "it falls asleep");
+            assert_eq!(needed.awake.load(machine, Relaxed), 0);
+        }],
+        check: |_, _| (),
+    }
+}
