@@ -144,6 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn an_effect_within_the_noise_is_left_out() {
+        let now = hash_of_prices("grace-72").unwrap();
+        let mut varied = varied(&now);
+        let price = &mut varied.headlines[0].prices[0];
+        (price.twice.low, price.twice.high) = (Some(0.3), Some(1.5));
+        let found = decided(&varied, "grace-72").unwrap();
+        let price = &found.headlines[0].prices[0];
+        assert_eq!(price.effect, "halved: ratio 0.100");
+    }
+
+    #[test]
     fn an_experiment_that_was_not_varied_says_so_and_one_without_prices_says_nothing() {
         let note = unknown("drain")
             .map(|it| it.note)

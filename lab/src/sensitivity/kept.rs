@@ -312,6 +312,48 @@ mod tests {
         assert_eq!(factor(Some(0.0), Some(0.0)), 1.0);
     }
 
+    /// At half of the price the verdict differs, but within the noise. At twice the price the ratio
+    /// differs beyond the noise, but by too little. So neither says that the price decides.
+    #[test]
+    fn a_change_and_its_certainty_have_to_be_at_the_same_price() {
+        let at = |ratio: f64, low: f64, high: f64, verdict: &str| Compared {
+            ratio: Some(ratio),
+            low: Some(low),
+            high: Some(high),
+            verdict: verdict.to_owned(),
+        };
+        let headline = Headline {
+            a: "linux".to_owned(),
+            b: "ours".to_owned(),
+            metric: "waits".to_owned(),
+            plain: at(0.4, 0.35, 0.45, "B is lower"),
+            prices: vec![Price {
+                key: "work.fault".to_owned(),
+                half: at(0.5, 0.2, 1.1, "no difference seen"),
+                twice: at(0.6, 0.55, 0.65, "B is lower"),
+            }],
+        };
+        assert_eq!(headline.deciding().count(), 0);
+        assert_eq!(headline.within_noise(), 1);
+    }
+
+    #[test]
+    fn an_experiment_that_was_measured_again_replaces_what_was_kept() {
+        let kept = Kept::committed().unwrap();
+        let mut again = kept.experiments[1].clone();
+        again.seeds += 1;
+        let other = Varied {
+            experiment: "selftest".to_owned(),
+            ..again.clone()
+        };
+        let both = vec![other.clone(), again.clone()];
+        let replaced = kept.clone().replaced_by(Kept { experiments: both });
+        let mut expected = kept.experiments;
+        expected[1] = again;
+        expected.push(other);
+        assert_eq!(replaced.experiments, expected);
+    }
+
     #[test]
     fn another_price_gives_another_hash() {
         let hash = |machine| hash_of_prices(machine).unwrap();

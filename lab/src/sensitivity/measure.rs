@@ -310,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn an_experiment_that_is_named_twice_is_varied_once() {
+        let names = ["reaper", "drain", "reaper"].map(str::to_owned);
+        let chosen = chosen(&names).unwrap();
+        let chosen: Vec<&str> = chosen.iter().map(|it| it.experiment).collect();
+        assert_eq!(chosen, ["reaper", "drain"]);
+    }
+
+    #[test]
     fn the_largest_movers_come_first() {
         let run = |waits: [f64; 2]| {
             let case = |case: &crate::run::cases::Case<&str>| {
@@ -337,6 +345,13 @@ mod tests {
         let found = headline(&("linux", "ours", "waits"), &run([8.0, 4.0]), &ran);
         let keys: Vec<&str> = found.prices.iter().map(|price| &*price.key).collect();
         assert_eq!(keys, ["word.own", "work.fault"]);
+        // Both double the ratio. Only with the second does the verdict differ.
+        let tied = [
+            (ran[0].0, [run([8.0, 4.0]), run([8.0, 2.0])]),
+            (ran[1].0, [run([8.0, 4.0]), run([8.0, 8.0])]),
+        ];
+        let found_tied = headline(&("linux", "ours", "waits"), &run([8.0, 4.0]), &tied);
+        assert_eq!(found_tied.prices[0].key, "word.own");
         assert_eq!(found.effect(&found.prices[0]), 4.0);
         let deciding: Vec<&str> = found.deciding().map(|price| &*price.key).collect();
         assert_eq!(

@@ -166,6 +166,38 @@ mod tests {
         }
     }
 
+    /// Of twelve prices, those that decide are shown, however many there are, and at least
+    /// [`SHOWN`].
+    #[test]
+    fn a_table_shows_every_price_that_decides() {
+        for (deciding, rows) in [(2, SHOWN), (8, 8)] {
+            let price = |nth: usize| Price {
+                key: format!("work.{}", plimsoll_mm::site::Work::ALL[nth].name()),
+                half: at(if nth < deciding { 0.1 } else { 0.39 }, "B is lower"),
+                twice: at(0.4, "B is lower"),
+            };
+            let kept = Kept {
+                experiments: vec![Varied {
+                    experiment: "vmstat".to_owned(),
+                    machine: "grace-72".to_owned(),
+                    version: "0".to_owned(),
+                    prices: "0".to_owned(),
+                    hash: "0".to_owned(),
+                    seeds: 6,
+                    uncharged: Vec::new(),
+                    headlines: vec![Headline {
+                        a: "linux".to_owned(),
+                        b: "patch".to_owned(),
+                        metric: "waits".to_owned(),
+                        plain: at(0.4, "B is lower"),
+                        prices: (0..12).map(price).collect(),
+                    }],
+                }],
+            };
+            assert_eq!(tables(&kept).unwrap()[0].rows.len(), rows);
+        }
+    }
+
     #[test]
     fn a_headline_has_its_movers_and_one_without_movers_has_a_line() {
         let lower = "B is lower";

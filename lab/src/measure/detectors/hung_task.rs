@@ -55,6 +55,7 @@ mod tests {
         assert_eq!(report(s(1), s(240)), None);
         assert_eq!(report(s(1), s(241)), Some(s(240)));
         assert_eq!(report(s(119), s(1000)), Some(s(240)));
+        assert_eq!(report(s(0), s(1000)), Some(s(240)), "looks begin at 120");
         assert_eq!(report(s(121), s(1000)), Some(s(360)));
         for from in 1..500 {
             let asleep = report(s(from), s(2000)).expect("long enough").0 - s(from).0;

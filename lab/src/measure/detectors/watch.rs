@@ -185,6 +185,96 @@ mod tests {
     }
 
     #[test]
+    fn each_report_of_a_long_stretch_counts() {
+        // Reports come after 20 to 24 seconds and 24 seconds later. RCU has one after 21 seconds
+        // and one after 84.
+        let stalls = held_for(60);
+        assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
+    }
+
+    #[test]
+    fn a_stretch_that_has_not_ended_counts_at_the_end_of_the_watch() {
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        sim.spawn(CpuId(0), |sim| {
+            (0..100).for_each(|_| sim.spend(Work::Think, 1_000_000_000));
+            sim.resched_point();
+        });
+        sim.run_until(Nanos(30 * Nanos::SECOND.0));
+        let stalls = watch.finish(&sim);
+        let longest = stalls.longest.expect("it has begun");
+        assert!(longest.length().0 >= 29 * Nanos::SECOND.0, "{longest:?}");
+        assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (1, 1));
+    }
+
+    /// CPU 0 holds a sleeping lock for `seconds`, and CPU 1 waits for it from second 1 on.
+    fn asleep_for(seconds: u64) -> CpuStalls {
+        use plimsoll_mm::machine::RwLock;
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        let lock = Rc::new(sim.rw_lock(LockClass::Mmap, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lock = Rc::clone(&lock);
+            sim.spawn(CpuId(cpu), move |sim| {
+                sim.sleep(Nanos(u64::from(cpu) * Nanos::SECOND.0));
+                let span = Nanos(if cpu == 0 { seconds } else { 0 } * Nanos::SECOND.0);
+                lock.write(sim, Site::Mmap, |()| sim.sleep(span));
+            });
+        }
+        sim.run();
+        watch.finish(&sim)
+    }
+
+    /// Looks are at 120 and 240 seconds.
+    #[test]
+    fn a_task_that_waits_for_a_sleeping_lock_is_reported_as_hung() {
+        assert_eq!(asleep_for(239).hung_tasks, 0);
+        assert_eq!(asleep_for(241).hung_tasks, 1);
+    }
+
+    #[test]
+    fn a_wait_in_an_earlier_stretch_is_not_one_of_the_longest() {
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lock = Rc::clone(&lock);
+            sim.spawn(CpuId(cpu), move |sim| {
+                // Both stretches are too short to be watched, and one of them has a wait.
+                lock.with(sim, Site::Control, |()| sim.spend(Work::Think, 2000));
+                sim.resched_point();
+                sim.spend(Work::Think, 1_000_000 * (1 + cpu));
+                sim.resched_point();
+            });
+        }
+        sim.run();
+        assert!(sim.stats().class(LockClass::Zone).contentions > 0);
+        let longest = watch.finish(&sim).longest.expect("both work");
+        assert_eq!((longest.zone_waits, longest.zone_wait), (0, Nanos(0)));
+    }
+
+    #[test]
+    fn waits_for_page_lists_are_told_apart_from_those_for_the_zone() {
+        use plimsoll_mm::machine::CpuLock;
+        let sim = machine();
+        let watch = Watch::attach(&sim);
+        let lists = Rc::new(sim.cpu_lock(LockClass::Pcp, CpuId(0), ()));
+        for cpu in 0..2 {
+            let lists = Rc::clone(&lists);
+            sim.spawn(CpuId(cpu), move |sim| {
+                sim.spend(Work::Think, 1000 * cpu);
+                let ns = if cpu == 0 { 1_000_000 } else { 500_000 };
+                lists.with(sim, Site::Drain, |()| sim.spend(Work::Think, ns));
+            });
+        }
+        sim.run();
+        let longest = watch.finish(&sim).longest.expect("both work");
+        assert_eq!(longest.stretch.cpu, CpuId(1));
+        assert!(longest.pcp_wait.0 > 990_000, "{longest:?}");
+        assert_eq!((longest.zone_waits, longest.zone_wait), (0, Nanos(0)));
+    }
+
+    #[test]
     fn a_stretch_ends_when_a_task_sleeps_and_an_idle_cpu_has_none() {
         let sim = machine();
         let watch = Watch::attach(&sim);

@@ -101,4 +101,12 @@ mod tests {
         assert_eq!((counts.matches, counts.given), (2, 1));
         assert_eq!((counts.without_effect, counts.telling), (1, 0));
     }
+
+    #[test]
+    fn a_match_by_construction_is_given_as_well() {
+        let mut figure = sample().remove(1);
+        figure.basis = Basis::Construction;
+        let counts = Counts::of(&[figure]);
+        assert_eq!((counts.matches, counts.given, counts.telling), (1, 1, 0));
+    }
 }

@@ -323,6 +323,31 @@ mod tests {
         insta::assert_snapshot!(page);
     }
 
+    /// A run that lacks a figure makes no page. A figure that was declared after the run is not
+    /// called a miss.
+    #[test]
+    fn a_figure_that_has_not_run_is_named_and_is_no_miss() {
+        let mut report = Report::new("drain", "bergamo-176", Card::Mid, &[1, 2], 7);
+        report.figures = sample();
+        let declared = || {
+            let mut declared = sample();
+            declared.iter_mut().for_each(|figure| figure.ours = None);
+            declared
+        };
+        of_reports(declared(), std::slice::from_ref(&report)).unwrap();
+        report.figures.remove(1);
+        let error = of_reports(declared(), std::slice::from_ref(&report)).unwrap_err();
+        assert!(
+            error.to_string().starts_with("\"two\" was not measured"),
+            "{error}"
+        );
+        let page = of_stored(declared(), &[Stored::of(&report)]).unwrap();
+        let mut lines = page.lines().filter(|line| line.starts_with('|'));
+        let row = lines.find(|line| line.contains("| two "));
+        let row = row.expect("each figure has a row");
+        assert!(row.contains("not run yet"), "{row}");
+    }
+
     #[test]
     fn lines_fit_the_documentation() {
         let text = "word ".repeat(60);

@@ -203,6 +203,45 @@ mod tests {
         }
     }
 
+    /// One figure on two machines, and with two pairs of designs: each gets the values that were
+    /// measured for it.
+    #[test]
+    fn figures_that_differ_only_by_machine_or_designs_keep_their_own_values() {
+        let two = sample().remove(1);
+        let of = |machine, designs: &[&'static str], median: f64| {
+            let mut figure = two.clone();
+            let place = figure.place.as_mut().expect("it is measured");
+            (place.machine, place.designs) = (machine, designs.to_vec());
+            let ours = figure.ours.as_mut().expect("it was measured");
+            ours.ratio = Some(Estimate {
+                median,
+                low: median / 2.0,
+                high: median * 2.0,
+            });
+            figure
+        };
+        let figures = [
+            of("bergamo-176", &["linux", "patch"], 0.25),
+            of("bergamo-176", &["linux", "ours"], 0.5),
+            of("turin-316", &["linux", "patch"], 2.0),
+            of("turin-316", &["linux", "ours"], 4.0),
+        ];
+        let stored: Vec<Stored> = ["turin-316", "bergamo-176"]
+            .map(|machine| {
+                let mut report = Report::new("drain", machine, Card::Mid, &[1], 7);
+                let here = |it: &&Beside| it.place.as_ref().is_some_and(|at| at.machine == machine);
+                report.figures = figures.iter().filter(here).rev().cloned().collect();
+                Stored::of(&report)
+            })
+            .into();
+        let mut declared = figures.to_vec();
+        declared.iter_mut().for_each(|figure| figure.ours = None);
+        fill(&mut declared, &Stored::read(&text(&stored)).unwrap()).unwrap();
+        for (filled, figure) in declared.iter().zip(&figures) {
+            assert_eq!(filled.ours, figure.ours, "{:?}", figure.place);
+        }
+    }
+
     #[test]
     fn what_is_not_declared_is_refused() {
         let stored = vec![Stored::of(&report())];

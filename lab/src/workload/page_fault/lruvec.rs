@@ -54,3 +54,53 @@ impl Lruvecs {
         self.0[node.index()].with(sim, site, |()| sim.spend(Work::LruRemove, pages));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use plimsoll_mm::units::CpuId;
+    use plimsoll_sim::SimOptions;
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+
+    /// A machine on which `cpus` take 1000 pages off their lists and put 31 on them.
+    fn removed(cpus: [u32; 2]) -> Sim {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let sim = Sim::new(&profile, SimOptions::default());
+        let lruvecs = Rc::new(Lruvecs::new(&sim));
+        for cpu in cpus {
+            let lruvecs = Rc::clone(&lruvecs);
+            sim.spawn(CpuId(cpu), move |sim| {
+                lruvecs.remove(sim, 1000);
+                lruvecs.add(sim);
+            });
+        }
+        sim.run();
+        sim
+    }
+
+    #[test]
+    fn cpus_of_one_node_contend_for_its_lists_and_those_of_two_nodes_do_not() {
+        let contentions = |cpus| removed(cpus).stats().class(LockClass::Lru).contentions;
+        let topology = removed([0, 1]).topology().clone();
+        let node = |cpu: u32| topology.place(CpuId(cpu)).node;
+        let far = (0..topology.cpus()).find(|cpu| node(*cpu) != node(0));
+        assert_eq!(node(0), node(1));
+        assert!(contentions([0, 1]) > 0);
+        assert_eq!(contentions([0, far.expect("it has two sockets")]), 0);
+    }
+
+    /// 1000 pages are 32 batches of 31 pages and one of 8.
+    #[test]
+    fn a_hold_moves_at_most_a_batch_and_each_page_has_its_price() {
+        let sim = removed([0, 1]);
+        let holds = |site| sim.stats().site(LockClass::Lru, site).acquisitions;
+        assert_eq!([holds(Site::LruRemove), holds(Site::LruAdd)], [2 * 33, 2]);
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let price_ns = u64::from(profile.costs.work_ns[Work::LruRemove as usize]);
+        let spent_ns = sim.stats().work_ns[Work::LruRemove as usize];
+        assert_eq!(spent_ns, 2 * 1031 * price_ns);
+    }
+}

@@ -168,3 +168,94 @@ impl Space {
         flush();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use plimsoll_mm::counter::Batch;
+    use plimsoll_mm::design::Design;
+    use plimsoll_mm::units::CpuId;
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+    use crate::run::testbed::Testbed;
+
+    /// What one of `tasks` tasks spends, in nanoseconds, while it maps, faults in and unmaps
+    /// `pages` pages twice. Returns the time for flushes and that for further interrupts.
+    fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);
+        let counting = Design::UNPATCHED.counting;
+        let plan = Plan::new(&testbed.sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
+        let plan = plan.expect("few CPUs can be counted");
+        let mm = Rc::clone(&testbed.mm);
+        testbed.sim.spawn(CpuId(0), move |sim| {
+            let shared = Shared::new(sim);
+            let space = Space::new(sim, &plan, tasks);
+            let mut mapping = Mapping::new(&mm);
+            for _ in 0..2 {
+                let place = space.map(sim, &shared.waiting);
+                space.fault(sim, &shared, place, &mut mapping, pages);
+                space.unmap(sim, &shared, place, &mut mapping);
+                if let Some(vmas) = &space.vmas {
+                    assert_eq!(space.map(sim, &shared.waiting), place);
+                    let entered = vmas.enter(sim, place, || true);
+                    entered.expect("no writer has it any more").leave(sim);
+                    space.unmap(sim, &shared, place, &mut mapping);
+                }
+            }
+        });
+        testbed.sim.run();
+        let spent = testbed.sim.stats().work_ns;
+        [Work::TlbFlush, Work::Ipi].map(|work| spent[work as usize])
+    }
+
+    /// A gather has room for 9698 pages; it is flushed when another 512 might not fit.
+    #[test]
+    fn each_full_gather_and_the_last_one_interrupt_every_other_cpu_of_the_process() {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let price = |work: Work| u64::from(profile.costs.work_ns[work as usize]);
+        let (flush, ipi) = (price(Work::TlbFlush), price(Work::Ipi));
+        for (pages, times) in [(1, 1), (600, 1), (9216, 1), (9217, 2), (20_000, 3)] {
+            assert_eq!(flushes(1, pages), [0, 0], "there is no other CPU");
+            let rounds = 2 * times;
+            assert_eq!(flushes(2, pages), [rounds * flush, 0], "{pages}");
+            assert_eq!(flushes(5, pages), [rounds * flush, rounds * 3 * ipi]);
+        }
+    }
+
+    /// The first fault of a mapping takes the mmap_lock if the lock is busy, and gives the mapping
+    /// its `anon_vma`. So the next fault needs no lock.
+    #[test]
+    fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);
+        let plan = Plan::new(
+            &testbed.sim,
+            Design::UNPATCHED.counting,
+            Rss::<Sim>::WIDTH,
+            Batch::RSS,
+        );
+        let plan = plan.expect("few CPUs can be counted");
+        let shared = Rc::new(Shared::new(&testbed.sim));
+        let space = Rc::new(Space::new(&testbed.sim, &plan, 2));
+        let place = space.map(&testbed.sim, &shared.waiting);
+        let writer = Rc::clone(&space);
+        testbed.sim.spawn(CpuId(0), move |sim| {
+            let lock = &writer.mmap_lock;
+            lock.write(sim, Site::Mmap, |()| sim.spend(Work::Think, 100_000));
+        });
+        let mm = Rc::clone(&testbed.mm);
+        testbed.sim.spawn(CpuId(1), move |sim| {
+            sim.spend(Work::Think, 10_000);
+            let mut mapping = Mapping::new(&mm);
+            space.fault(sim, &shared, place, &mut mapping, 1);
+            assert!(sim.now().0 > 100_000, "it waited for the lock");
+            let vmas = space.vmas.as_ref().expect("two tasks share it");
+            assert!(vmas.enter(sim, place, || false).is_some());
+            space.free(sim, &shared, &mut mapping);
+        });
+        testbed.sim.run();
+    }
+}

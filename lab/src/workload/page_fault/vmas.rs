@@ -298,6 +298,135 @@ mod tests {
         assert_eq!(shape(&vmas), [Some(0), Some(0), Some(1)]);
     }
 
+    /// A mapping that is merged or split passes its `anon_vma` on, so the next fault of either part
+    /// needs no mmap_lock.
+    #[test]
+    fn an_anon_vma_survives_a_merge_and_a_split() {
+        let (sim, vmas) = (machine(), Vmas::default());
+        for place in 0..3 {
+            assert_eq!(vmas.map(&sim), place);
+        }
+        vmas.unmap(&sim, 1);
+        vmas.unlock_all();
+        // Only the lower one has an `anon_vma` before they merge.
+        vmas.prepare_at(2);
+        assert_eq!(vmas.map(&sim), 1);
+        vmas.unlock_all();
+        assert_eq!(shape(&vmas), [Some(0); 3]);
+        let has_one = |place| {
+            let entered = vmas.enter(&sim, place, || false);
+            entered.map(|it| it.leave(&sim)).is_some()
+        };
+        assert!(has_one(0), "the merged mapping has it");
+        vmas.unmap(&sim, 1);
+        vmas.unlock_all();
+        assert_eq!(shape(&vmas), [Some(0), None, Some(1)]);
+        assert!(has_one(0) && has_one(2), "both parts have it");
+    }
+
+    #[test]
+    fn a_split_is_one_more_change_for_each_side_on_which_the_mapping_goes_on() {
+        let sim = machine();
+        let changes: Rc<Cell<[u64; 3]>> = Rc::default();
+        let seen = Rc::clone(&changes);
+        sim.spawn(plimsoll_mm::units::CpuId(0), move |sim| {
+            let vmas = Vmas::default();
+            (0..4).for_each(|_| {
+                vmas.map(sim);
+            });
+            let unmap = |place| {
+                let spent = || sim.stats().work_ns[Work::MapEdit as usize];
+                let before = spent();
+                vmas.unmap(sim, place);
+                vmas.unlock_all();
+                spent() - before
+            };
+            seen.set([unmap(1), unmap(3), unmap(2)]);
+        });
+        sim.run();
+        let [middle, end, alone] = changes.get();
+        assert!(alone > 0);
+        assert_eq!([middle, end], [3 * alone, 2 * alone]);
+    }
+
+    /// CPU 1 is in a fault of the lower of two mappings for 1 ms, while CPU 0 fills the gap between
+    /// them. The two become one, so CPU 0 has to wait for that fault.
+    #[test]
+    fn a_writer_waits_for_the_faults_of_both_mappings_that_it_merges() {
+        let sim = machine();
+        let vmas = Rc::new(Vmas::default());
+        for place in 0..3 {
+            assert_eq!(vmas.map(&sim), place);
+        }
+        vmas.unmap(&sim, 1);
+        vmas.unlock_all();
+        vmas.prepare_at(2);
+        let shared = Rc::clone(&vmas);
+        sim.spawn(plimsoll_mm::units::CpuId(1), move |sim| {
+            let entered = shared.enter(sim, 2, || true).expect("is not locked");
+            sim.spend(Work::Think, 1_000_000);
+            entered.leave(sim);
+        });
+        sim.spawn(plimsoll_mm::units::CpuId(0), move |sim| {
+            sim.spend(Work::Think, 10_000);
+            vmas.map(sim);
+            vmas.unlock_all();
+            assert!(sim.now().0 >= 1_000_000, "{:?}", sim.now());
+        });
+        sim.run();
+    }
+
+    /// Two CPUs map and unmap while two fault. A fault that was let in is in the mapping that has
+    /// the place now, and no writer changes that mapping before the fault has left.
+    #[test]
+    fn a_fault_that_was_let_in_is_in_a_mapping_that_does_not_change() {
+        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
+        let sim = Sim::new(&profile, SimOptions::default());
+        let vmas = Rc::new(Vmas::default());
+        for place in 0..6 {
+            assert_eq!(vmas.map(&sim), place);
+        }
+        vmas.unlock_all();
+        let writing = Rc::new(Cell::new(false));
+        let faults = Rc::new(Cell::new(0));
+        for cpu in 0..4_u32 {
+            let (vmas, writing) = (Rc::clone(&vmas), Rc::clone(&writing));
+            let faults = Rc::clone(&faults);
+            sim.spawn(plimsoll_mm::units::CpuId(cpu), move |sim| {
+                for round in 0..400_u32 {
+                    if cpu < 2 {
+                        // Stands for the mmap_lock.
+                        while writing.replace(true) {
+                            sim.sleep(plimsoll_mm::units::Nanos(500));
+                        }
+                        vmas.unmap(sim, 1 + 2 * cpu as usize);
+                        vmas.unlock_all();
+                        vmas.map(sim);
+                        vmas.unlock_all();
+                        writing.set(false);
+                        sim.spend(Work::Think, 300 + 37 * (round % 11));
+                        continue;
+                    }
+                    let place = [0, 2, 4, 5][round as usize % 4];
+                    if let Some(entered) = vmas.enter(sim, place, || true) {
+                        let stays = || {
+                            let now = vmas.at(place).expect("it is never unmapped");
+                            Rc::ptr_eq(&now, &entered.0)
+                        };
+                        assert!(stays(), "it has the place");
+                        sim.spend(Work::Think, 200 + 53 * (round % 7));
+                        assert!(stays(), "a writer waits until it has left");
+                        entered.leave(sim);
+                        faults.set(faults.get() + 1);
+                    }
+                    sim.spend(Work::Think, 100 + 41 * (round % 5));
+                }
+            });
+        }
+        sim.run();
+        assert!(faults.get() > 20, "{}", faults.get());
+    }
+
     #[test]
     fn a_fault_of_a_mapping_that_changes_is_locked_out() {
         let (sim, vmas) = (machine(), Vmas::default());

@@ -37,7 +37,7 @@ enum Left {
 /// Maps `pages` pages, as huge pages if `huge` is true, touches them, and unmaps them. Returns the
 /// number of steps, and of pages for batches, that the unmapping takes.
 fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
-    let counts = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let counts = Arc::new([const { AtomicU32::new(0) }; 3]);
     let count = Arc::clone(&counts);
     let host = Host::with_observer(Topology::flat(1), move |_, _, event| match event {
         Event::Begin(Phase::FreePages) => {
@@ -45,6 +45,9 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
         }
         Event::PageAlloc { .. } => {
             count[1].fetch_add(1, Relaxed);
+        }
+        Event::Begin(Phase::Flush) => {
+            count[2].fetch_add(1, Relaxed);
         }
         _ => {}
     });
@@ -83,7 +86,11 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     unmapped.expect("no thread is killed");
     // The gather may also have taken the memory of a batch for which it then got no page.
     assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
-    let [times, batches] = [0, 1].map(|nth: usize| counts[nth].load(Relaxed));
+    let [times, batches, flushes] = [0, 1, 2].map(|nth: usize| counts[nth].load(Relaxed));
+    assert_eq!(
+        flushes, times,
+        "translations are flushed once for each step"
+    );
     mm.pages()
         .free_pages(&host, &others)
         .expect("all were handed out");

@@ -120,3 +120,21 @@ impl OneCpu {
         self.due[kind as usize].set(due);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Card;
+
+    #[test]
+    fn a_disturbance_is_at_most_eight_times_as_long_as_the_mean() {
+        let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
+        let disturbances = Disturbances::new(&profile, 1).expect("it has some");
+        for kind in Disturbance::ALL {
+            let rate = disturbances.rates[kind as usize].expect("a guest has all kinds");
+            let lengths = (0..100_000).map(|_| disturbances.length(0, kind));
+            // Without the bound, 34 of them would be longer.
+            assert_eq!(lengths.max(), Some(8 * rate.length_ns), "{kind:?}");
+        }
+    }
+}

@@ -110,3 +110,15 @@ fn mistakes_in_tables_of_load_name_line_and_key() {
          \"estimate: …\" and why",
     );
 }
+
+/// Where a core has two CPUs, the table has to say how much they slow each other down.
+#[test]
+fn a_machine_with_siblings_needs_their_speed() {
+    let mine = include_str!("mine.toml");
+    let smt = mine.replacen("cores_per_llc = 2", "cores_per_llc = 2\nsmt = 2", 1);
+    let core = "core = { low = 10, mid = 15, high = 20, source = \"s\" }";
+    let toml = smt.replacen("[transfer]", &format!("{GOOD}\n{core}"), 1);
+    let told = ProfileText::parse("mine.toml", &toml).expect_err("it lacks a speed");
+    let told = told.to_string();
+    assert!(told.contains("clock.sibling: missing"), "{told}");
+}

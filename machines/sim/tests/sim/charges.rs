@@ -3,7 +3,10 @@
 
 use crate::support;
 
+use std::sync::Arc;
+
 use plimsoll_mm::Manager;
+use plimsoll_mm::counter::{Area, Flat};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::holds::{Bounded, BoundedPages};
@@ -172,4 +175,32 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
         checks > 0 && checks.is_multiple_of(u64::from(CPUS)),
         "{checks}"
     );
+}
+
+/// The first group of a run gets fresh memory, and the next one a place that was used before. Both
+/// are cleared on every CPU. A further CPU needs a row of its own.
+#[test]
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines it is both; a simulated one has one thread"
+)]
+fn a_group_of_counters_pays_for_each_cpu_whether_its_place_is_new_or_was_used() {
+    let bytes_of = |cpus: u32| {
+        let small = Small::flat(cpus, 1 << 16, Design::OURS);
+        let area = Area::new(&small.sim, 4).expect("four counters fit");
+        let area = Arc::new(area);
+        let shared = Arc::clone(&area);
+        small.on(0, move |sim, _| {
+            let looks = || sim.stats().work_ns[Work::ScanCpu as usize] / PRICE_NS;
+            for _ in 0..3 {
+                let before = looks();
+                let group = Flat::init_many(sim, &shared).expect("there is memory");
+                assert_eq!(looks() - before, u64::from(cpus));
+                group.destroy_many(sim);
+            }
+        });
+        area.bytes(&small.sim)
+    };
+    assert!(bytes_of(1) > 0);
+    assert_eq!(bytes_of(3), 3 * bytes_of(1));
 }

@@ -247,6 +247,23 @@ fn an_idle_cpu_is_not_disturbed() {
     sim.run();
 }
 
+/// A CPU sleeps 50 times for 100 ms, and works for a nanosecond in between, while a disturbance
+/// comes each millisecond. If one that came due during a sleep waited for its end, 50 would happen.
+#[test]
+fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
+    for kind in Disturbance::ALL {
+        let sim = only(1, kind, 1_000_000, 1000);
+        sim.spawn(CpuId(0), move |sim| {
+            for _ in 0..50 {
+                sim.sleep(Nanos::from_ms(100));
+                sim.spend(Work::Think, 1);
+            }
+            assert!(count(sim, kind) <= 2, "{kind:?}: {}", count(sim, kind));
+        });
+        sim.run();
+    }
+}
+
 #[test]
 fn kasan_and_little_cores_make_handlers_longer_and_steals_no_longer() {
     let text = ProfileText::parse("mine.toml", MINE).expect("is a good profile");

@@ -127,6 +127,42 @@ fn a_clock_falls_with_the_busy_cores_of_its_socket() {
     near(half[0], ALONE * 68 / 100);
 }
 
+/// A little core, at half the speed, whose sibling is busy too: it has 60 % of that half.
+#[test]
+fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
+    let sim = Sim::new(
+        &Profile {
+            speed_percent: vec![50; 32],
+            ..profile(clock(100, 60))
+        },
+        under_load(LockModel::RunAhead),
+    );
+    for cpu in [0, 1] {
+        sim.spawn(CpuId(cpu), |sim| {
+            (0..100_000).for_each(|_| sim.spend(Work::Fault, 1));
+        });
+    }
+    sim.run();
+    // 50 ns / 0.3 is about 167 ns.
+    near(sim.now().0, 100_000 * 167);
+}
+
+/// Memory slows down reading a page back from swap as it slows down a fault.
+#[test]
+fn every_step_that_moves_pages_waits_for_memory() {
+    let mut load = bandwidth(80);
+    let moved = load.bandwidth.as_mut().expect("has one");
+    moved.moved_bytes[Work::SwapIn as usize] = 1000;
+    let sim = Sim::new(&profile(load), under_load(LockModel::RunAhead));
+    for cpu in [0, 2, 4, 6, 8, 10, 12, 14] {
+        sim.spawn(CpuId(cpu), |sim| {
+            (0..200_000).for_each(|_| sim.spend(Work::SwapIn, 1));
+        });
+    }
+    sim.run();
+    near(sim.now().0, 2 * 200_000 * 50);
+}
+
 #[test]
 fn siblings_share_a_core_while_both_are_busy() {
     let done = faults(clock(100, 60), &[0, 1, 2]);
@@ -218,6 +254,26 @@ fn both_lock_models_see_one_load() {
         let free = run(Load::default(), under_load(LockModel::RunAhead));
         assert!(ahead.1 > free.1, "load takes time");
         assert_eq!(free, run(load, SimOptions::default()), "unless it is off");
+    }
+}
+
+#[test]
+fn each_card_has_speeds_and_a_bandwidth_of_its_own() {
+    for listed in Profile::list() {
+        let text = Profile::describe(&listed.name).expect("is listed");
+        let (clock, bandwidth) = (text.clock.as_ref(), text.bandwidth.as_ref());
+        for card in Card::ALL {
+            let load = text.at(card).load;
+            let at = load.clock.expect("has a clock");
+            let clock = clock.expect("has a clock");
+            assert_eq!(at.all_core_percent, clock.all_core.range.at(card));
+            let sibling = clock.sibling.as_ref();
+            let sibling = sibling.map_or(100, |speed| speed.range.at(card));
+            assert_eq!(at.sibling_percent, sibling, "{} {card}", listed.name);
+            let node = bandwidth.expect("has one").node.range.at(card);
+            let at = load.bandwidth.expect("has a bandwidth");
+            assert_eq!(at.node_gb_per_s, node, "{} {card}", listed.name);
+        }
     }
 }
 

@@ -44,6 +44,25 @@ fn churn_by_batches() {
 }
 
 #[test]
+fn a_drain_that_waits() {
+    run_law(
+        &laws::draining::waiting_drain_against_frees(),
+        &machine(),
+        seeds(),
+    );
+    run_law(
+        &laws::draining::linux_drain_against_frees(),
+        &machine(),
+        seeds(),
+    );
+    run_law(
+        &laws::draining::batched_drain_against_frees(),
+        &machine(),
+        seeds(),
+    );
+}
+
+#[test]
 fn a_spill_keeps_the_lists() {
     let keeps = laws::spilling::spill_that_keeps_the_lists();
     run_law(&keeps, &machine(), seeds());

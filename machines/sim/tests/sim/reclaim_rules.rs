@@ -1,0 +1,492 @@
+//! The rules of reclaim, one by one, on a machine whose memory is short because a test says so. The
+//! test runs the steps of kswapd itself.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::{Event, ReclaimedBy};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::Watermarks;
+use plimsoll_mm::page::{Config, Layout, Request, ZoneKind, ZoneLayout};
+use plimsoll_mm::reclaim::{Embedder, Next, Reclaim};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::lru::List;
+use plimsoll_mm::space::{
+    Access, AddressSpace, EnlistError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+};
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, Vpn};
+use plimsoll_mm::vmstat::counters::NodeItem;
+use plimsoll_sim::{Sim, SimOptions};
+
+use crate::support::small::profile;
+
+const NODE: NodeId = NodeId(0);
+/// The pages of a zone.
+const PAGES: u32 = 1 << 14;
+const START: u64 = 512;
+
+/// A machine of nodes with one CPU and two zones each.
+struct Scene {
+    sim: Sim,
+    mm: Rc<Manager<Sim>>,
+    spaces: Spaces<Sim>,
+    reclaim: Rc<Reclaim<Sim, Asks>>,
+    /// For each look at inactive pages: the number of pages looked at, and by whom.
+    looks: Rc<RefCell<Vec<(u32, ReclaimedBy)>>>,
+}
+
+/// The embedder: notes what reclaim asks for.
+#[derive(Default)]
+struct Asks {
+    scene: RefCell<Weak<Scene>>,
+    woken: RefCell<Vec<NodeId>>,
+    pauses: RefCell<Vec<Nanos>>,
+    /// True if the allocating task was killed.
+    killed: Cell<bool>,
+}
+
+impl Embedder<Sim> for Asks {
+    fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
+        if let Some(scene) = self.scene.borrow().upgrade() {
+            f(scene.memory(sim));
+        }
+    }
+
+    fn wake_kswapd(&self, _: &Sim, node: NodeId) {
+        self.woken.borrow_mut().push(node);
+    }
+
+    fn pause(&self, sim: &Sim, span: Nanos) -> bool {
+        self.pauses.borrow_mut().push(span);
+        sim.sleep(span);
+        !self.killed.get()
+    }
+}
+
+impl Scene {
+    fn new(nodes: u32, swap: u32, spaces_max: u32) -> Rc<Self> {
+        let place = |cpu| CpuPlace {
+            core: cpu,
+            llc: cpu,
+            node: NodeId(cpu),
+            socket: cpu,
+        };
+        let mut profile = profile(Topology::new((0..nodes).map(place).collect()), 1000);
+        profile.node_bytes = vec![1 << 30; nodes as usize];
+        let sim = Sim::new(&profile, SimOptions::default());
+        let zone = |nth: u32| ZoneLayout {
+            kind: [ZoneKind::Dma32, ZoneKind::Normal][nth as usize % 2],
+            node: NodeId(nth / 2),
+            start: Pfn(nth * PAGES),
+            spanned: Pages(PAGES),
+            holes: Vec::new(),
+        };
+        let reclaim = Rc::new(Reclaim::new(&sim, Asks::default()));
+        let mut config = Config::new(Layout::of((0..2 * nodes).map(zone)));
+        config.pressure = Some(plimsoll_sim::pressure(&reclaim));
+        let mm = Rc::new(Manager::new(&sim, config).expect("a sound layout"));
+        let spaces = Spaces::new(&sim, &Design::OURS, swap).expect("few CPUs can be counted");
+        let spaces = spaces.aging(&sim, &mm, spaces_max);
+        let looks: Rc<RefCell<Vec<_>>> = Rc::default();
+        let seen = Rc::clone(&looks);
+        sim.observe(move |_, _, _, event| {
+            if let Event::ShrinkInactive { scanned, by, .. } = *event {
+                seen.borrow_mut().push((scanned.0, by));
+            }
+        });
+        let scene = Rc::new(Self {
+            sim,
+            mm,
+            spaces: spaces.expect("there is memory"),
+            reclaim,
+            looks,
+        });
+        scene.asks().scene.replace(Rc::downgrade(&scene));
+        (0..2 * nodes).for_each(|zone| scene.mark(zone, 0, 0));
+        scene
+    }
+
+    fn asks(&self) -> &Asks {
+        self.reclaim.embedder()
+    }
+
+    fn memory<'m>(&'m self, sim: &'m Sim) -> Memory<'m, Sim> {
+        Memory::new(sim, &self.mm, &self.spaces)
+    }
+
+    /// Sets the watermarks of a zone.
+    fn mark(&self, zone: u32, min: u32, high: u32) {
+        let marks = Watermarks {
+            min: Pages(min),
+            low: Pages(min),
+            high: Pages(high),
+        };
+        let sizes = Sizes {
+            batch: Pages(1),
+            high_min: Pages(1),
+            high_max: Pages(1),
+        };
+        let set = self.mm.pages().seed_sizes(&self.sim, zone, marks, sizes);
+        set.expect("there is such a zone");
+    }
+
+    /// Makes both zones of node 0 short of memory.
+    fn press(&self) {
+        (0..2).for_each(|zone| self.mark(zone, 0, 2 * PAGES));
+    }
+
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    fn space(&self) -> Arc<AddressSpace<Sim>> {
+        let space = AddressSpace::new(self.memory(&self.sim)).expect("there is memory");
+        Arc::new(space)
+    }
+
+    /// An enlisted address space with `pages` pages that were not touched since the last look.
+    fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
+        let space = self.space();
+        let memory = self.memory(&self.sim);
+        memory.enlist(&space).expect("there is a number for it");
+        self.fill(&space, pages);
+        space
+    }
+
+    fn fill(&self, space: &AddressSpace<Sim>, pages: u64) {
+        let memory = self.memory(&self.sim);
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(START)), pages);
+        space.map(memory, request).expect("nothing is there");
+        self.touch(space, START..START + pages);
+        self.spaces.lru().drain(&self.sim, self.mm.pages());
+    }
+
+    fn touch(&self, space: &AddressSpace<Sim>, pages: std::ops::Range<u64>) {
+        for page in pages {
+            let faulted = space.fault(self.memory(&self.sim), Vpn(page), Access::Write);
+            assert!(faulted.is_ok(), "{faulted:?}");
+        }
+    }
+
+    fn len(&self, list: List) -> u64 {
+        self.spaces.lru().len(NODE, list)
+    }
+
+    fn swapped(&self) -> u64 {
+        self.spaces.swap().used(&self.sim).into()
+    }
+
+    fn ask(&self, class: ZoneKind) {
+        let request = Request::new(Order::ZERO).of_class(class);
+        self.reclaim.wake(&self.sim, self.mm.pages(), request);
+    }
+
+    /// Runs one step of the kswapd of node 0.
+    fn step(&self) -> Next {
+        self.reclaim.kswapd(&self.sim, NODE)
+    }
+
+    /// Runs `rounds` rounds of kswapd in which there is nothing to reclaim.
+    fn fail(&self, rounds: u32) {
+        for _ in 0..rounds {
+            assert_eq!(self.step(), Next::At(self.sim.now()), "it tries again");
+        }
+    }
+
+    /// Returns whether kswapd has given up. It then dozes although memory is short.
+    fn is_hopeless(&self) -> bool {
+        let now = self.sim.now();
+        let dozes = self.step() != Next::At(now);
+        if dozes {
+            assert_eq!(self.step(), Next::Woken);
+        }
+        dozes
+    }
+
+    /// Reclaims as an allocation on CPU 0 does. Returns the number of pages that were freed.
+    fn direct(self: &Rc<Self>) -> Pages {
+        let freed = Rc::new(Cell::new(Pages::ZERO));
+        let (scene, seen) = (Rc::clone(self), Rc::clone(&freed));
+        self.sim.spawn(CpuId(0), move |sim| {
+            let request = Request::new(Order::ZERO);
+            seen.set(scene.reclaim.reclaim(sim, request));
+        });
+        self.sim.run();
+        freed.get()
+    }
+}
+
+#[test]
+fn kswapd_dozes_for_a_tenth_of_a_second_before_it_falls_asleep() {
+    let scene = Scene::new(1, 100, 1);
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    assert_eq!(*scene.asks().woken.borrow(), [NODE]);
+    (0..2).for_each(|zone| scene.mark(zone, 0, 0));
+    let tenth = Nanos(scene.sim.now().0 + 100_000_000);
+    assert_eq!(scene.step(), Next::At(tenth));
+    assert_eq!(scene.step(), Next::Woken);
+}
+
+#[test]
+fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress() {
+    let scene = Scene::new(1, 1000, 2);
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    scene.fail(14);
+    let space = scene.filled(64);
+    // The first round only finds that the pages were touched.
+    scene.fail(1);
+    assert_eq!(scene.swapped(), 0);
+    scene.fail(1);
+    assert!(scene.swapped() > 0, "one round made progress");
+    // The last pages stay: kswapd never looks at more than half of a list. So in the end a round
+    // makes no progress.
+    let mut before = 0;
+    while scene.swapped() > before {
+        before = scene.swapped();
+        scene.fail(1);
+    }
+    scene.fail(14);
+    assert!(
+        !scene.is_hopeless(),
+        "the rounds before the progress do not count"
+    );
+    assert!(scene.is_hopeless());
+    scene.ask(ZoneKind::Normal);
+    assert_eq!(scene.asks().woken.borrow().len(), 1, "it would not help");
+    // An allocation that makes progress gives kswapd new hope.
+    scene.touch(&space, START..START + 64);
+    scene.spaces.lru().drain(&scene.sim, scene.mm.pages());
+    assert!(scene.direct() > Pages::ZERO);
+    scene.ask(ZoneKind::Normal);
+    assert_eq!(scene.asks().woken.borrow().len(), 2);
+    assert!(!scene.is_hopeless());
+}
+
+#[test]
+fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
+    let scene = Scene::new(1, 1000, 1);
+    let _space = scene.filled(64);
+    scene.mark(0, 0, 2 * PAGES);
+    scene.ask(ZoneKind::Normal);
+    assert!(
+        scene.asks().woken.borrow().is_empty(),
+        "the upper zone has plenty"
+    );
+    scene.ask(ZoneKind::Dma32);
+    assert_eq!(*scene.asks().woken.borrow(), [NODE]);
+    let now = scene.sim.now();
+    assert_eq!(scene.step(), Next::At(now), "the lower zone is short");
+    assert!(!scene.looks.borrow().is_empty());
+}
+
+/// Kswapd was asked for the upper zone, and then fell asleep. It is asked for the lower zone next:
+/// that the upper zone has plenty is no reason to sleep.
+#[test]
+fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
+    let scene = Scene::new(1, 1000, 1);
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    (0..2).for_each(|zone| scene.mark(zone, 0, 0));
+    while scene.step() != Next::Woken {}
+    let _space = scene.filled(64);
+    scene.mark(0, 0, 2 * PAGES);
+    scene.ask(ZoneKind::Dma32);
+    assert_eq!(scene.step(), Next::At(scene.sim.now()));
+    assert!(!scene.looks.borrow().is_empty());
+}
+
+/// Each pass that looks at too few pages is followed by one that looks at twice as many. Otherwise
+/// a node with few used pages would be passed over thousands of times, two pages at a time.
+#[test]
+fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages() {
+    let scene = Scene::new(1, PAGES, 1);
+    let _space = scene.filled(8192);
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    // In the first round, each page was touched before.
+    scene.step();
+    scene.looks.borrow_mut().clear();
+    scene.step();
+    let looks = scene.looks.borrow();
+    let of_two = looks.iter().filter(|(scanned, _)| *scanned <= 2).count();
+    assert!((1..10).contains(&of_two), "{of_two} of {}", looks.len());
+}
+
+/// 40 slots of swap are free. The 32 pages of the first batch leave, and 8 of the second. The other
+/// 24 become active, so that reclaim does not look at them again and again.
+#[test]
+fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
+    let scene = Scene::new(1, 40, 1);
+    let _space = scene.filled(400);
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    let node = scene.mm.counted_on_nodes(&scene.sim, NodeItem::AnonMapped);
+    assert_eq!(node, 400);
+    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 400);
+    while scene.spaces.swap().free() > 0 {
+        scene.step();
+    }
+    assert!(scene.len(List::Active) > 0, "they cannot leave");
+    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 0);
+    let node = scene.mm.counted_on_nodes(&scene.sim, NodeItem::AnonMapped);
+    assert_eq!(node, 360, "those in swap are not mapped");
+    let looks = scene.looks.borrow().len();
+    scene.step();
+    scene.direct();
+    assert_eq!(
+        scene.looks.borrow().len(),
+        looks,
+        "there is nothing to gain"
+    );
+}
+
+#[test]
+fn each_batch_that_leaves_flushes_translations_once() {
+    let scene = Scene::new(1, 1000, 1);
+    let _space = scene.filled(64);
+    scene.press();
+    let before = scene.sim.stats().work_ns;
+    let mut freed = scene.direct();
+    while freed == Pages::ZERO {
+        freed = scene.direct();
+    }
+    let after = scene.sim.stats().work_ns;
+    let units = |work: Work| (after[work as usize] - before[work as usize]) / 50;
+    assert_eq!(units(Work::SwapOut), u64::from(freed.0));
+    let batches = scene.looks.borrow().len() as u64;
+    assert!((1..=batches).contains(&units(Work::TlbFlush)));
+}
+
+#[test]
+fn reclaimable_pages_are_those_of_the_node() {
+    let scene = Scene::new(2, 1000, 1);
+    let _space = scene.filled(64);
+    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 64);
+    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NodeId(1)), 0);
+}
+
+#[test]
+fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
+    let scene = Scene::new(1, 1000, 1);
+    scene.fill(&scene.space(), 64);
+    assert_eq!(
+        [List::Unevictable, List::Inactive].map(|it| scene.len(it)),
+        [64, 0]
+    );
+    assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 0);
+}
+
+/// An allocation waits a tick at a time, but for a second at most, while less than half of the min
+/// watermark is free. It does not wait for a kswapd that has given up, and a killed task does not
+/// reclaim.
+#[test]
+fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
+    let pauses = |min: u32, killed: bool, hopeless: bool| {
+        let scene = Scene::new(1, 1000, 1);
+        (0..2).for_each(|zone| scene.mark(zone, 0, 4 * PAGES));
+        if hopeless {
+            scene.ask(ZoneKind::Normal);
+            scene.fail(16);
+        }
+        let _space = scene.filled(64);
+        (0..2).for_each(|zone| scene.mark(zone, min, 4 * PAGES));
+        scene.asks().killed.set(killed);
+        scene.direct();
+        let pauses = scene.asks().pauses.borrow();
+        assert!(pauses.iter().all(|span| *span == Nanos(1_000_000)));
+        (pauses.len(), !scene.looks.borrow().is_empty())
+    };
+    // Nearly all of the pages of both zones are free.
+    let (enough, too_much) = (PAGES + PAGES / 2, 2 * PAGES);
+    assert_eq!(pauses(enough, false, false), (0, true));
+    let (waited, reclaimed) = pauses(too_much, false, false);
+    assert!((990..=1000).contains(&waited) && reclaimed, "{waited}");
+    assert_eq!(pauses(too_much, true, false), (1, false));
+    assert_eq!(pauses(too_much, false, true), (0, true));
+}
+
+/// Six CPUs reclaim from 200 pages at once, so more than an eighth of the inactive pages are
+/// isolated. The CPUs that come later wait for a fiftieth of a second.
+#[test]
+fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
+    let scene = Scene::new(6, 1000, 1);
+    let _space = scene.filled(200);
+    scene.direct();
+    for cpu in 0..6 {
+        let scene = Rc::clone(&scene);
+        let reclaimer = Rc::clone(&scene);
+        scene.sim.spawn(CpuId(cpu), move |sim| {
+            let request = Request::new(Order::ZERO).from_node(NODE);
+            reclaimer.reclaim.reclaim(sim, request);
+        });
+    }
+    scene.sim.run();
+    let pauses = scene.asks().pauses.borrow();
+    assert!(!pauses.is_empty());
+    assert!(
+        pauses.iter().all(|span| *span == Nanos(20_000_000)),
+        "{pauses:?}"
+    );
+}
+
+#[test]
+fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
+    let scene = Scene::new(1, 100, 2);
+    let memory = || scene.memory(&scene.sim);
+    let one = scene.filled(4);
+    assert_eq!(memory().enlist(&one), Err(EnlistError::Twice));
+    for _ in 0..3 {
+        let other = scene.filled(4);
+        assert_eq!(memory().enlist(&scene.space()), Err(EnlistError::TooMany));
+        other.exit(memory()).expect("it ends once");
+    }
+}
+
+/// Counts the pages that are announced before they leave.
+#[derive(Clone, Default)]
+struct Told(Arc<[AtomicU32; 2]>);
+
+impl Notified<Sim> for Told {
+    fn start(&self, _: &Sim, _: &std::ops::Range<Vpn>, _: bool) -> Result<(), Refused> {
+        self.0[0].fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn end(&self, _: &Sim, _: &std::ops::Range<Vpn>) {
+        self.0[1].fetch_add(1, Relaxed);
+    }
+
+    fn release(&self, _: &Sim) {}
+}
+
+#[test]
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines it is both; a simulated one has one thread"
+)]
+fn each_page_is_announced_before_reclaim_unmaps_it() {
+    let scene = Scene::new(1, 1000, 1);
+    let told = Told::default();
+    let space = AddressSpace::new(scene.memory(&scene.sim)).expect("there is memory");
+    let space = Arc::new(space.notifying(told.clone()));
+    let enlisted = scene.memory(&scene.sim).enlist(&space);
+    enlisted.expect("there is a number for it");
+    scene.fill(&space, 64);
+    let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
+    scene.press();
+    scene.ask(ZoneKind::Normal);
+    // Kswapd looks at half of the lists at most.
+    while scene.swapped() < 48 {
+        scene.step();
+    }
+    let after = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
+    assert!(after[0] >= before[0] + 48 && after[1] >= before[1] + 48);
+}
