@@ -304,7 +304,7 @@ impl From<WithJitter> for Jitter {
 /// Seeds and parallelism of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Runs {
-    /// Runs every design with seeds 1 to N [default: 8]
+    /// Runs every design with seeds 1 to N [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) seeds: Option<u64>,
     /// The number of cases that run at once [default: one per CPU]

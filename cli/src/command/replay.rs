@@ -9,7 +9,7 @@ use crate::output::Sink;
 use crate::recordings::Shelf;
 
 /// The default number of seeds, which equals that of an experiment.
-const SEEDS: u64 = 8;
+const SEEDS: u64 = 6;
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     if args.exact {

@@ -9,6 +9,7 @@ mod vma;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
+use plimsoll_sim::SimOptions;
 use plimsoll_sim::bench as engine;
 use plimsoll_sim::profile::Card;
 use serde::Serialize;
@@ -19,7 +20,7 @@ use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::{NOTHING, human};
 use crate::run::progress::Progress;
-use crate::run::testbed::Testbed;
+use crate::run::testbed::{Testbed, simulated};
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// One benchmark of Plimsoll itself.
@@ -187,20 +188,7 @@ const CPUS: [u32; 4] = [72, 176, 384, 1024];
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench sim");
     progress.expect((engine::ALL.len() + 1) * CPUS.len() + LOADED.len());
-    let mut steps = Vec::new();
-    for (name, bench) in engine::ALL {
-        for cpus in CPUS {
-            let cost = long_enough(|steps| bench(cpus, steps));
-            progress.step();
-            steps.push(vec![
-                name.to_owned(),
-                cpus.to_string(),
-                format!("{:.1}", cost.ns_per_step()),
-                format!("{:.1}", cost.per_second() / 1e6),
-                format!("{:.0} %", 100.0 * cost.contended),
-            ]);
-        }
-    }
+    let steps = steps(progress);
     let mut resident = Vec::new();
     for cpus in CPUS {
         let bytes = engine::resident_bytes(cpus);
@@ -216,13 +204,9 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
         progress.step();
         row
     });
-    let loaded = loaded.collect::<Result<_, _>>()?;
+    let loaded = loaded.collect::<Result<Vec<_>, _>>()?;
     Ok(vec![
-        table(
-            "Steps of the engine",
-            &["step", "CPUs", "ns", "M steps/s", "contended"],
-            steps,
-        ),
+        steps,
         table(
             "Resident memory per virtual CPU, each running a task",
             &["CPUs", "per CPU"],
@@ -232,6 +216,7 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
             "Fault-saturated, with the page allocator inside, CPU time of one core",
             &[
                 "machine",
+                "interrupts and load",
                 "virtual",
                 "host",
                 "pages",
@@ -241,6 +226,48 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
             loaded,
         ),
     ])
+}
+
+/// Times every kind of step on machines of every size.
+fn steps(progress: &Progress) -> Table {
+    let mut steps = Vec::new();
+    let mut plain: Vec<f64> = Vec::new();
+    for (name, bench) in engine::ALL {
+        let costs = CPUS.map(|cpus| {
+            let cost = long_enough(|steps| bench(cpus, steps));
+            progress.step();
+            cost
+        });
+        let loaded = name.ends_with(", loaded");
+        for (nth, cost) in costs.iter().enumerate() {
+            let ns = cost.ns_per_step();
+            steps.push(vec![
+                name.to_owned(),
+                cost.cpus.to_string(),
+                format!("{ns:.1}"),
+                format!("{:.1}", cost.per_second() / 1e6),
+                format!("{:.0} %", 100.0 * cost.contended),
+                if loaded {
+                    format!("{:.2}", ns / plain[nth])
+                } else {
+                    String::new()
+                },
+            ]);
+        }
+        plain = costs.map(|cost| cost.ns_per_step()).to_vec();
+    }
+    Table {
+        note: format!(
+            "`loaded`: with the interrupts and the effects of load of {}. The last column is the time \
+             of such a step, divided by that of the same step without them.",
+            engine::LOADED_LIKE
+        ),
+        ..table(
+            "Steps of the engine",
+            &["step", "CPUs", "ns", "M steps/s", "contended", "to plain"],
+            steps,
+        )
+    }
 }
 
 /// Repeats the measurement with more and more steps until it lasts long enough for the host's clock
@@ -261,23 +288,36 @@ fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
 struct Loaded {
     machine: &'static str,
     length: Nanos,
+    /// True if disturbances happen and the effects of load apply, as in an experiment.
+    loaded: bool,
 }
 
-const LOADED: [Loaded; 2] = [
-    Loaded {
-        machine: "grace-72",
-        length: Nanos(10 * Nanos::SECOND.0),
-    },
-    Loaded {
-        machine: "epyc-9654-2s",
-        length: Nanos(10 * Nanos::SECOND.0),
-    },
+impl Loaded {
+    const fn of(machine: &'static str, seconds: u64, loaded: bool) -> Self {
+        Self {
+            machine,
+            length: Nanos(seconds * Nanos::SECOND.0),
+            loaded,
+        }
+    }
+}
+
+const LOADED: [Loaded; 4] = [
+    Loaded::of("grace-72", 2, false),
+    Loaded::of("grace-72", 10, true),
+    Loaded::of("epyc-9654-2s", 2, false),
+    Loaded::of("epyc-9654-2s", 10, true),
 ];
 
 impl Loaded {
     fn run(&self) -> Result<Vec<String>, Error> {
         let profile = machines::load(self.machine, Card::Mid)?;
-        let testbed = Testbed::new(&profile, Design::default(), 1);
+        let options = SimOptions {
+            jitter: self.loaded,
+            under_load: self.loaded,
+            ..simulated(1)
+        };
+        let testbed = Testbed::with_options(&profile, Design::default(), options);
         let worker = StressVm {
             bytes: 4 << 20,
             use_ns_per_page: 0,
@@ -291,6 +331,7 @@ impl Loaded {
         let pages = 2.0 * done.pages() as f64;
         Ok(vec![
             self.machine.to_owned(),
+            if self.loaded { "on" } else { "off" }.to_owned(),
             human(self.length.0 as f64, Unit::Nanos),
             human(host_ns, Unit::Nanos),
             human(pages, Unit::Count),

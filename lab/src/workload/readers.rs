@@ -1,8 +1,8 @@
 //! Programs that read files from end to end, again and again, at a steady rate.
 //!
 //! The pages of the files stay in memory until reclaim drops them. The files together are larger
-//! than the memory that is left for their pages, so nearly every read brings a page into memory, and
-//! reclaim has to drop another one.
+//! than the memory that is left for their pages, so nearly every read brings a page into memory,
+//! and reclaim has to drop another one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts a reader on each of `cpus`, with a file of its own; they stop at `until`. First brings
-    /// `cached` pages into memory, from the ends of the files, in no virtual time.
+    /// Starts a reader on each of `cpus`, with a file of its own; they stop at `until`. First
+    /// brings `cached` pages into memory, from the ends of the files, in no virtual time.
     ///
     /// # Panics
     /// If `testbed` was made without pressure, or there is no memory for these pages.

@@ -2,8 +2,8 @@
 //! every page, use every page once more, and unmap all of them. Reclaim moves pages to swap in
 //! between.
 //!
-//! The workers of [`stress_vm`](super::stress_vm) have no page tables, so none of their pages can be
-//! moved to swap. Each worker here is a process with an address space. If a page is in swap when
+//! The workers of [`stress_vm`](super::stress_vm) have no page tables, so none of their pages can
+//! be moved to swap. Each worker here is a process with an address space. If a page is in swap when
 //! the worker uses it again, the worker brings it back.
 
 use std::rc::Rc;

@@ -15,7 +15,7 @@ fn main() {
             let cost = measure(cpus, steps);
             let (ns, millions) = (cost.ns_per_step(), cost.per_second() / 1e6);
             let contended = 100.0 * cost.contended;
-            println!("{name:12} {cpus:5} CPUs {ns:7.1} ns {millions:7.1} M/s {contended:4.0} %");
+            println!("{name:20} {cpus:5} CPUs {ns:7.1} ns {millions:7.1} M/s {contended:4.0} %");
         }
     }
     for cpus in [72, 1024] {

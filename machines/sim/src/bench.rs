@@ -52,20 +52,48 @@ impl Cost {
 /// A benchmark. It takes the number of CPUs of the simulated machine and the total number of steps.
 pub type Bench = fn(u32, u64) -> Cost;
 
-/// Every benchmark with its name.
-pub const ALL: [(&str, Bench); 6] = [
-    ("order point", order_points),
+/// Every benchmark with its name. A benchmark whose name ends in `, loaded` is the one before it,
+/// but interrupts and the effects of load are on, as in an experiment.
+pub const ALL: [(&str, Bench); 9] = [
+    ("order point", |cpus, steps| {
+        order_points(World::Plain, cpus, steps)
+    }),
+    ("order point, loaded", |cpus, steps| {
+        order_points(World::Loaded, cpus, steps)
+    }),
     ("own lock", own_lock),
     ("shared lock", shared_lock),
     ("hot word", hot_word),
-    ("per-CPU lock", per_cpu_lock),
-    ("local spend", local_spend),
+    ("per-CPU lock", |cpus, steps| {
+        per_cpu_lock(World::Plain, cpus, steps)
+    }),
+    ("per-CPU lock, loaded", |cpus, steps| {
+        per_cpu_lock(World::Loaded, cpus, steps)
+    }),
+    ("local spend", |cpus, steps| {
+        local_spend(World::Plain, cpus, steps)
+    }),
+    ("local spend, loaded", |cpus, steps| {
+        local_spend(World::Loaded, cpus, steps)
+    }),
 ];
+
+/// What happens on the simulated machine besides the steps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum World {
+    /// Nothing else happens.
+    Plain,
+    /// There are the disturbances and the effects of load of the machine [`LOADED_LIKE`].
+    Loaded,
+}
+
+/// The built-in machine whose disturbances and effects of load a loaded benchmark has.
+pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
 /// Each step does local work of random length and then passes an order point.
 #[must_use]
-fn order_points(cpus: u32, steps: u64) -> Cost {
-    measure(cpus, steps, |sim, ()| {
+fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
+    measure(world, cpus, steps, |sim, ()| {
         think(sim, 1000);
         sim.0.order();
     })
@@ -73,8 +101,8 @@ fn order_points(cpus: u32, steps: u64) -> Cost {
 
 /// Each step does local work of a fixed length, without an order point.
 #[must_use]
-fn local_spend(cpus: u32, steps: u64) -> Cost {
-    measure(cpus, steps, |sim, ()| {
+fn local_spend(world: World, cpus: u32, steps: u64) -> Cost {
+    measure(world, cpus, steps, |sim, ()| {
         sim.spend(Work::PcpAlloc, black_box(1));
     })
 }
@@ -83,7 +111,7 @@ fn local_spend(cpus: u32, steps: u64) -> Cost {
 #[must_use]
 fn own_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
-    measure_with(cpus, steps, lock, |sim, lock| {
+    measure_with(World::Plain, cpus, steps, lock, |sim, lock| {
         think(sim, 1000);
         lock.with(sim, Site::Refill, |count| *count += 1);
     })
@@ -92,15 +120,17 @@ fn own_lock(cpus: u32, steps: u64) -> Cost {
 /// Each CPU enters its own per-CPU lock and does some local work inside, as each allocation or free
 /// of a page does.
 #[must_use]
-fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
+fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
-    measure_with(cpus, steps, lock, |sim, lock| {
+    measure_with(world, cpus, steps, lock, |sim, lock| {
         let done = lock.try_local(sim, Site::PcpAlloc, |count| {
             sim.spend(Work::PcpAlloc, 1);
             *count += 1;
         });
         debug_assert!(done.is_some(), "no other task takes it");
-        sim.spend(Work::Fault, 1);
+        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory, and
+        // the steps would become longer.
+        sim.spend(Work::MinorFault, 1);
     })
 }
 
@@ -109,7 +139,7 @@ fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
 fn shared_lock(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let lock = move |sim: &Sim, _| shared.get(|| sim.lock(LockClass::Zone, CpuId(0), 0_u64));
-    measure_with(cpus, steps, lock, move |sim, lock| {
+    measure_with(World::Plain, cpus, steps, lock, move |sim, lock| {
         think(sim, 400 * cpus);
         lock.with(sim, Site::Refill, |count| {
             *count += 1;
@@ -123,7 +153,7 @@ fn shared_lock(cpus: u32, steps: u64) -> Cost {
 fn hot_word(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let word = move |sim: &Sim, _| shared.get(|| sim.word(0));
-    measure_with(cpus, steps, word, move |sim, word| {
+    measure_with(World::Plain, cpus, steps, word, move |sim, word| {
         think(sim, 100 * cpus);
         word.add(sim, 1, Ordering::Relaxed);
     })
@@ -175,19 +205,23 @@ fn think(sim: &Sim, most_ns: u32) {
     );
 }
 
-fn measure(cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> Cost {
-    measure_with(cpus, steps, |_, _| (), step)
+fn measure(world: World, cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> Cost {
+    measure_with(world, cpus, steps, |_, _| (), step)
 }
 
 /// Runs `step` on every CPU, `steps / cpus` times on each. Before that, calls `state` once for each
 /// CPU, and passes the result to every `step` on this CPU.
 fn measure_with<T: 'static>(
+    world: World,
     cpus: u32,
     steps: u64,
     state: impl Fn(&Sim, CpuId) -> T,
     step: impl Fn(&Sim, &T) + Copy + 'static,
 ) -> Cost {
-    let sim = Sim::new(&machine(cpus), SimOptions::default());
+    let sim = match world {
+        World::Plain => Sim::new(&machine(cpus), SimOptions::default()),
+        World::Loaded => loaded(cpus),
+    };
     let (each, done) = (steps / u64::from(cpus), Rc::new(Cell::new(0)));
     for cpu in (0..cpus).map(CpuId) {
         let (state, done) = (state(&sim, cpu), Rc::clone(&done));
@@ -207,6 +241,22 @@ fn measure_with<T: 'static>(
         host_ns,
         contended,
     }
+}
+
+/// A machine with `cpus` CPUs on which disturbances happen and the effects of load apply.
+fn loaded(cpus: u32) -> Sim {
+    let like = Profile::load(LOADED_LIKE, Card::Mid).expect("is built in");
+    let profile = Profile {
+        jitter: like.jitter,
+        load: like.load,
+        ..machine(cpus)
+    };
+    let options = SimOptions {
+        jitter: true,
+        under_load: true,
+        ..SimOptions::default()
+    };
+    Sim::new(&profile, options)
 }
 
 fn machine(cpus: u32) -> Profile {

@@ -112,7 +112,7 @@ impl Machine for Sim {
         self.0.job_state(cpu, job)
     }
 
-    #[inline]
+    #[inline(always)]
     fn emit(&self, event: Event) {
         self.note(event);
     }

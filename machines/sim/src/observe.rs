@@ -85,8 +85,9 @@ impl Sim {
     }
 
     /// Passes `event` to the observers that want it. Also adds it to the hash of the run, unless it
-    /// is an event of a single page.
-    #[inline]
+    /// is an event of a single page. Always inlined: where the compiler knows the kind of the
+    /// event, only the test of one flag is left for a page.
+    #[inline(always)]
     pub(crate) fn note(&self, event: Event) {
         // For an event of a single page, `tell` gets a closure that builds the event again. If
         // `tell` got `event` itself, the compiler would have to store `event` in memory even if no
@@ -116,6 +117,7 @@ impl Sim {
         }
     }
 
+    #[inline(never)]
     fn note_slow(&self, event: Event) {
         let (now, cpu) = (self.0.now(), self.0.cur.get());
         self.0.record.fold(now, cpu, EMIT | kind_of(event));

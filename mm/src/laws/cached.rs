@@ -1,5 +1,5 @@
-//! Laws of reclaim for pages of files: a page is dropped while a CPU maps it, reads it, unmaps it or
-//! copies it, while its file is read by others, and while other CPUs reclaim.
+//! Laws of reclaim for pages of files: a page is dropped while a CPU maps it, reads it, unmaps it
+//! or copies it, while its file is read by others, and while other CPUs reclaim.
 
 use alloc::sync::Arc;
 use alloc::vec;

@@ -1,8 +1,8 @@
-//! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and dropping
-//! pages of files (Linux: `shrink_folio_list`).
+//! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
+//! dropping pages of files (Linux: `shrink_folio_list`).
 //!
-//! Locks: one after the other for each page, `Rmap` as a reader (tried) with `PageTable` or `Object`
-//! inside; `Swap`. Pages are freed with none of them held.
+//! Locks: one after the other for each page, `Rmap` as a reader (tried) with `PageTable` or
+//! `Object` inside; `Swap`. Pages are freed with none of them held.
 
 use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;
@@ -136,8 +136,8 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     /// Drops the pages of files in `fates` whose fate is to leave. A page that is in use stays.
-    /// Returns the dropped pages and their number. `age` is the age of the lists when the pages were
-    /// isolated.
+    /// Returns the dropped pages and their number. `age` is the age of the lists when the pages
+    /// were isolated.
     pub(super) fn drop_files(
         &self,
         fates: &mut [(Taken, Fate)],

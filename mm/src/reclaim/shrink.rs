@@ -238,7 +238,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 }
 
-/// Takes up to a batch off the number of pages that a pass still looks at; `None` if there are none.
+/// Takes up to a batch off the number of pages that a pass still looks at; `None` if there are
+/// none.
 fn take(left: &mut u64) -> Option<u64> {
     let batch = (*left).min(CLUSTER);
     *left -= batch;

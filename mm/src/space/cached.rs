@@ -1,13 +1,13 @@
 //! Files whose pages are reclaimed (Linux: the page cache): looking a page up, reading it, and
 //! dropping it when memory is short.
 //!
-//! A page of an enlisted file is on the lists by which pages are aged. It leaves memory when reclaim
-//! drops it, or when the file is emptied. Pages are never written back, so a page that may have been
-//! written to stays: one that was mapped shared.
+//! A page of an enlisted file is on the lists by which pages are aged. It leaves memory when
+//! reclaim drops it, or when the file is emptied. Pages are never written back, so a page that may
+//! have been written to stays: one that was mapped shared.
 //!
-//! The CPU that takes a page out of the index of its file, under the lock of the file, frees it. Reclaim
-//! takes a page out only if it has no use (see `lru/shares.rs`), and a CPU that looks a page up adds
-//! a use under the same lock. So no CPU uses a page that was freed.
+//! The CPU that takes a page out of the index of its file, under the lock of the file, frees it.
+//! Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a CPU that looks a
+//! page up adds a use under the same lock. So no CPU uses a page that was freed.
 //!
 //! Locks: `Object`, with nothing inside. Pages are allocated and freed, and put on the lists, with
 //! no lock held but `Mmap`.
@@ -109,9 +109,9 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Frees all pages of `file`, and drops the reference that was kept since it was enlisted (Linux:
-    /// `truncate_inode_pages`). The caller must make sure that no address space maps the pages and no
-    /// CPU reads them. A file that was enlisted must not be used again afterwards.
+    /// Frees all pages of `file`, and drops the reference that was kept since it was enlisted
+    /// (Linux: `truncate_inode_pages`). The caller must make sure that no address space maps the
+    /// pages and no CPU reads them. A file that was enlisted must not be used again afterwards.
     ///
     /// # Panics
     /// If a page of the file is still in use.

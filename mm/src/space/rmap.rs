@@ -2,10 +2,10 @@
 //! `rmap_walk`).
 //!
 //! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
-//! number with the virtual page, or with the page's index in the file. A space remains enlisted until
-//! it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to that
-//! space. An owner may be outdated: its number may belong to another space by now. So a CPU that
-//! follows an owner checks the entry of the page table, or the index of the file.
+//! number with the virtual page, or with the page's index in the file. A space remains enlisted
+//! until it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to
+//! that space. An owner may be outdated: its number may belong to another space by now. So a CPU
+//! that follows an owner checks the entry of the page table, or the index of the file.
 //!
 //! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
 //! It only tries to take the lock: if the lock is busy, the page stays. A space that ends takes the
@@ -102,8 +102,8 @@ impl Owner {
         (number as u64 + 1) << SPACE_BITS | page.0
     }
 
-    /// Returns the owner of a page of a file as a number. Returns 0, the owner of a page that cannot
-    /// be reclaimed, if the index is too large for an owner.
+    /// Returns the owner of a page of a file as a number. Returns 0, the owner of a page that
+    /// cannot be reclaimed, if the index is too large for an owner.
     pub(super) const fn pack_file(number: u32, index: u64, file: OfFile) -> u64 {
         if index >> SPACE_BITS != 0 {
             return 0;
@@ -217,8 +217,8 @@ impl<M: Machine> Rmap<M> {
         Ok(number)
     }
 
-    /// Frees the number of an address space that has ended, or of a file whose pages are reclaimed no
-    /// more. First waits until no CPU is reclaiming a page of it.
+    /// Frees the number of an address space that has ended, or of a file whose pages are reclaimed
+    /// no more. First waits until no CPU is reclaiming a page of it.
     pub(super) fn give_back(&self, machine: &M, number: u32) {
         let Some(place) = self.spaces.get(number as usize) else {
             return;

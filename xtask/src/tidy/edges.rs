@@ -29,6 +29,8 @@ const EDGES: [(&str, &[&str]); 9] = [
         &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"],
     ),
     ("xtask", &[]),
+    // A workspace of its own, with allocators that it compares with the page allocator.
+    ("peers", &["plimsoll-lab"]),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

@@ -31,6 +31,7 @@ use crate::catalog::designs::{self, Named};
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, Sample};
 use crate::measure::metric::Metric;
+use crate::measure::stats::SEEDS_MIN;
 use crate::report::misses::Beside;
 use crate::report::{Report, Table};
 use crate::run::cases::Case;
@@ -323,22 +324,20 @@ where
         wanted.cloned().collect()
     }
 
-    /// Runs `designs` on another workload. The progress bar calls this workload `about`. Returns
-    /// the results, and for each design what was kept of its run with the first seed.
+    /// Runs `designs` on another workload, for a table beside the main one. Runs at most as many of
+    /// the seeds as a verdict needs. The progress bar calls this workload `about`. Returns the
+    /// results, and for each design what was kept of its run with the first seed.
     pub(super) fn further(
         &self,
         about: &str,
         scene: &S,
         designs: &[D],
     ) -> Result<(Results, Vec<K>), Error> {
-        let (name, machine) = (self.declared.name, self.machine);
-        self.progress.start(format!("{name} on {machine}, {about}"));
-        self.declared
-            .compare(scene, designs, self.options, self.progress)
+        self.further_on_few(about, scene, designs, SEEDS_MIN)
     }
 
-    /// As [`Run::further`], but with only the first `seeds` of the seeds, for a table beside the
-    /// main one.
+    /// As [`Run::further`], but with only the first `seeds` of the seeds. With fewer seeds than a
+    /// verdict needs, the table can show only medians.
     pub(super) fn further_on_few(
         &self,
         about: &str,

@@ -6,7 +6,7 @@ use super::scene::{
     CROWD, EXITS, FREE, FREED, HELPED, KILLS, MEDIAN, REGRET, STALLS, STUCK, Scene, Scenes, WAITED,
     WORST, WRONG,
 };
-use super::{LINUX, OURS, PATCH, REAPINGS, SELECTORS, with_reaping};
+use super::{LINUX, OURS, PATCH, REAPINGS, SELECTORS, SWAPPED_SEEDS, with_reaping};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::declared::{Results, Run};
@@ -222,14 +222,17 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors with the counters of their own designs, and with other counters.
-pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> Table {
+/// A table of selectors with the counters of their own designs, and with other counters. Each design
+/// comes with the results that have its runs.
+pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
-        "Reaping as Linux did before 6.18. In the first three rows, each selector has the counters \
-         of its own design.",
+        format!(
+            "Reaping as Linux did before 6.18. In the first three rows, each selector has the counters \
+             of its own design, and all seeds; in the others, {SWAPPED_SEEDS} seeds."
+        ),
         designs,
-        |design| {
+        |(design, _)| {
             "selector" => selector(design),
         }
     );
@@ -242,7 +245,7 @@ pub(super) fn swapped(results: &Results, designs: &[Named], scenes: &Scenes) -> 
             (head("of waited, select"), scene.part(Part::Select)),
         ]
     });
-    table.with_each(designs, columns, |design, metric| {
+    table.with_each(designs, columns, |(design, results), metric| {
         results.show(&design.name, metric)
     })
 }

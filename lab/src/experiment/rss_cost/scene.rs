@@ -40,9 +40,9 @@ pub(super) struct Scene {
 }
 
 /// Returns the number of bytes that a task touches in a round. With few tasks, the number is that
-/// of the benchmark, 128 MiB. With many tasks, it is 32 MiB, so that a run takes less time. The
-/// smaller a round, the larger the part of its pages that fits on the page lists. So with 32 MiB,
-/// CPUs take zone locks even less often than with 128 MiB.
+/// of the benchmark, 128 MiB. With many tasks, it is 32 MiB, and 16 MiB with 384 processes, so that
+/// a run takes less time. The smaller a round, the larger the part of its pages that fits on the
+/// page lists. So with 32 MiB, CPUs take zone locks even less often than with 128 MiB.
 ///
 /// Many threads touch even less in a round, because each of their faults takes many steps of the
 /// simulator. The smaller a round, the more often a thread waits for the mmap_lock for each page
@@ -51,7 +51,8 @@ pub(super) struct Scene {
 const fn bytes(mode: Mode, tasks: u32) -> u64 {
     match (mode, tasks) {
         (_, ..=2) | (Mode::Processes, ..=24) => 128 << 20,
-        (Mode::Processes, _) | (Mode::Threads, ..=24) => 32 << 20,
+        (Mode::Processes, ..=192) | (Mode::Threads, ..=24) => 32 << 20,
+        (Mode::Processes, _) => 16 << 20,
         (Mode::Threads, ..=96) => 8 << 20,
         (Mode::Threads, ..=192) => 4 << 20,
         (Mode::Threads, _) => 2 << 20,

@@ -43,7 +43,7 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> Result<Crowding, Error> {
     let seeds = match options.effort {
-        Effort::Full => 3,
+        Effort::Full => 2,
         Effort::Quick => 1,
     };
     let mut cases = Vec::new();

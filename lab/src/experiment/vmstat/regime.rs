@@ -69,7 +69,7 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> Result<Regime, Error> {
     let (prices, seeds, seconds) = match options.effort {
-        Effort::Full => (&PRICES[..], 3, 6),
+        Effort::Full => (&PRICES[..], 2, 6),
         Effort::Quick => (&PRICES[1..4], 1, 5),
     };
     let mut cases = Vec::new();

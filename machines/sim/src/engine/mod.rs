@@ -9,6 +9,7 @@ pub(crate) mod load;
 pub(crate) mod price;
 pub(crate) mod random;
 pub(crate) mod record;
+pub(crate) mod resume;
 pub(crate) mod run_loop;
 pub(crate) mod spend;
 pub(crate) mod state;

@@ -12,7 +12,7 @@ use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
 
 use crate::engine::load::{Pace, UNSTRETCHED};
-use crate::profile::{Costs, HoldPrice, Load, is_mover};
+use crate::profile::{Costs, HoldPrice, Load, MOVERS};
 
 /// The place of a CPU is packed into one number. The lowest `CORE_BITS` bits hold the number of its
 /// core, and the bits from there up to [`LLC_BITS`] hold the number of its LLC (last-level cache).
@@ -43,13 +43,27 @@ pub(crate) struct Prices {
     costs: Costs,
     /// The prices at each speed, indexed by the speed in percent. The prices at a speed are
     /// computed when a CPU first has this speed.
-    at_speeds: Box<[OnceCell<Costs>]>,
+    at_speeds: Box<[OnceCell<Box<AtSpeed>>]>,
     /// The speed of each CPU on an idle machine, in percent; empty if all speeds are 100.
     own_percent: Box<[u32]>,
     /// The pace of each CPU; empty if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
     /// The pace of the running CPU.
     loaded: Cell<Pace>,
+}
+
+/// The prices at one speed, for steps that memory bandwidth does not slow down.
+struct AtSpeed {
+    costs: Costs,
+    in_hold: [HoldPrice; 2],
+}
+
+impl AtSpeed {
+    fn new(costs: &Costs, percent: u32) -> Self {
+        let costs = costs.at_speed(percent);
+        let in_hold = [Work::BuddyAlloc, Work::BuddyFree].map(|work| HoldPrice::new(&costs, work));
+        Self { costs, in_hold }
+    }
 }
 
 /// The highest speed of a core, in percent.
@@ -187,24 +201,26 @@ impl Prices {
         self.run_on(cpu);
     }
 
+    /// Loads the prices at `pace`. CPUs of different paces often run by turns, so this copies only
+    /// what differs from the loaded prices.
     fn put_in_front(&self, pace: Pace) {
         let table = &self.at_speeds[pace.percent as usize];
-        let costs = table.get_or_init(|| self.costs.at_speed(pace.percent));
-        for (price_ns, own_ns) in self.work_ns.iter().zip(costs.work_ns) {
-            price_ns.set(own_ns);
-        }
-        if pace.stretch != UNSTRETCHED {
-            for work in Work::ALL.into_iter().filter(|work| is_mover(*work)) {
-                let price_ns = &self.work_ns[work as usize];
-                let stretched = u64::from(price_ns.get()) * pace.stretch / UNSTRETCHED;
-                price_ns.set(u32::try_from(stretched).unwrap_or(u32::MAX));
+        let table = table.get_or_init(|| Box::new(AtSpeed::new(&self.costs, pace.percent)));
+        if pace.percent != self.loaded.get().percent {
+            for (price_ns, own_ns) in self.work_ns.iter().zip(table.costs.work_ns) {
+                price_ns.set(own_ns);
             }
+            for (price, own) in self.in_hold.iter().zip(table.in_hold) {
+                price.set(own);
+            }
+            self.lock_own_ns.set(table.costs.lock_own_ns);
+            self.word_own_ns.set(table.costs.word_own_ns);
         }
-        for (price, work) in self.in_hold.iter().zip([Work::BuddyAlloc, Work::BuddyFree]) {
-            price.set(HoldPrice::new(costs, work));
+        for work in MOVERS {
+            let own_ns = table.costs.work_ns[work as usize];
+            let stretched = u64::from(own_ns) * pace.stretch / UNSTRETCHED;
+            self.work_ns[work as usize].set(u32::try_from(stretched).unwrap_or(u32::MAX));
         }
-        self.lock_own_ns.set(costs.lock_own_ns);
-        self.word_own_ns.set(costs.word_own_ns);
         self.loaded.set(pace);
     }
 

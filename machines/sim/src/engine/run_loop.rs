@@ -18,11 +18,13 @@ use crate::engine::disturbances::Disturbances;
 use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
+use crate::engine::resume::Resume;
 use crate::engine::state::{Hooks, Inner, RunControl};
 use crate::engine::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::memory::arena::Arena;
 use crate::options::{LockModel, SimOptions};
 use crate::profile::{Load, Profile};
+use crate::tasks::coroutine::prefetch;
 use crate::tasks::stretch::Stretches;
 use crate::tasks::tick::PERCENT_MAX;
 
@@ -62,6 +64,7 @@ impl Inner {
             under_load: *load != none,
             load: LoadState::new(load, topology),
             cpus: (0..cpus).map(|cpu| Cpu::new(options.seed, cpu)).collect(),
+            resumes: (0..cpus).map(|_| Resume::default()).collect(),
             tree: Tree::new(cpus),
             tasks: Arena::new(),
             plain: prices.are_alike() && !ceremonial,
@@ -135,7 +138,9 @@ impl Inner {
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
         self.tree.set(cpu, when);
-        self.tasks.get(self.cpus[cpu].current.get()).suspend();
+        let task = self.tasks.get(self.cpus[cpu].current.get());
+        self.resumes[cpu].note(task);
+        task.suspend();
     }
 
     /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than that.
@@ -164,7 +169,9 @@ impl Inner {
         }
         let cpu = cpu_of(first);
         self.cur.set(cpu);
-        self.limit.set(self.tree.earliest_but(cpu).min(horizon - 1));
+        let next = self.tree.earliest_but(cpu);
+        self.limit.set(next.min(horizon - 1));
+        self.fetch_ahead(cpu_of(next));
         self.epoch.set(self.epoch.get() + 1);
         let state = &self.cpus[cpu];
         self.clock.set(time_of(first));
@@ -188,6 +195,17 @@ impl Inner {
         state.deadline.set(self.deadline.get());
         state.pins.set(self.pins.get());
         true
+    }
+
+    /// Lets the host fetch the memory by which `cpu` will be resumed. On a machine with many CPUs,
+    /// the host's caches have lost it since `cpu` ran last. Unless the running CPU does something
+    /// for `cpu` or another one first, `cpu` runs next.
+    #[inline(always)]
+    fn fetch_ahead(&self, cpu: usize) {
+        if let (Some(state), Some(resume)) = (self.cpus.get(cpu), self.resumes.get(cpu)) {
+            prefetch(state);
+            resume.fetch();
+        }
     }
 
     /// Prepares the engine for running `cpu`, on a machine that is not `plain`: loads the prices of

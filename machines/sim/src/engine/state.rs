@@ -18,6 +18,7 @@ use crate::engine::disturbances::Disturbances;
 use crate::engine::load::LoadState;
 use crate::engine::price::Prices;
 use crate::engine::record::Record;
+use crate::engine::resume::Resume;
 use crate::engine::tree::Tree;
 use crate::memory::arena::Arena;
 use crate::options::SimOptions;
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
+    /// For each CPU, the memory by which it was suspended last.
+    pub(crate) resumes: Box<[Resume]>,
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,
     pub(crate) prices: Prices,

@@ -11,7 +11,7 @@ use super::read::{Section, Value};
 /// The kinds of work that move whole pages between a CPU and memory, and the moves of pages between
 /// lists by reclaim, which go through the records of all used pages. All other work moves a few cache
 /// lines, whose transfers are part of its price.
-const MOVERS: [Work; 4] = [Work::Fault, Work::SwapIn, Work::SwapOut, Work::LruMove];
+pub(crate) const MOVERS: [Work; 4] = [Work::Fault, Work::SwapIn, Work::SwapOut, Work::LruMove];
 
 /// The memory bandwidth of each node, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ mod speed;
 mod text;
 
 pub use bandwidth::Bandwidth;
-pub(crate) use bandwidth::is_mover;
+pub(crate) use bandwidth::{MOVERS, is_mover};
 pub use builtin::Listed;
 pub use clock::Clock;
 pub use cost::{Cost, Provenance, Range, Then};

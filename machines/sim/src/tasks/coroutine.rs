@@ -6,6 +6,8 @@
 //! passes the handle that suspends a coroutine only to the coroutine's entry function, but here
 //! every machine operation that waits needs this handle. There are no locks, because a machine runs
 //! on one host thread.
+//!
+//! The file also has [`prefetch`], because the host's instruction for it is unsafe to call.
 
 #![expect(
     unsafe_code,
@@ -86,6 +88,19 @@ impl Fiber {
         self.coroutine.borrow_mut().force_unwind();
         self.exit.set(ptr::null());
     }
+}
+
+/// Lets the host fetch the cache line at `at`, which will be read soon. Never faults: `at` may even
+/// be an address without memory.
+#[inline(always)]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is a hint, which reads nothing that the program can see.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// A stack whose first frame is shifted by a few cache lines.

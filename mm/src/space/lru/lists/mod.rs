@@ -49,8 +49,8 @@ struct Links {
     next: u32,
 }
 
-/// The place of a page, and what is known about its use. Kept apart from the links, so that a record
-/// takes nine bytes.
+/// The place of a page, and what is known about its use. Kept apart from the links, so that a
+/// record takes nine bytes.
 #[derive(Clone, Copy)]
 struct State(u8);
 
