@@ -1,9 +1,5 @@
 //! Laws of reclaim for pages of files: a page is dropped while a CPU maps it, reads it, unmaps it
 //! or copies it, while its file is read by others, and while other CPUs reclaim.
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "to make a law does not panic; only its bodies do, if the law is broken"
-)]
 
 use alloc::sync::Arc;
 use alloc::vec;

@@ -1,9 +1,5 @@
 //! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits, and
 //! who is woken. In each law one CPU does everything, so the laws have no interleavings.
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "to make a law does not panic; only its bodies do, if the law is broken"
-)]
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,8 +1,4 @@
 //! Laws of kswapd: it falls asleep, or dozes, while an allocation asks for it.
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "to make a law does not panic; only its bodies do, if the law is broken"
-)]
 
 use alloc::vec;
 use core::fmt;

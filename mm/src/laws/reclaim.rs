@@ -1,9 +1,5 @@
 //! Laws of reclaim: a page moves to swap while its address space touches it, unmaps it or ends, and
 //! while other CPUs reclaim.
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "to make a law does not panic; only its bodies do, if the law is broken"
-)]
 
 use alloc::sync::Arc;
 use alloc::vec;

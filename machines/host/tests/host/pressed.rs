@@ -27,9 +27,9 @@ struct Scripted {
 impl Pressure<Host> for Scripted {
     fn wake(&self, _: &Host, _: &PageAllocator<Host>, _: Request) {}
 
-    fn reclaim(&self, _: &Host, _: &PageAllocator<Host>, _: Request) -> Pages {
+    fn reclaim(&self, _: &Host, _: &PageAllocator<Host>, _: Request) -> Option<Pages> {
         let round = self.rounds.fetch_add(1, Relaxed);
-        Pages(u32::from((self.progress)(round)))
+        Some(Pages(u32::from((self.progress)(round))))
     }
 
     fn reclaimable(&self, _: &Host, _: NodeId) -> u64 {

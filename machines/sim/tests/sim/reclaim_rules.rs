@@ -87,8 +87,9 @@ impl Scene {
             spanned: Pages(PAGES),
             holes: Vec::new(),
         };
-        let reclaim = Rc::new(Reclaim::new(&sim, Asks::default()));
-        let mut config = Config::new(Layout::of((0..2 * nodes).map(zone)));
+        let layout = Layout::of((0..2 * nodes).map(zone));
+        let reclaim = Rc::new(Reclaim::new(&sim, &layout, Asks::default()));
+        let mut config = Config::new(layout);
         config.pressure = Some(plimsoll_sim::pressure(&reclaim));
         let mm = Rc::new(Manager::new(&sim, config).expect("a sound layout"));
         let spaces = Spaces::new(&sim, &Design::OURS, swap).expect("few CPUs can be counted");
@@ -215,7 +216,8 @@ impl Scene {
         let (scene, seen) = (Rc::clone(self), Rc::clone(&freed));
         self.sim.spawn(CpuId(0), move |sim| {
             let request = Request::new(Order::ZERO);
-            seen.set(scene.reclaim.reclaim(sim, request));
+            let freed = scene.reclaim.reclaim(sim, request);
+            seen.set(freed.expect("no task is killed"));
         });
         self.sim.run();
         freed.get()
