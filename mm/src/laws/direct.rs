@@ -1,5 +1,5 @@
-//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits, and
-//! who is woken. In each law one CPU does everything, so the laws have no interleavings.
+//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits,
+//! and who is woken. In each law one CPU does everything, so the laws have no interleavings.
 
 use alloc::vec;
 use alloc::vec::Vec;
