@@ -1,5 +1,5 @@
-//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits, and
-//! who is woken. In each law one CPU does everything, so the laws have no interleavings.
+//! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits,
+//! and who is woken. In each law one CPU does everything, so the laws have no interleavings.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -96,10 +96,10 @@ impl<M: Machine> Counting<M> {
 impl<M: Machine> Short<M> {
     fn new(machine: &M, put_back_at: i64, killed_at: i64) -> Self {
         let layout = Layout::arena(Pages(ARENA));
-        Self::on(machine, layout, NODE, [put_back_at, killed_at])
+        Self::on(machine, &layout, NODE, [put_back_at, killed_at])
     }
 
-    fn on(machine: &M, layout: Layout, node: NodeId, [put_back_at, killed_at]: [i64; 2]) -> Self {
+    fn on(machine: &M, layout: &Layout, node: NodeId, [put_back_at, killed_at]: [i64; 2]) -> Self {
         let pressed = Pressed::on(machine, layout.clone(), node);
         let counting = Counting {
             pressed,
@@ -111,7 +111,7 @@ impl<M: Machine> Short<M> {
             woken_nodes: machine.word(0),
         };
         Self {
-            reclaim: Reclaim::new(machine, &layout, counting),
+            reclaim: Reclaim::new(machine, layout, counting),
         }
     }
 
@@ -139,7 +139,7 @@ impl<M: Machine> Short<M> {
             holes: Vec::new(),
         };
         let layout = Layout::of([0, 1].map(zone));
-        let short = Self::on(machine, layout, REMOTE, [NEVER, NEVER]);
+        let short = Self::on(machine, &layout, REMOTE, [NEVER, NEVER]);
         short.fill(machine);
         short
     }
@@ -194,6 +194,75 @@ impl<M: Machine> Short<M> {
         }
         rounds
     }
+
+    /// Reclaims after the other CPU has put its page back.
+    fn waits_for_the_other_cpu(&self, machine: &M) {
+        assert_eq!(self.reclaims(machine), Some(Pages(1)));
+        assert_eq!(self.pauses(machine), 3);
+    }
+
+    /// Reclaims nothing, because the other CPU keeps its page.
+    fn waits_in_vain(&self, machine: &M) {
+        assert_eq!(self.reclaims(machine), Some(Pages::ZERO));
+        // Each of the two sweeps waits once.
+        let ticks = (i64::from(machine.hz().get()) / 50).max(1);
+        assert_eq!(self.pauses(machine), 2 * ticks);
+    }
+
+    /// Is killed while it waits for the other CPU.
+    fn is_killed_behind_the_other_cpu(&self, machine: &M) {
+        assert_eq!(self.reclaims(machine), None);
+        assert_eq!(self.pauses(machine), 2);
+    }
+
+    /// Is killed while it waits for kswapd, and then reclaims.
+    fn is_killed_behind_kswapd(&self, machine: &M) {
+        assert_eq!(self.reclaims(machine), None);
+        assert_eq!(self.pauses(machine), 2);
+        // The task is killed before it waits, so it does not wait.
+        assert_eq!(self.reclaims(machine), Some(Pages(2)));
+    }
+
+    /// Makes kswapd give up, and then makes progress.
+    fn revives_kswapd(&self, machine: &M) {
+        let slots = self.without_swap(machine);
+        assert_eq!(self.wakes(machine), 1);
+        assert_eq!(self.rounds(machine), 16);
+        let asleep = self.reclaim.kswapd(machine, NODE);
+        assert_eq!(asleep, Next::Woken);
+        assert_eq!(self.reclaims(machine), Some(Pages::ZERO));
+        assert_eq!(self.wakes(machine), 1, "it has given up");
+        self.with_swap(machine, &slots);
+        assert_eq!(self.reclaims(machine), Some(Pages(2)));
+        assert_eq!(self.wakes(machine), 2, "there is hope");
+    }
+
+    /// Lets kswapd make progress in its sixteenth round.
+    fn counts_rounds_anew(&self, machine: &M) {
+        let slots = self.without_swap(machine);
+        self.wakes(machine);
+        for _ in 0..15 {
+            self.reclaim.kswapd(machine, NODE);
+        }
+        self.with_swap(machine, &slots);
+        self.reclaim.kswapd(machine, NODE);
+        let used = self.parts().pressed.spaces.swap().used(machine);
+        assert!(used > 0, "pages were moved to swap");
+        self.without_swap(machine);
+        assert_eq!(self.rounds(machine), 16);
+    }
+
+    /// Wakes the kswapds of both nodes, and runs each once.
+    fn wakes_both(&self, machine: &M) {
+        assert_eq!(self.wakes(machine), 2, "both nodes are short");
+        let nodes = self.parts().woken_nodes.load(machine, Relaxed);
+        assert_eq!(nodes, 1, "nodes 0 and 1");
+        let used = || self.parts().pressed.spaces.swap().used(machine);
+        self.reclaim.kswapd(machine, NODE);
+        assert_eq!(used(), 0, "no page of node 0 can be reclaimed");
+        self.reclaim.kswapd(machine, REMOTE);
+        assert!(used() > 0, "pages of node 1 were moved to swap");
+    }
 }
 
 /// Another CPU has isolated most inactive pages, and puts them back soon.
@@ -202,10 +271,7 @@ pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "an allocation waits only as long as too many pages are isolated",
         setup: |machine| Short::isolated(machine, 3, NEVER),
-        bodies: vec![|machine, short| {
-            assert_eq!(short.reclaims(machine), Some(Pages(1)));
-            assert_eq!(short.pauses(machine), 3);
-        }],
+        bodies: vec![|machine, short| short.waits_for_the_other_cpu(machine)],
         check: |_, _| (),
     }
 }
@@ -216,12 +282,7 @@ pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "an allocation waits for isolated pages for a fiftieth of a second at most",
         setup: |machine| Short::isolated(machine, NEVER, NEVER),
-        bodies: vec![|machine, short| {
-            assert_eq!(short.reclaims(machine), Some(Pages::ZERO));
-            // Each of the two sweeps waits once.
-            let ticks = (i64::from(machine.hz().get()) / 50).max(1);
-            assert_eq!(short.pauses(machine), 2 * ticks);
-        }],
+        bodies: vec![|machine, short| short.waits_in_vain(machine)],
         check: |_, _| (),
     }
 }
@@ -232,10 +293,7 @@ pub fn killed_while_pages_are_isolated<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "a killed task waits for isolated pages no longer, and has made progress",
         setup: |machine| Short::isolated(machine, NEVER, 2),
-        bodies: vec![|machine, short| {
-            assert_eq!(short.reclaims(machine), None);
-            assert_eq!(short.pauses(machine), 2);
-        }],
+        bodies: vec![|machine, short| short.is_killed_behind_the_other_cpu(machine)],
         check: |_, _| (),
     }
 }
@@ -246,12 +304,7 @@ pub fn killed_while_it_waits_for_kswapd<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "a task that is killed while it waits for kswapd has made progress, and then reclaims",
         setup: |machine| Short::full(machine, 2),
-        bodies: vec![|machine, short| {
-            assert_eq!(short.reclaims(machine), None);
-            assert_eq!(short.pauses(machine), 2);
-            // The task is killed before it waits, so it does not wait.
-            assert_eq!(short.reclaims(machine), Some(Pages(2)));
-        }],
+        bodies: vec![|machine, short| short.is_killed_behind_kswapd(machine)],
         check: |_, _| (),
     }
 }
@@ -262,18 +315,7 @@ pub fn a_hopeless_kswapd_is_revived<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "kswapd gives up after 16 rounds without progress, until an allocation makes progress",
         setup: |machine| Short::full(machine, NEVER),
-        bodies: vec![|machine, short| {
-            let slots = short.without_swap(machine);
-            assert_eq!(short.wakes(machine), 1);
-            assert_eq!(short.rounds(machine), 16);
-            let asleep = short.reclaim.kswapd(machine, NODE);
-            assert_eq!(asleep, Next::Woken);
-            assert_eq!(short.reclaims(machine), Some(Pages::ZERO));
-            assert_eq!(short.wakes(machine), 1, "it has given up");
-            short.with_swap(machine, &slots);
-            assert_eq!(short.reclaims(machine), Some(Pages(2)));
-            assert_eq!(short.wakes(machine), 2, "there is hope");
-        }],
+        bodies: vec![|machine, short| short.revives_kswapd(machine)],
         check: |_, _| (),
     }
 }
@@ -284,19 +326,7 @@ pub fn progress_gives_kswapd_hope<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "only 16 rounds without progress in a row make kswapd give up",
         setup: |machine| Short::full(machine, NEVER),
-        bodies: vec![|machine, short| {
-            let slots = short.without_swap(machine);
-            short.wakes(machine);
-            for _ in 0..15 {
-                short.reclaim.kswapd(machine, NODE);
-            }
-            short.with_swap(machine, &slots);
-            short.reclaim.kswapd(machine, NODE);
-            let used = short.parts().pressed.spaces.swap().used(machine);
-            assert!(used > 0, "pages were moved to swap");
-            short.without_swap(machine);
-            assert_eq!(short.rounds(machine), 16);
-        }],
+        bodies: vec![|machine, short| short.counts_rounds_anew(machine)],
         check: |_, _| (),
     }
 }
@@ -307,16 +337,7 @@ pub fn a_node_without_cpus_has_a_kswapd<M: Machine>() -> Law<M, Short<M>> {
     Law {
         name: "the kswapd of a node without CPUs is woken, and reclaims the pages of its node",
         setup: Short::with_remote_memory,
-        bodies: vec![|machine, short| {
-            assert_eq!(short.wakes(machine), 2, "both nodes are short");
-            let nodes = short.parts().woken_nodes.load(machine, Relaxed);
-            assert_eq!(nodes, 1, "nodes 0 and 1");
-            let used = || short.parts().pressed.spaces.swap().used(machine);
-            short.reclaim.kswapd(machine, NODE);
-            assert_eq!(used(), 0, "no page of node 0 can be reclaimed");
-            short.reclaim.kswapd(machine, REMOTE);
-            assert!(used() > 0, "pages of node 1 were moved to swap");
-        }],
+        bodies: vec![|machine, short| short.wakes_both(machine)],
         check: |_, _| (),
     }
 }

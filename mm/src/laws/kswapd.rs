@@ -128,6 +128,29 @@ impl<M: Machine> Needed<M> {
             "kswapd sees the kind of zone that was asked for last"
         );
     }
+
+    /// Dozes, is asked for, and dozes again.
+    fn dozes_twice(&self, machine: &M) {
+        let dozes = |span: Option<Nanos>| span.is_some_and(|span| span > Nanos::from_ms(50));
+        assert!(dozes(self.step(machine)), "memory is not short");
+        assert!(self.kswapd.ask(machine, ZoneKind::Dma), "it dozed");
+        assert!(dozes(self.step(machine)), "it was asked for meanwhile");
+        assert_eq!(self.step(machine), None, "nothing was asked for");
+        assert!(self.kswapd.begins(machine).is_none(), "it is asleep");
+    }
+
+    /// Is asked for while it has no memory, and does a step later.
+    fn wakes_late(&self, machine: &M) {
+        // As `Reclaim::kswapd` does if the embedder has no memory.
+        let begun = self.kswapd.begins(machine).expect("it is awake");
+        assert!(!self.kswapd.ask(machine, ZoneKind::Dma), "it is awake");
+        assert!(!self.kswapd.falls_asleep(machine, begun));
+        assert_eq!(self.awake.load(machine, Relaxed), 0);
+        assert!(self.step(machine).is_some(), "it dozes");
+        assert_eq!(self.awake.load(machine, Relaxed), 1);
+        assert_eq!(self.step(machine), None, "it falls asleep");
+        assert_eq!(self.awake.load(machine, Relaxed), 0);
+    }
 }
 
 /// An allocation asks for kswapd while kswapd falls asleep.
@@ -164,14 +187,7 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     Law {
         name: "a kswapd that was asked for while it dozed dozes for the whole time again",
         setup: Needed::new,
-        bodies: vec![|machine, needed| {
-            let dozes = |span: Option<Nanos>| span.is_some_and(|span| span > Nanos::from_ms(50));
-            assert!(dozes(needed.step(machine)), "memory is not short");
-            assert!(needed.kswapd.ask(machine, ZoneKind::Dma), "it dozed");
-            assert!(dozes(needed.step(machine)), "it was asked for meanwhile");
-            assert_eq!(needed.step(machine), None, "nothing was asked for");
-            assert!(needed.kswapd.begins(machine).is_none(), "it is asleep");
-        }],
+        bodies: vec![|machine, needed| needed.dozes_twice(machine)],
         check: |_, _| (),
     }
 }
@@ -182,17 +198,7 @@ pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {
     Law {
         name: "a kswapd that had no memory marks its node as awake when there is memory",
         setup: Needed::new,
-        bodies: vec![|machine, needed| {
-            // As `Reclaim::kswapd` does if the embedder has no memory.
-            let begun = needed.kswapd.begins(machine).expect("it is awake");
-            assert!(!needed.kswapd.ask(machine, ZoneKind::Dma), "it is awake");
-            assert!(!needed.kswapd.falls_asleep(machine, begun));
-            assert_eq!(needed.awake.load(machine, Relaxed), 0);
-            assert!(needed.step(machine).is_some(), "it dozes");
-            assert_eq!(needed.awake.load(machine, Relaxed), 1);
-            assert_eq!(needed.step(machine), None, "it falls asleep");
-            assert_eq!(needed.awake.load(machine, Relaxed), 0);
-        }],
+        bodies: vec![|machine, needed| needed.wakes_late(machine)],
         check: |_, _| (),
     }
 }

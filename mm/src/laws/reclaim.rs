@@ -163,6 +163,15 @@ impl<M: Machine> Pressed<M> {
         assert_eq!(freed, self.counted(machine, RssKind::Swap));
     }
 
+    fn is_enlisted_no_more(&self, machine: &M) {
+        self.has_ended(machine);
+        let memory = self.memory(machine);
+        assert_eq!(memory.enlist(&self.space), Err(EnlistError::Ended));
+        // The only number is free again.
+        let next = AddressSpace::new(memory).expect("there is memory");
+        assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
+    }
+
     fn has_kept_both(&self, machine: &M) {
         assert_eq!(self.counted(machine, RssKind::Swap), 0);
         assert_eq!(self.spaces.lru().len(NODE, List::Inactive), 2);
@@ -262,14 +271,7 @@ pub fn enlisted_while_exiting<M: Machine>() -> Law<M, Pressed<M>> {
                 let _ = pressed.memory(machine).enlist(&pressed.space);
             },
         ],
-        check: |machine, pressed| {
-            pressed.has_ended(machine);
-            let memory = pressed.memory(machine);
-            assert_eq!(memory.enlist(&pressed.space), Err(EnlistError::Ended));
-            // The only number is free again.
-            let next = AddressSpace::new(memory).expect("there is memory");
-            assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
-        },
+        check: |machine, pressed| pressed.is_enlisted_no_more(machine),
     }
 }
 

@@ -98,7 +98,9 @@ impl<M: Machine> Spaces<M> {
 
     /// Returns the shared parts with lists that record the age of each page, so that the pages of
     /// up to `spaces_max` address spaces at a time may be reclaimed. Without this, no page is
-    /// reclaimed. Takes 17 bytes for each page of memory. Call it before any page is mapped.
+    /// reclaimed. Takes 17 bytes for each page of memory, and later 16 bytes more for each page of
+    /// those 1024 neighbours of which one is used for an enlisted file. Call it before any page is
+    /// mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.

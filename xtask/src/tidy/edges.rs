@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::{File, Tree};
 
 /// The folder of each crate, with the packages on which it may depend.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
     ("machines/sim", &["plimsoll-mm"]),

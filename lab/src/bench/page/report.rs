@@ -50,7 +50,7 @@ fn shown_ratio(ratio: &Estimate) -> String {
 pub(super) fn rows(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Row> {
     let of_column = |column: &Column| {
         let load = column.load;
-        let row = |(subject, cell): (&Box<dyn Subject>, &Cell)| {
+        let row = |(subject, cell): (&dyn Subject, &Cell)| {
             let ns = cell.ns?;
             let end = |end: fn(&Estimate) -> f64| {
                 let end = cell.ratio.as_ref().map(end);
@@ -71,7 +71,8 @@ pub(super) fn rows(subjects: &[Box<dyn Subject>], columns: &[Column]) -> Vec<Row
                 disturbed: cell.disturbed,
             })
         };
-        let rows = subjects.iter().zip(&column.cells).filter_map(row);
+        let subjects = subjects.iter().map(AsRef::as_ref);
+        let rows = subjects.zip(&column.cells).filter_map(row);
         rows.collect::<Vec<_>>()
     };
     columns.iter().flat_map(of_column).collect()

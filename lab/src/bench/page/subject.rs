@@ -177,6 +177,14 @@ impl Plimsoll {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the numbers of Plimsoll and the floor are frame numbers, which fit 32 bits"
+)]
+const fn frame(block: usize) -> u32 {
+    block as u32
+}
+
 const fn order(order: u8) -> Order {
     Order::new(order).expect("both sizes of the bench are orders")
 }
@@ -199,7 +207,7 @@ impl Frames for Plimsoll {
 
     #[inline]
     fn free<const ORDER: u8>(&self, block: usize) {
-        let pfn = Pfn(block as u32);
+        let pfn = Pfn(frame(block));
         let freed = self.pages().free(&self.host, pfn, const { order(ORDER) });
         freed.expect("the block was allocated");
     }
@@ -288,7 +296,7 @@ impl Frames for Floor {
             if stack.len() == FLOOR_MAX {
                 self.spill(stack);
             }
-            stack.push(block as u32);
+            stack.push(frame(block));
         });
         pushed.expect("no other CPU takes the lock");
     }
