@@ -249,7 +249,7 @@ fn reclaimed(results: &Results) -> Table {
 
 fn finding(results: &Results) -> Finding {
     let answer = format!(
-        "With 10 workers that map a fifth more than the machine has, the merged patch multiplies \
+        "With 10 workers that map a quarter more than the machine has, the merged patch multiplies \
          the throughput of unbatched Linux by {}, and bounded holds multiply it by {}.",
         results.show_ratio((UNBATCHED, MERGED), &RATE),
         results.show_ratio((UNBATCHED, BOUNDED), &RATE),

@@ -245,7 +245,7 @@ fn what_is_private_is_not_touched_once_it_may_be_gone() {
         for access in [Access::Read, Access::Write] {
             let why = fault_refused(&world, page, access);
             assert_eq!(why, FaultError::Unstable(Vpn(page)));
-            advises(&why, "its owner is to die");
+            advises(&why, "is being killed");
         }
     }
     let why = world.refused(|| world.space.populate(world.memory(), Vpn(101)..Vpn(110)));

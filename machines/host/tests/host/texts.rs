@@ -68,7 +68,7 @@ fn errors_of_pages_say_what_is_wrong() {
     assert_eq!(AllocError::OutOfMemory(tried).to_string(), all);
     for (no_kill, why) in [
         (NoKill::Costly, "too large to kill"),
-        (NoKill::LowZone, "hardly free memory of this kind"),
+        (NoKill::LowZone, "hardly free memory of the requested kind"),
         (NoKill::Dying, "has used its reserve"),
         (NoKill::NobodyLeft, "no process is left"),
         (NoKill::NotSelected, "contradict themselves"),
