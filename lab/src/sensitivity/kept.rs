@@ -110,7 +110,7 @@ impl Kept {
     }
 
     /// Takes over the results of every experiment that `other` has, and keeps those of all other
-    /// experiments.
+    /// experiments. The result is in the order of [`headlines::ALL`](super::headlines::ALL).
     #[must_use]
     pub fn replaced_by(mut self, other: Self) -> Self {
         for varied in other.experiments {
@@ -120,6 +120,13 @@ impl Kept {
                 None => self.experiments.push(varied),
             }
         }
+        let place = |varied: &Varied| {
+            let place = super::headlines::ALL
+                .iter()
+                .position(|it| it.experiment == varied.experiment);
+            place.unwrap_or(usize::MAX)
+        };
+        self.experiments.sort_by_key(place);
         self
     }
 

@@ -78,7 +78,7 @@ pub const ALL: [(&str, Bench); 9] = [
     }),
 ];
 
-/// What happens on the simulated machine besides the steps.
+/// The disturbances of the simulated machine while it runs the steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum World {
     /// Nothing else happens.

@@ -27,7 +27,7 @@ use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{LockClass, Site};
 use crate::units::Vpn;
 
-/// What has a number, or `None` if the number is free.
+/// The address space or file that has a number, or `None` if the number is free.
 type Place<M> = <M as Machine>::RwLock<Option<Target<M>>>;
 
 /// An address space or a file whose pages are reclaimed.
@@ -78,7 +78,7 @@ pub(crate) struct Owner {
     pub(crate) file: Option<OfFile>,
 }
 
-/// What an owner says about a page of a file besides its place.
+/// The state of a page of a file that its owner word holds beside the page's place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OfFile {
     /// True if the page must stay in memory: it was mapped shared, so it may have been written to.

@@ -11,7 +11,7 @@ pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 /// The number of reports after which Linux reports no more.
 pub const REPORTS_MAX: usize = 10;
 
-/// What the detector remembers about one task.
+/// The detector's state for one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HungTask {
     /// The number of times that the task had run at the look before.

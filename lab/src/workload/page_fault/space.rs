@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use crate::run::testbed::Testbed;
 
-    /// What one of `tasks` tasks spends, in nanoseconds, while it maps, faults in and unmaps
-    /// `pages` pages twice. Returns the time for flushes and that for further interrupts.
+    /// Measures the time, in nanoseconds, that one of `tasks` tasks spends while it maps, faults in
+    /// and unmaps `pages` pages twice. Returns the time for flushes and that for further interrupts.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);

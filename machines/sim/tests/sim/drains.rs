@@ -1,6 +1,6 @@
-//! What distinguishes hold policies beside the pages of one hold: for how long a drain keeps the
-//! page lists locked, whether an allocation drains although another CPU is draining, and whether a
-//! hold that moved more than its limit shortens what is left to move.
+//! Hold policies differ in more than the pages of one hold. These tests check for how long a drain
+//! keeps the page lists locked, whether an allocation drains although another CPU is draining, and
+//! whether a hold that moved more than its limit shortens what is left to move.
 
 use crate::support;
 

@@ -57,7 +57,7 @@ struct Node<M: Machine> {
     shares: Shares<M>,
 }
 
-/// What is known about a page of a file that is back in memory.
+/// The place on the lists of a page of a file that is back in memory, and its earlier use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refault {
     /// True if the page begins on the active list.

@@ -1,5 +1,5 @@
-//! What a node's lists remember to choose between anonymous pages and pages of files: costs, and
-//! the age at which a page left memory (Linux: `lru_note_cost`, `workingset.c`).
+//! A node's records for the choice between anonymous pages and pages of files: costs, and the age
+//! at which a page left memory (Linux: `lru_note_cost`, `workingset.c`).
 //!
 //! The age of a node grows by one for each page of a file that leaves memory, and for each such
 //! page that becomes active. When a page of a file leaves, its file keeps the age in the page's

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::compile::{Error, Span};
 use crate::mutants::rewrite::{FnName, Region, RegionKind};
 
-/// What the compiler's errors say about mutants and functions; the next attempt to compile treats
-/// these differently.
+/// The mutants and functions that the compiler's errors name. The next attempt to compile treats
+/// them differently.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blame {
     /// The numbers of mutants that do not compile because their changed text is wrong.

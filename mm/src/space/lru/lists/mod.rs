@@ -95,7 +95,7 @@ pub(crate) struct Lists {
     pub(crate) balance: Balance,
 }
 
-/// What the lists know about the earlier use of a page.
+/// The lists' record of the earlier use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Past {
     /// True if an earlier pass found that the page had been touched (Linux: `PG_referenced`).
