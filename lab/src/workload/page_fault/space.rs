@@ -182,7 +182,8 @@ mod tests {
     use crate::run::testbed::Testbed;
 
     /// Measures the time, in nanoseconds, that one of `tasks` tasks spends while it maps, faults in
-    /// and unmaps `pages` pages twice. Returns the time for flushes and that for further interrupts.
+    /// and unmaps `pages` pages twice. Returns the time for flushes and the time for further
+    /// interrupts.
     fn flushes(tasks: u32, pages: usize) -> [u64; 2] {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");
         let testbed = Testbed::new(&profile, Design::UNPATCHED, 1);
