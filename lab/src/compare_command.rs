@@ -22,6 +22,7 @@ use crate::report::{Report, Table};
 use crate::run::aging::{self, Memory};
 use crate::run::as_recording::{self, Recordings};
 use crate::run::cases::Case;
+use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
@@ -177,7 +178,7 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     progress.start(format!("{} on {}", workload.name, profile.name));
     let lab_options = Options {
         seeds: options.seeds.clone(),
-        jobs: options.jobs,
+        jobs: Jobs::new(options.jobs),
         card: Some(options.card),
         memory: options.memory,
         effort: Effort::Full,

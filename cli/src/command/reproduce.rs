@@ -2,11 +2,15 @@
 //! of them, it prints every published figure beside ours.
 
 use std::fs;
+use std::panic;
+use std::thread::{self, JoinHandle};
 
+use plimsoll_lab::Error;
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
 use plimsoll_lab::report::Report;
 use plimsoll_lab::report::misses::{self, Beside};
 use plimsoll_lab::run::aging::Memory;
+use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::progress::Progress;
 
@@ -35,13 +39,10 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         output::writable(page, "--misses")?;
     }
     let mut sink = Sink::open(args.output)?;
-    let progress = Progress::new();
     let mut all = Vec::new();
-    for experiment in experiments {
-        let reports = experiment.run(&options, &progress);
-        progress.finish();
-        // Each report is written before the next experiment starts, so a crash does not lose it.
-        for report in reports? {
+    for started in start_all(&experiments, &options) {
+        // Each report is written as soon as those before it are, so a crash does not lose it.
+        for report in started.finish()? {
             sink.write(&report)?;
             all.push(report);
         }
@@ -59,6 +60,40 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         output::replace(page, &text)?;
     }
     Ok(())
+}
+
+/// An experiment that runs on a thread of its own.
+struct Started {
+    thread: JoinHandle<Result<Vec<Report>, Error>>,
+    progress: Progress,
+}
+
+impl Started {
+    /// Shows the experiment's progress until it has ended, and returns its reports.
+    fn finish(self) -> Result<Vec<Report>, Error> {
+        self.progress.show();
+        let reports = self.thread.join();
+        self.progress.finish();
+        reports.unwrap_or_else(|cause| panic::resume_unwind(cause))
+    }
+}
+
+/// Starts all experiments at once. They share the slots for cases, and an earlier experiment gets a
+/// free slot first. So the experiments end about in their order, and no CPU is idle while one of
+/// them waits for its last case. If an experiment fails, the threads of the others end with the
+/// process.
+fn start_all(experiments: &[&'static dyn Experiment], options: &Options) -> Vec<Started> {
+    let start = |(rank, &experiment): (usize, &&'static dyn Experiment)| {
+        let progress = Progress::hidden();
+        let of_thread = progress.clone();
+        let options = Options {
+            jobs: options.jobs.ranked(rank),
+            ..options.clone()
+        };
+        let thread = thread::spawn(move || experiment.run(&options, &of_thread));
+        Started { thread, progress }
+    };
+    experiments.iter().enumerate().map(start).collect()
 }
 
 /// The published figures with ours from the reports, and the published figures that no experiment
@@ -115,7 +150,7 @@ fn options(args: &Reproduce) -> anyhow::Result<Options> {
         Determinism::Trust
     };
     Ok(Options {
-        jobs: args.runs.jobs(),
+        jobs: Jobs::new(args.runs.jobs()),
         card: args.card.map(Into::into),
         memory: args.memory.as_deref().map(Memory::named).transpose()?,
         effort,

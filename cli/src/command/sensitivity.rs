@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_lab::report::{json, markdown, table};
+use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Effort, Options};
 use plimsoll_lab::run::progress::Progress;
 use plimsoll_lab::sensitivity::kept::Kept;
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     let prices = measure::prices(&args.price)?;
     let before = args.save.as_deref().map(before).transpose()?;
     let options = Options {
-        jobs: jobs_or_cpus(args.jobs),
+        jobs: Jobs::new(jobs_or_cpus(args.jobs)),
         effort: Effort::Quick,
         ..Options::of_seeds(args.seeds.unwrap_or(SEEDS))
     };

@@ -82,12 +82,12 @@ impl Comparison {
         let cases = matrix(designs, &options.seeds);
         // The matrix lists all designs of the first seed before any other case.
         let (samples, mut kept): (Vec<Sample>, Vec<T>) =
-            run_cases(&cases, options.jobs, progress, &run)
+            run_cases(&cases, &options.jobs, progress, &run)
                 .into_iter()
                 .unzip();
         kept.truncate(designs.len());
         if options.determinism == Determinism::Check {
-            let again = run_cases(&cases, options.jobs, progress, |case| run(case).0);
+            let again = run_cases(&cases, &options.jobs, progress, |case| run(case).0);
             check_equal(&cases, &samples, &again)?;
         }
         let comparison = Self {
@@ -214,9 +214,9 @@ pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
     progress: &Progress,
     run: impl Fn(&C) -> S + Sync,
 ) -> Result<Vec<S>, Error> {
-    let results = run_cases(cases, options.jobs, progress, &run);
+    let results = run_cases(cases, &options.jobs, progress, &run);
     if options.determinism == Determinism::Check {
-        let again = run_cases(cases, options.jobs, progress, &run);
+        let again = run_cases(cases, &options.jobs, progress, &run);
         let hash = |result: &S| fold_hashes(format!("{result:?}").bytes().map(u64::from));
         let mut pairs = cases.iter().zip(results.iter().zip(&again));
         if let Some((case, (first, second))) = pairs.find(|(_, (one, other))| one != other) {
@@ -249,13 +249,14 @@ mod tests {
     use super::*;
     use crate::measure::metric::Unit;
     use crate::measure::stats::Verdict;
+    use crate::run::jobs::Jobs;
 
     const WAITS: Metric = Metric::lower("waits", Unit::Count);
     const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
 
     fn options(jobs: usize) -> Options {
         Options {
-            jobs: NonZeroUsize::new(jobs).expect("not zero"),
+            jobs: Jobs::new(NonZeroUsize::new(jobs).expect("not zero")),
             ..Options::of_seeds(8)
         }
     }

@@ -33,6 +33,7 @@ use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Report, Table};
 use crate::run::as_recording::{self, Recordings};
+use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
@@ -144,7 +145,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
 fn of_replay(options: &ReplayOptions) -> Options {
     Options {
         seeds: options.seeds.clone(),
-        jobs: options.jobs,
+        jobs: Jobs::new(options.jobs),
         card: Some(options.card),
         memory: None,
         effort: Effort::Full,

@@ -7,7 +7,6 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::num::NonZeroUsize;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,6 +14,7 @@ use std::thread;
 
 use plimsoll_sim::NoStack;
 
+use crate::run::jobs::Jobs;
 use crate::run::progress::Progress;
 
 /// One run to perform: a design and a seed.
@@ -37,7 +37,8 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
         .collect()
 }
 
-/// Runs every case on `jobs` threads and returns the results in the order of `cases`.
+/// Runs every case, as many at a time as `jobs` allows, and returns the results in the order of
+/// `cases`.
 ///
 /// # Panics
 /// If a case panics. The message contains the case's `Debug` text, so that the case can be run
@@ -45,7 +46,7 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// panic is the [`NoStack`].
 pub fn run_cases<C, S>(
     cases: &[C],
-    jobs: NonZeroUsize,
+    jobs: &Jobs,
     progress: &Progress,
     run: impl Fn(&C) -> S + Sync,
 ) -> Vec<S>
@@ -59,7 +60,9 @@ where
     let work = || {
         // Relaxed: the counter only assigns indices; the mutex publishes results.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
+            let running = jobs.wait();
             let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
+            drop(running);
             // After a case has failed, no later result would be used, so workers take no more
             // cases.
             if result.is_err() {
@@ -73,7 +76,7 @@ where
         }
     };
     thread::scope(|scope| {
-        let workers = jobs.get().min(cases.len());
+        let workers = jobs.most().min(cases.len());
         (0..workers).for_each(|_| drop(scope.spawn(work)));
     });
     let mut results = results
@@ -103,10 +106,12 @@ fn panic_text(cause: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
 
-    fn jobs(jobs: usize) -> NonZeroUsize {
-        NonZeroUsize::new(jobs).expect("not zero")
+    fn jobs(jobs: usize) -> Jobs {
+        Jobs::new(NonZeroUsize::new(jobs).expect("not zero"))
     }
 
     #[test]
@@ -120,7 +125,7 @@ mod tests {
     fn results_keep_the_order_of_the_cases_with_any_number_of_workers() {
         let cases: Vec<u64> = (0..100).collect();
         for workers in [1, 2, 7, 200] {
-            let results = run_cases(&cases, jobs(workers), &Progress::hidden(), |case| {
+            let results = run_cases(&cases, &jobs(workers), &Progress::hidden(), |case| {
                 // The first cases take longest, so cases finish out of order.
                 (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
                 case * 2
@@ -131,7 +136,7 @@ mod tests {
 
     #[test]
     fn no_case_is_no_result() {
-        let results = run_cases(&[(); 0], jobs(4), &Progress::hidden(), |()| ());
+        let results = run_cases(&[(); 0], &jobs(4), &Progress::hidden(), |()| ());
         assert!(results.is_empty());
     }
 
@@ -139,7 +144,7 @@ mod tests {
     #[should_panic(expected = r#"Case { design: "b", seed: 9 } panicked: lost page 3"#)]
     fn a_panic_names_its_case() {
         let cases = matrix(&["a", "b"], &[7, 9]);
-        run_cases(&cases, jobs(2), &Progress::hidden(), |case| {
+        run_cases(&cases, &jobs(2), &Progress::hidden(), |case| {
             assert!(case.seed != 9 || case.design != "b", "lost page {}", 3);
         });
     }
@@ -151,7 +156,7 @@ mod tests {
             maps_max: None,
         };
         let ran = panic::catch_unwind(|| {
-            run_cases(&[1, 2], jobs(2), &Progress::hidden(), |_| -> u32 {
+            run_cases(&[1, 2], &jobs(2), &Progress::hidden(), |_| -> u32 {
                 panic::resume_unwind(Box::new(refusal))
             })
         });

@@ -3,6 +3,7 @@
 pub mod aging;
 pub mod as_recording;
 pub mod cases;
+pub mod jobs;
 pub mod options;
 pub mod pressure;
 pub mod progress;

@@ -1,20 +1,18 @@
 //! The options of an experiment: its seeds, how much to measure, and whether to run each case
 //! twice.
 
-use std::num::NonZeroUsize;
-use std::thread;
-
 use plimsoll_sim::profile::{Card, NO_JITTER};
 
 use super::aging::Memory;
+use super::jobs::Jobs;
 
 /// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seeds. Every design runs with every seed.
     pub seeds: Vec<u64>,
-    /// The number of cases to run in parallel.
-    pub jobs: NonZeroUsize,
+    /// How many cases run in parallel.
+    pub jobs: Jobs,
     /// The cost card at which all runs take place. If `None`, runs take place at the middle card;
     /// where a report compares cards, further runs take place at the low and the high card.
     pub card: Option<Card>,
@@ -35,7 +33,7 @@ impl Options {
     pub fn of_seeds(seeds: u64) -> Self {
         Self {
             seeds: (1..=seeds).collect(),
-            jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            jobs: Jobs::one_per_cpu(),
             card: None,
             memory: None,
             effort: Effort::Full,

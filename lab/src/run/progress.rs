@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A progress bar that several threads may advance.
 #[derive(Clone, Debug)]
@@ -21,12 +21,17 @@ impl Progress {
         }
     }
 
-    /// A bar that is never drawn, for tests and for callers that show their own progress.
+    /// A bar that is not drawn until [`Progress::show`] is called.
     #[must_use]
     pub fn hidden() -> Self {
         Self {
             bar: ProgressBar::hidden(),
         }
+    }
+
+    /// Draws a hidden bar from now on, on standard error if that is a terminal.
+    pub fn show(&self) {
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
     }
 
     /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps.

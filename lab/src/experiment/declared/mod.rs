@@ -17,7 +17,6 @@ mod results;
 mod targets;
 
 use std::fmt::{Debug, Display};
-use std::num::NonZeroUsize;
 
 use plimsoll_sim::profile::{Card, Profile};
 
@@ -276,7 +275,7 @@ where
             Clock::Virtual => options,
             Clock::Real => {
                 timed = Options {
-                    jobs: NonZeroUsize::MIN,
+                    jobs: options.jobs.alone(),
                     determinism: Determinism::Trust,
                     ..options.clone()
                 };

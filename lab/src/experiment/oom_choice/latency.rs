@@ -4,8 +4,6 @@
 //! almost all memory. In the other, approximate sums cannot distinguish any two processes, which is
 //! the worst case for every selector that reads approximate sums first.
 
-use std::num::NonZeroUsize;
-
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::{Card, Profile};
@@ -170,7 +168,7 @@ fn growth(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let most;
     if run.options.effort == Effort::Full {
         let mut one = Options {
-            jobs: NonZeroUsize::MIN,
+            jobs: run.options.jobs.one_at_a_time(),
             ..run.options.clone()
         };
         one.seeds.truncate(1);

@@ -62,7 +62,7 @@ pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress)
         .flat_map(|pages| PATHS.map(|path| program(pages, path, options.effort)))
         .chain(at_the_bound(profile, options.effort))
         .collect();
-    run_cases(&programs, options.jobs, progress, |&program| {
+    run_cases(&programs, &options.jobs, progress, |&program| {
         let run = |counting| scene::run(profile, program, counting, seed);
         Cell {
             program,
