@@ -28,8 +28,10 @@ pub(super) struct Scene {
     pub(super) victim: Victim,
 }
 
-/// The number of pages of the victim: 64 GiB.
-const PAGES: u64 = 64 << 18;
+/// The number of pages of the victim: 16 GiB.
+const PAGES: u64 = 16 << 18;
+/// How many times as many pages the larger victim has.
+const LARGER: u64 = 4;
 /// The number of pages of the victim in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;
 
@@ -43,6 +45,15 @@ impl Scene {
             profile: Profile::load(machine, card)?,
             victim: Victim::Server { pages, huge: false },
         })
+    }
+
+    /// This scene, with a victim that has four times as many pages.
+    pub(super) fn larger(&self) -> Self {
+        let mut scene = self.clone();
+        if let Victim::Server { pages, .. } = &mut scene.victim {
+            *pages *= LARGER;
+        }
+        scene
     }
 
     /// This scene, with a victim whose memory consists of huge pages.
