@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 use plimsoll_lab::run::options::Jitter;
@@ -48,6 +49,16 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
+    /// Prints the completions of this command for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Writes the man pages of this command to a folder
+    Man {
+        /// An existing folder
+        folder: PathBuf,
+    },
     /// Boots a Linux kernel with many CPUs in QEMU and records it
     #[cfg(target_os = "linux")]
     Linux(Linux),

@@ -6,6 +6,7 @@
 
 mod args;
 mod command;
+mod help;
 #[cfg(target_os = "linux")]
 mod linux_args;
 mod output;
@@ -18,7 +19,6 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use clap::Parser;
 use plimsoll_lab::NoStack;
 
 use crate::args::{Args, Command};
@@ -28,7 +28,7 @@ const OUR_FAULT: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = help::parse();
     // The panic hook has already printed the panic; only the exit code is left to set.
     match panic::catch_unwind(AssertUnwindSafe(|| run(args))) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -72,6 +72,8 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
+        Command::Completions { shell } => command::shell::completions(shell),
+        Command::Man { folder } => command::shell::man(&folder),
         #[cfg(target_os = "linux")]
         Command::Linux(args) => command::linux::run(args),
         #[cfg(target_os = "linux")]

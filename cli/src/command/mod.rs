@@ -15,4 +15,5 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod sensitivity;
+pub(crate) mod shell;
 pub(crate) mod show;

@@ -1,0 +1,173 @@
+//! The command as clap knows it, with what the help says beyond the arguments: examples for each
+//! command, the experiments that can be named, and the exit codes.
+
+use clap::{CommandFactory, FromArgMatches};
+use plimsoll_lab::experiment::CATALOG;
+
+use crate::args::Args;
+
+/// The examples of one command: command lines, each with what it does.
+struct Examples {
+    command: &'static str,
+    lines: &'static [(&'static str, &'static str)],
+}
+
+/// A unit test parses every command line.
+static EXAMPLES: &[Examples] = &[
+    Examples {
+        command: "reproduce",
+        lines: &[
+            ("plimsoll reproduce", "all experiments, as in the README"),
+            (
+                "plimsoll reproduce vmstat --quick",
+                "a first look at one experiment",
+            ),
+            (
+                "plimsoll reproduce drain --memory aged --format json -o drain.json",
+                "one experiment on aged memory, as JSON in a file",
+            ),
+        ],
+    },
+    Examples {
+        command: "sensitivity",
+        lines: &[(
+            "plimsoll sensitivity drain --price work.buddy_alloc",
+            "what changes if one price is halved or doubled",
+        )],
+    },
+    Examples {
+        command: "compare",
+        lines: &[
+            (
+                "plimsoll compare make-like --machine grace-72",
+                "ours against Linux",
+            ),
+            (
+                "plimsoll compare stress-vm --machine grace-72 --b linux+phased patched",
+                "one variant in place of Linux's, and the posted patches",
+            ),
+        ],
+    },
+    Examples {
+        command: "replay",
+        lines: &[
+            (
+                "plimsoll replay run.plr --machine grace-72 --scale 18 --b ours",
+                "18 copies of a recording on 72 simulated CPUs, under two designs",
+            ),
+            (
+                "plimsoll replay run.plr --exact",
+                "whether Plimsoll decides as the recorded kernel did",
+            ),
+        ],
+    },
+    Examples {
+        command: "show",
+        lines: &[
+            ("plimsoll show run.plr", "one recording as tables"),
+            ("plimsoll show before.plr after.plr", "two side by side"),
+        ],
+    },
+    Examples {
+        command: "machines",
+        lines: &[
+            ("plimsoll machines", "all built-in machines"),
+            (
+                "plimsoll machines grace-72",
+                "one machine, with the source of every cost",
+            ),
+        ],
+    },
+    Examples {
+        command: "bench",
+        lines: &[("plimsoll bench counter", "the counters beside their peers")],
+    },
+    Examples {
+        command: "completions",
+        lines: &[(
+            "plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll",
+            "for bash",
+        )],
+    },
+    Examples {
+        command: "man",
+        lines: &[(
+            "plimsoll man ~/.local/share/man/man1",
+            "then `man plimsoll-compare` shows a page",
+        )],
+    },
+];
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  success; also if the program that reads the output closes the pipe
+  1  a fault of Plimsoll
+  2  an error that you can correct, such as an unknown name; the message says how";
+
+/// Reads the program's arguments. If they are wrong or ask for help, prints that and exits.
+pub(crate) fn parse() -> Args {
+    let matches = command().get_matches();
+    // The same derived command made the matches, so they have all arguments.
+    Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The command with all help texts.
+pub(crate) fn command() -> clap::Command {
+    let described = Args::command().after_help(EXIT_CODES);
+    EXAMPLES.iter().fold(described, |command, examples| {
+        let after = after_help(examples);
+        command.mut_subcommand(examples.command, |of| of.after_help(after))
+    })
+}
+
+fn after_help(examples: &Examples) -> String {
+    let lines = examples.lines.iter();
+    let lines: Vec<String> = lines
+        .map(|(line, does)| format!("  {line}\n      {does}"))
+        .collect();
+    let examples_text = format!("Examples:\n{}", lines.join("\n"));
+    if examples.command == "reproduce" {
+        format!("{}\n\n{examples_text}", experiments())
+    } else {
+        examples_text
+    }
+}
+
+/// The experiments of the catalog with their questions.
+fn experiments() -> String {
+    let widest = CATALOG.iter().map(|it| it.name().len()).max().unwrap_or(0);
+    let lines = CATALOG
+        .iter()
+        .map(|it| format!("  {:widest$}  {}", it.name(), it.question()));
+    format!("Experiments:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_command_line_that_the_program_accepts() {
+        for examples in EXAMPLES {
+            for (line, _) in examples.lines {
+                let of_shell = line.split(" > ").next().unwrap_or(line);
+                let parsed = Args::try_parse_from(of_shell.split_whitespace());
+                parsed.unwrap_or_else(|error| panic!("{line}: {error}"));
+                let named = format!("plimsoll {}", examples.command);
+                assert!(line.starts_with(&named), "{line} is under {named}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_added_help_fits_80_columns() {
+        for examples in EXAMPLES {
+            for line in after_help(examples).lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+        assert!(EXIT_CODES.lines().all(|line| line.len() <= 80));
+    }
+}
