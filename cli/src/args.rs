@@ -94,6 +94,13 @@ pub(crate) struct Reproduce {
     pub(crate) misses: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) jitter: WithJitter,
+    /// Shows progress as a line a minute on standard error, for logs [default: a bar, if standard
+    /// error is a terminal]
+    #[arg(long, value_name = "FORM")]
+    pub(crate) progress: Option<ProgressForm>,
+    /// Writes the durations from which the time left is computed; only of this run's experiments
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) save_durations: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -342,6 +349,12 @@ pub(crate) struct RecordRun {
     /// one file each: make.ours.plr instead of make.plr
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+}
+
+/// How progress is shown, other than as a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressForm {
+    Plain,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -84,10 +84,7 @@ static EXAMPLES: &[Examples] = &[
     },
     Examples {
         command: "completions",
-        lines: &[(
-            "plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll",
-            "for bash",
-        )],
+        lines: &[("plimsoll completions bash > ~/.bash_completion", "for bash")],
     },
     Examples {
         command: "man",
@@ -135,10 +132,8 @@ fn after_help(examples: &Examples) -> String {
 
 /// The experiments of the catalog with their questions.
 fn experiments() -> String {
-    let widest = CATALOG.iter().map(|it| it.name().len()).max().unwrap_or(0);
-    let lines = CATALOG
-        .iter()
-        .map(|it| format!("  {:widest$}  {}", it.name(), it.question()));
+    let of = CATALOG.iter();
+    let lines = of.map(|of| format!("  {}\n      {}", of.name(), of.question()));
     format!("Experiments:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::panic;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use plimsoll_lab::Error;
@@ -10,11 +11,12 @@ use plimsoll_lab::experiment::{self, CATALOG, Experiment};
 use plimsoll_lab::report::Report;
 use plimsoll_lab::report::misses::{self, Beside};
 use plimsoll_lab::run::aging::Memory;
+use plimsoll_lab::run::durations::Durations;
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
-use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::run::overall::{Overall, Shown};
 
-use crate::args::Reproduce;
+use crate::args::{ProgressForm, Reproduce};
 use crate::output::{self, BadInput, Sink};
 
 /// The number of seeds unless the user chooses another. It is the smallest number with which a
@@ -38,14 +40,27 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         }
         output::writable(page, "--misses")?;
     }
+    let overall = overall(args.progress, &experiments, &options);
     let mut sink = Sink::open(args.output)?;
     let mut all = Vec::new();
-    for started in start_all(&experiments, &options) {
+    for (nth, started) in start_all(&experiments, &options, &overall)
+        .into_iter()
+        .enumerate()
+    {
+        let reports = started.join().unwrap_or_else(|cause| {
+            overall.finish();
+            panic::resume_unwind(cause)
+        });
+        overall.end(nth);
         // Each report is written as soon as those before it are, so a crash does not lose it.
-        for report in started.finish()? {
-            sink.write(&report)?;
+        for report in reports.inspect_err(|_| overall.finish())? {
+            overall.beside(|| sink.write(&report))?;
             all.push(report);
         }
+    }
+    overall.finish();
+    if let Some(file) = &args.save_durations {
+        save_durations(file, &experiments, options.effort, &overall)?;
     }
     if whole {
         sink.write_table(&misses::table(&figures_of(&all)))?;
@@ -62,38 +77,53 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An experiment that runs on a thread of its own.
-struct Started {
-    thread: JoinHandle<Result<Vec<Report>, Error>>,
-    progress: Progress,
-}
-
-impl Started {
-    /// Shows the experiment's progress until it has ended, and returns its reports.
-    fn finish(self) -> Result<Vec<Report>, Error> {
-        self.progress.show();
-        let reports = self.thread.join();
-        self.progress.finish();
-        reports.unwrap_or_else(|cause| panic::resume_unwind(cause))
-    }
-}
-
-/// Starts all experiments at once. They share the slots for cases, and an earlier experiment gets a
-/// free slot first. So the experiments end about in their order, and no CPU is idle while one of
-/// them waits for its last case. If an experiment fails, the threads of the others end with the
-/// process.
-fn start_all(experiments: &[&'static dyn Experiment], options: &Options) -> Vec<Started> {
+/// Starts all experiments at once, each on a thread of its own. They share the slots for cases, and
+/// an earlier experiment gets a free slot first. So the experiments end about in their order, and no
+/// CPU is idle while one of them waits for its last case. If an experiment fails, the threads of the
+/// others end with the process.
+fn start_all(
+    experiments: &[&'static dyn Experiment],
+    options: &Options,
+    overall: &Overall,
+) -> Vec<JoinHandle<Result<Vec<Report>, Error>>> {
     let start = |(rank, &experiment): (usize, &&'static dyn Experiment)| {
-        let progress = Progress::hidden();
-        let of_thread = progress.clone();
         let options = Options {
             jobs: options.jobs.ranked(rank),
             ..options.clone()
         };
-        let thread = thread::spawn(move || experiment.run(&options, &of_thread));
-        Started { thread, progress }
+        let progress = overall.part(rank);
+        let thread = thread::Builder::new().name(experiment.name().to_owned());
+        let started = thread.spawn(move || experiment.run(&options, &progress));
+        started.expect("the computer starts a dozen threads")
     };
     experiments.iter().enumerate().map(start).collect()
+}
+
+fn overall(
+    form: Option<ProgressForm>,
+    experiments: &[&dyn Experiment],
+    options: &Options,
+) -> Overall {
+    let names: Vec<&str> = experiments.iter().map(|of| of.name()).collect();
+    let shown = match form {
+        Some(ProgressForm::Plain) => Shown::Lines,
+        None => Shown::Bar,
+    };
+    Overall::new(&names, options, shown)
+}
+
+/// Replaces the durations of `experiments` in a data file by those of this run.
+fn save_durations(
+    file: &Path,
+    experiments: &[&dyn Experiment],
+    effort: Effort,
+    overall: &Overall,
+) -> anyhow::Result<()> {
+    let mut durations = Durations::committed();
+    for (nth, experiment) in experiments.iter().enumerate() {
+        durations.set(experiment.name(), effort, overall.measured(nth));
+    }
+    output::replace(file, &durations.to_json())
 }
 
 /// The published figures with ours from the reports, and the published figures that no experiment

@@ -91,19 +91,20 @@ pub trait Experiment: Sync {
     ) -> Result<Comparison, Error>;
 }
 
-/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none.
+/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none. Those
+/// that take longest come last, so that a user soon sees a first answer.
 pub const CATALOG: &[&dyn Experiment] = &[
-    vmstat::EXPERIMENT,
-    drain::EXPERIMENT,
-    drain::SWAPPING,
     rss_accuracy::EXPERIMENT,
-    rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
+    rss_cost::EXPERIMENT,
     reaper::EXPERIMENT,
     mrelease::EXPERIMENT,
     oom_choice::LATENCY,
     oom_choice::ACCURACY,
     oom_storm::EXPERIMENT,
+    vmstat::EXPERIMENT,
+    drain::EXPERIMENT,
+    drain::SWAPPING,
 ];
 
 /// Experiments that run only when the user names them.

@@ -11,6 +11,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Instant;
 
 use plimsoll_sim::NoStack;
 
@@ -61,6 +62,7 @@ where
         // Relaxed: the counter only assigns indices; the mutex publishes results.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let running = jobs.wait();
+            let began = Instant::now();
             let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
             drop(running);
             // After a case has failed, no later result would be used, so workers take no more
@@ -72,7 +74,7 @@ where
                 .lock()
                 .expect("no worker panics while it holds the lock")
                 .push((nth, result));
-            progress.step();
+            progress.step_after(began.elapsed());
         }
     };
     thread::scope(|scope| {

@@ -3,8 +3,10 @@
 pub mod aging;
 pub mod as_recording;
 pub mod cases;
+pub mod durations;
 pub mod jobs;
 pub mod options;
+pub mod overall;
 pub mod pressure;
 pub mod progress;
 pub mod testbed;

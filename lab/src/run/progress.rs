@@ -1,13 +1,19 @@
 //! Shows the progress of a run as a bar on standard error, if that is a terminal.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::overall::Overall;
 
 /// A progress bar that several threads may advance.
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
+    /// If the run is one experiment of a command: the progress of the command, which has the only
+    /// bar, and the index of the experiment.
+    of: Option<(Overall, usize)>,
 }
 
 impl Progress {
@@ -18,24 +24,32 @@ impl Progress {
         // terminal.
         Self {
             bar: ProgressBar::no_length(),
+            of: None,
         }
     }
 
-    /// A bar that is not drawn until [`Progress::show`] is called.
+    /// A bar that is never drawn, for tests and for callers that show their own progress.
     #[must_use]
     pub fn hidden() -> Self {
         Self {
             bar: ProgressBar::hidden(),
+            of: None,
         }
     }
 
-    /// Draws a hidden bar from now on, on standard error if that is a terminal.
-    pub fn show(&self) {
-        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+    /// The progress of the experiment at index `nth` of a command.
+    pub(super) fn of(overall: Overall, nth: usize) -> Self {
+        Self {
+            of: Some((overall, nth)),
+            ..Self::hidden()
+        }
     }
 
     /// Restarts the bar as `label` with no steps; [`Progress::expect`] adds steps.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
+        if let Some((overall, nth)) = &self.of {
+            return overall.label(*nth, label.into().into_owned());
+        }
         self.bar.set_style(style());
         self.bar.reset();
         self.bar.set_length(0);
@@ -44,12 +58,23 @@ impl Progress {
 
     /// Adds `steps` to the number of expected steps.
     pub fn expect(&self, steps: usize) {
-        self.bar.inc_length(steps as u64);
+        match &self.of {
+            Some((overall, nth)) => overall.expect(*nth, steps),
+            None => self.bar.inc_length(steps as u64),
+        }
     }
 
     /// Advances the bar by one step.
     pub fn step(&self) {
-        self.bar.inc(1);
+        self.step_after(Duration::ZERO);
+    }
+
+    /// Advances the bar by one step, which took `took`.
+    pub(super) fn step_after(&self, took: Duration) {
+        match &self.of {
+            Some((overall, nth)) => overall.step(*nth, took),
+            None => self.bar.inc(1),
+        }
     }
 
     /// Removes the bar, so that results print on a clean line.

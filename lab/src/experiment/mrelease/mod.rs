@@ -91,7 +91,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
         raced: &raced,
     };
     let of_headline = emptiers(&HEADLINE);
-    let (huge, seeds) = (run.scene.huge(), HUGE_SEEDS);
+    let (huge, seeds) = (run.scene.larger().huge(), HUGE_SEEDS);
     let (huge_results, huge_raced) =
         run.further_on_few("huge pages", &huge, &of_headline, seeds)?;
     let huge = Ran {
@@ -113,7 +113,10 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
             "By number of helpers, with four times the memory",
             &[larger],
         ),
-        by_helpers("By number of helpers, with huge pages", &[huge]),
+        by_helpers(
+            "By number of helpers, with four times the memory in huge pages",
+            &[huge],
+        ),
         emptier::targets(&targets(headline)),
         emptier::waits(run.each()),
     ];

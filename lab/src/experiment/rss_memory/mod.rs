@@ -33,7 +33,7 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 /// measure.
 static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     name: "rss-memory",
-    question: "what do a process's counters cost in memory, and in time to create and destroy?",
+    question: "what do the counters of a process cost in memory, to create, to destroy?",
     machines: &["this computer"],
     clock: Clock::Real,
     designs: || Ok(OWNERS.to_vec()),

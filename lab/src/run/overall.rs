@@ -1,0 +1,357 @@
+//! The progress of a command that runs several experiments at once: one bar for all of them, with
+//! the time that is left.
+//!
+//! The time left follows from the work left, in seconds of the computer on which
+//! `lab/data/durations.json` was measured, and from the speed of this command so far. So the time is
+//! right even if the experiments that are left take longer for each case than those before.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::durations::{self, Durations, Stretch};
+use super::options::Options;
+use super::progress::Progress;
+
+/// The steps of a full bar. The bar needs a whole number, and this one is finer than a terminal is
+/// wide.
+const STEPS: u64 = 1000;
+
+/// The time between two lines if progress is shown as lines.
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A bar on standard error if that is a terminal.
+    Bar,
+    /// A line a minute on standard error.
+    Lines,
+    /// Not at all.
+    Not,
+}
+
+/// The progress of all experiments of a command.
+#[derive(Clone, Debug)]
+pub struct Overall(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bar: ProgressBar,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    experiments: Vec<Of>,
+    shown: Shown,
+    began: Instant,
+    line_at: Instant,
+}
+
+/// The progress of one experiment.
+#[derive(Debug, Default)]
+struct Of {
+    label: String,
+    /// The stretches that it is expected to run.
+    planned: Vec<Stretch>,
+    /// The stretches that it has begun.
+    begun: Vec<Begun>,
+    ended: bool,
+}
+
+/// A stretch that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    cases: usize,
+    done: usize,
+    /// The expected time of one case, in seconds.
+    each: f64,
+    /// The time of the cases that are done.
+    took: Duration,
+}
+
+impl Overall {
+    /// The progress of experiments that run with `options`, in their order.
+    #[must_use]
+    pub fn new(experiments: &[&str], options: &Options, shown: Shown) -> Self {
+        let durations = Durations::committed();
+        let more_seeds = options.seeds.len() as f64 / durations::SEEDS;
+        let of = |name: &&str| Of {
+            label: (*name).to_owned(),
+            planned: planned(durations.of(name, options.effort), more_seeds),
+            ..Of::default()
+        };
+        let now = Instant::now();
+        let state = State {
+            experiments: experiments.iter().map(of).collect(),
+            shown,
+            began: now,
+            line_at: now + BETWEEN_LINES,
+        };
+        let bar = match shown {
+            Shown::Bar if std::io::stderr().is_terminal() => ProgressBar::new(STEPS),
+            _ => ProgressBar::hidden(),
+        };
+        bar.set_style(style());
+        // Without a tick, the elapsed time would stand still during a long case.
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(Arc::new(Shared {
+            bar,
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// The progress of the experiment at index `nth`.
+    #[must_use]
+    pub fn part(&self, nth: usize) -> Progress {
+        Progress::of(self.clone(), nth)
+    }
+
+    /// Runs `print`, which writes to the terminal, while the bar is not drawn.
+    pub fn beside<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.0.bar.suspend(print)
+    }
+
+    /// Records that the experiment at index `nth` has ended.
+    pub fn end(&self, nth: usize) {
+        let mut state = self.lock();
+        state.experiments[nth].ended = true;
+        self.draw(&state);
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.0.bar.finish_and_clear();
+    }
+
+    /// The stretches of the experiment at index `nth`, as they were measured.
+    #[must_use]
+    pub fn measured(&self, nth: usize) -> Vec<Stretch> {
+        let state = self.lock();
+        let begun = state.experiments[nth].begun.iter();
+        begun
+            .map(|begun| Stretch {
+                cases: begun.cases,
+                seconds: (begun.took.as_secs_f64() * 1000.0).round() / 1000.0,
+            })
+            .collect()
+    }
+
+    pub(super) fn label(&self, nth: usize, label: String) {
+        let mut state = self.lock();
+        state.experiments[nth].label = label;
+        self.draw(&state);
+    }
+
+    pub(super) fn expect(&self, nth: usize, cases: usize) {
+        let mut state = self.lock();
+        let of = &mut state.experiments[nth];
+        let each = of.each(of.begun.len());
+        of.begun.push(Begun {
+            cases,
+            done: 0,
+            each,
+            took: Duration::ZERO,
+        });
+        self.draw(&state);
+    }
+
+    pub(super) fn step(&self, nth: usize, took: Duration) {
+        let mut state = self.lock();
+        let begun = state.experiments[nth].begun.last_mut();
+        let begun = begun.expect("cases are expected before one is done");
+        begun.done += 1;
+        begun.took += took;
+        self.draw(&state);
+        let now = Instant::now();
+        if state.shown == Shown::Lines && now >= state.line_at {
+            state.line_at = now + BETWEEN_LINES;
+            eprintln!("{}", state.line(now));
+        }
+    }
+
+    fn draw(&self, state: &State) {
+        let share = state.done() / state.total().max(f64::MIN_POSITIVE);
+        // Saturates at both ends, so the cast loses only the fraction.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of at most 1, times 1000"
+        )]
+        self.0.bar.set_position((share * STEPS as f64) as u64);
+        let left = state.left(Instant::now());
+        self.0.bar.set_message(state.current().to_owned());
+        self.0.bar.set_prefix(left.map_or(String::new(), text_of));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// The stretches of a run with `more_seeds` times as many seeds as the file's.
+fn planned(stretches: &[Stretch], more_seeds: f64) -> Vec<Stretch> {
+    let scaled = |of: &Stretch| Stretch {
+        seconds: of.seconds * more_seeds,
+        ..*of
+    };
+    stretches.iter().map(scaled).collect()
+}
+
+impl Of {
+    /// The expected time of a case of the stretch at index `nth`, in seconds. A stretch that is not
+    /// planned is expected to be like the average of the planned ones.
+    fn each(&self, nth: usize) -> f64 {
+        let per_case = |of: &[Stretch]| {
+            let cases: usize = of.iter().map(|of| of.cases).sum();
+            let seconds: f64 = of.iter().map(|of| of.seconds).sum();
+            if cases == 0 {
+                1.0
+            } else {
+                seconds / cases as f64
+            }
+        };
+        match self.planned.get(nth) {
+            Some(of) => per_case(&[*of]),
+            None => per_case(&self.planned),
+        }
+    }
+
+    fn done(&self) -> f64 {
+        self.begun.iter().map(|of| of.done as f64 * of.each).sum()
+    }
+
+    fn total(&self) -> f64 {
+        if self.ended {
+            return self.done();
+        }
+        let begun: f64 = self.begun.iter().map(|of| of.cases as f64 * of.each).sum();
+        let later = self.planned.iter().skip(self.begun.len());
+        begun + later.map(|of| of.seconds).sum::<f64>()
+    }
+}
+
+impl State {
+    fn done(&self) -> f64 {
+        self.experiments.iter().map(Of::done).sum()
+    }
+
+    fn total(&self) -> f64 {
+        self.experiments.iter().map(Of::total).sum()
+    }
+
+    /// The label of the first experiment that has not ended.
+    fn current(&self) -> &str {
+        let running = self.experiments.iter().find(|of| !of.ended);
+        running.map_or("", |of| &of.label)
+    }
+
+    /// The time left at `now`; `None` before the first case is done.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let (done, total) = (self.done(), self.total());
+        let elapsed = now.duration_since(self.began).as_secs_f64();
+        (done > 0.0).then(|| Duration::from_secs_f64(elapsed * ((total - done) / done).max(0.0)))
+    }
+
+    fn line(&self, now: Instant) -> String {
+        let percent = 100.0 * self.done() / self.total().max(f64::MIN_POSITIVE);
+        let left = self.left(now).map_or(String::new(), text_of);
+        format!("{}: {percent:.0} % done{left}", self.current())
+    }
+}
+
+/// The time left as text, in steps that a person can follow.
+fn text_of(left: Duration) -> String {
+    let seconds = left.as_secs();
+    if seconds < 60 {
+        format!(", about {} s left", seconds.next_multiple_of(5).max(5))
+    } else {
+        format!(", about {}:{:02} min left", seconds / 60, seconds % 60)
+    }
+}
+
+fn style() -> ProgressStyle {
+    let style = "{msg} [{bar:25}] {elapsed}{prefix}";
+    let style = ProgressStyle::with_template(style).expect("a constant that a test renders");
+    style.progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overall(planned: [&[(usize, f64)]; 2]) -> Overall {
+        let options = Options::of_seeds(6);
+        let overall = Overall::new(&["a", "b"], &options, Shown::Not);
+        for (of, planned) in overall.lock().experiments.iter_mut().zip(planned) {
+            let stretch = |&(cases, seconds): &(usize, f64)| Stretch { cases, seconds };
+            of.planned = planned.iter().map(stretch).collect();
+        }
+        overall
+    }
+
+    fn left_after(overall: &Overall, elapsed: u64) -> Option<u64> {
+        let state = overall.lock();
+        let left = state.left(state.began + Duration::from_secs(elapsed));
+        left.map(|left| left.as_secs())
+    }
+
+    #[test]
+    fn the_time_left_counts_cases_by_their_expected_time() {
+        // 10 cases of 1 s and 2 cases of 45 s: 100 s of work.
+        let overall = overall([&[(10, 10.0)], &[(2, 90.0)]]);
+        assert_eq!(left_after(&overall, 5), None);
+        overall.expect(0, 10);
+        (0..10).for_each(|_| overall.step(0, Duration::from_secs(2)));
+        // Of 100 s, 10 are done in 20 s: the computer is half as fast as the file's.
+        assert_eq!(left_after(&overall, 20), Some(180));
+        overall.end(0);
+        overall.expect(1, 2);
+        overall.step(1, Duration::from_secs(90));
+        assert_eq!(left_after(&overall, 110), Some(90));
+        assert_eq!(
+            overall.measured(1),
+            [Stretch {
+                cases: 2,
+                seconds: 90.0
+            }]
+        );
+    }
+
+    #[test]
+    fn a_run_with_other_numbers_of_cases_is_planned_again() {
+        let overall = overall([&[(6, 6.0), (10, 30.0)], &[]]);
+        // The user has chosen 3 seeds, so the first stretch has half as many cases.
+        overall.expect(0, 3);
+        assert!((overall.lock().total() - 33.0).abs() < 1e-9);
+        overall.expect(0, 5);
+        assert!((overall.lock().total() - 18.0).abs() < 1e-9);
+        // A stretch that the file does not have is expected to be like the average.
+        overall.expect(0, 4);
+        assert!((overall.lock().total() - 27.0).abs() < 1e-9);
+        // If the experiment ends early, nothing of it is left.
+        overall.end(0);
+        assert!(overall.lock().total() < 1e-9);
+    }
+
+    #[test]
+    fn the_label_is_that_of_the_first_experiment_that_runs() {
+        let overall = overall([&[], &[]]);
+        overall.label(1, "b on a machine".to_owned());
+        assert_eq!(overall.lock().current(), "a");
+        overall.end(0);
+        assert_eq!(overall.lock().current(), "b on a machine");
+        let line = overall.lock().line(Instant::now());
+        assert_eq!(line, "b on a machine: 0 % done");
+    }
+
+    #[test]
+    fn times_left_are_short() {
+        assert_eq!(text_of(Duration::from_secs(3)), ", about 5 s left");
+        assert_eq!(text_of(Duration::from_secs(59)), ", about 60 s left");
+        assert_eq!(text_of(Duration::from_secs(367)), ", about 6:07 min left");
+    }
+}
