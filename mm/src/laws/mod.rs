@@ -9,6 +9,7 @@
 
 pub mod area;
 pub mod budget;
+pub mod bulk;
 pub mod cached;
 pub mod cast;
 pub mod churn;
