@@ -13,6 +13,7 @@ pub mod bulk;
 pub mod cached;
 pub mod cast;
 pub mod churn;
+pub mod contents;
 pub mod counter;
 pub mod direct;
 pub mod draining;
