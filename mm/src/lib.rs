@@ -7,6 +7,9 @@
 //! Start at [`machine`] to port the crate, at [`Manager`] or [`page::PageAllocator`] to embed it,
 //! and at [`design::Design`] to choose between the variants of a mechanism.
 //!
+//! The crate is `no_std`. It needs `alloc` and a target with atomic pointers, for `Arc`; all other
+//! atomics are those of the machine. `.ci/run` checks it for a target without an operating system.
+//!
 //! The feature `laws`, which is off by default, adds the module `laws`: the contracts that every
 //! machine must satisfy, as tests. Only the tests of a machine need it.
 #![no_std]

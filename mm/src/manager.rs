@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
+use crate::counter::{CounterRow, CounterSpec};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::event::{Changed, Event};
@@ -23,7 +24,7 @@ use crate::machine::{Due, Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
 use crate::units::{CpuId, Pages, Pfn, count_of, signed};
-use crate::vmstat::counters::{Counters, NodeItem, Step};
+use crate::vmstat::counters::{Counters, NodeItem, Step, ZoneItem};
 use crate::vmstat::schedule::{self, Moment, Schedule};
 use crate::vmstat::shepherd::{Leftovers, Shepherd};
 use crate::vmstat::threshold;
@@ -181,6 +182,22 @@ impl<M: Machine> Manager<M> {
             .iter()
             .map(|node| node.snapshot(machine, item as usize))
             .fold(0, u64::saturating_add)
+    }
+
+    /// Lists the manager's own counters, each summed over all zones or nodes, differentials included
+    /// (Linux: `/proc/vmstat`). The unit of each is pages.
+    pub fn vmstat(&self, machine: &M) -> impl Iterator<Item = CounterRow> {
+        let row = |name, value| CounterRow {
+            spec: CounterSpec {
+                name,
+                unit: "pages",
+            },
+            value: signed(value),
+        };
+        let zones = ZoneItem::ALL.map(|item| row(item.name(), self.pages.counted(machine, item)));
+        let nodes =
+            NodeItem::ALL.map(|item| row(item.name(), self.counted_on_nodes(machine, item)));
+        zones.into_iter().chain(nodes)
     }
 
     /// Returns whether `cpu` has differentials to fold (Linux: `need_update`).

@@ -21,7 +21,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::oom::{ReleaseError, Selecting, State, release};
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{Grouping, Mobility, PageAllocator, Request};
+use plimsoll_mm::page::{BULK_PAGES_MAX, Grouping, Mobility, PageAllocator, Request};
 use plimsoll_mm::reclaim::Next;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, Backing, Flag};
@@ -80,6 +80,11 @@ fn pages(world: &World) {
         let single = Request::new(Order::ZERO).of_mobility(mobility);
         let got = pages.alloc_bulk(machine, single, &mut many);
         assert!(got > 0, "nor do they in bulk");
+        let mut all = [Pfn(0); 2 * BULK_PAGES_MAX];
+        let owned = match pages.alloc_pages(machine, single, &mut all) {
+            Ok(()) => all.len(),
+            Err(error) => error.got,
+        };
         let mut taken = [(Pfn(0), Order::ZERO); 64];
         let mut len = 0;
         for order in Order::all() {
@@ -107,9 +112,11 @@ fn pages(world: &World) {
                     .expect("it was handed out");
             }
         }
-        pages
-            .free_pages(machine, &many[..got])
-            .expect("they were handed out");
+        for held in [&many[..got], &all[..owned]] {
+            pages
+                .free_pages(machine, held)
+                .expect("they were handed out");
+        }
         manager.quiet(machine);
     }
     upkeep(world);

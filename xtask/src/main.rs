@@ -1,7 +1,10 @@
-//! Repository chores: `cargo xtask tidy | ci | determinism | mutants`.
+//! Repository chores: `cargo xtask tidy | ci | determinism | mutants | api`, and for the
+//! C library `c-header | c-install`.
 //!
 //! This crate does not depend on the other crates: it reads their files and runs their binaries.
 
+mod api;
+mod c_library;
 mod chores;
 mod mutants;
 mod tidy;
@@ -18,6 +21,9 @@ Chores:
   ci                        Runs everything that a change must pass (.ci/run)
   determinism [EXPERIMENT]  Compares the hashes of a debug and a release build [default: drain]
   mutants [OPTIONS]         Changes mm in one place at a time and sees whether the tests notice
+  api [--write]             Compares the public interface with docs/api, or writes it there
+  c-header                  Makes the header of the C library from its Rust code, with cbindgen
+  c-install PREFIX          Builds the C library and installs it, with plimsoll.pc, below PREFIX
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +35,10 @@ fn main() -> ExitCode {
         ["ci"] => chores::ci(&root),
         ["determinism"] => chores::determinism(&root, "drain"),
         ["determinism", experiment] => chores::determinism(&root, experiment),
+        ["api"] => api::check(&root),
+        ["api", "--write"] => api::write(&root),
+        ["c-header"] => c_library::header(&root),
+        ["c-install", ref arguments @ ..] => c_library::install(&root, arguments),
         ["mutants", "--help"] => mutants::help(),
         ["mutants", ref options @ ..] => mutants::run(&root, options),
         _ => Err(USAGE.to_owned()),

@@ -6,11 +6,15 @@
 //! * Words are hardware atomics in separate cache lines.
 //! * Locks are spinlocks.
 //! * Deferred work runs on one worker thread for each CPU ([`Host::start`]).
+//! * [`pool::Pool`] puts all of these together for an embedder: memory, its manager and its
+//!   maintenance.
 //! * [`arena::Arena`] is memory for pages. [`discard::ToKernel`] returns it to the kernel when
 //!   address spaces no longer use it.
 //!
 //! [`measure`] times a contended lock, and measures the prices that a simulated machine needs. It
 //! returns an error if this computer cannot be measured.
+//!
+//! `docs/embedding.md` of the repository is the guide for programs that use this crate.
 //!
 //! Four files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena.rs`, which returns memory to the
@@ -22,6 +26,7 @@ pub mod cpu;
 pub mod discard;
 pub mod locks;
 pub mod measure;
+pub mod pool;
 pub mod topology;
 pub mod words;
 pub mod workers;
@@ -36,6 +41,16 @@ pub use host::Host;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of this crate's README, which is compiled and run as a doc test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct CrateReadme;
+
+/// The examples of `docs/embedding.md`, which are compiled and run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct EmbeddingPage;
 
 /// The examples of `docs/counters.md`, which are compiled and run as doc tests.
 #[cfg(doctest)]

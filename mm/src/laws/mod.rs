@@ -9,9 +9,11 @@
 
 pub mod area;
 pub mod budget;
+pub mod bulk;
 pub mod cached;
 pub mod cast;
 pub mod churn;
+pub mod contents;
 pub mod counter;
 pub mod direct;
 pub mod draining;

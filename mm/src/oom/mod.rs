@@ -81,8 +81,8 @@ pub use self::release::{ReleaseError, Released, release};
 pub use self::report::{Report, Row, Verdict};
 pub use self::scope::{Constraint, Scope, Trigger};
 pub use self::select::{
-    Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
-    TwoPass, Victim,
+    Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Selector,
+    Slot, TwoPass, Victim,
 };
 pub use self::standing::Standing;
 pub use self::usages::{sum_rss, sum_spaces};

@@ -35,7 +35,7 @@ use super::kill::{Aftermath, OomKiller, Signals};
 use super::process::{Process, State};
 use super::report::{Report, Row, Verdict};
 use super::scope::{Constraint, Scope};
-use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
+use super::select::{NoVictim, Outcome, SelectError, Selecting, Selector, Slot, select_by};
 use super::shortage::Shortage;
 use super::standing::Standing;
 use crate::design::Design;
@@ -129,6 +129,8 @@ pub struct OutOfMemory<M: Machine, S, O> {
     killer: Arc<OomKiller<M, S>>,
     owner: O,
     rules: Rules,
+    /// The embedder's own rule, which replaces that of `rules`.
+    selector: Option<Box<dyn Selector>>,
     notifiers: Vec<Box<dyn Reclaimer<M>>>,
     /// The lock that serializes decisions (Linux: `oom_lock`), with the state it protects.
     kill_state: M::Lock<KillState>,
@@ -176,8 +178,17 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             killer,
             owner,
             rules,
+            selector: None,
             notifiers,
         }
+    }
+
+    /// Returns the last resort with `selector` as the rule by which victims are chosen, instead of
+    /// [`Rules::selecting`].
+    #[must_use]
+    pub fn selecting_by(mut self, selector: impl Selector + 'static) -> Self {
+        self.selector = Some(Box::new(selector));
+        self
     }
 
     /// Returns the killer, as passed to [`OutOfMemory::new`].
@@ -390,7 +401,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     ) -> Result<Chosen, SelectError> {
         let machine = census.machine();
         machine.emit(Event::Begin(Phase::Select));
-        let selection = self.rules.selecting.select(census, scope, slots);
+        let selection = match &self.selector {
+            Some(selector) => select_by(&**selector, census, scope, slots),
+            None => self.rules.selecting.select(census, scope, slots),
+        };
         machine.emit(Event::End(Phase::Select));
         Ok(match selection?.outcome {
             Outcome::Victim(victim) => Chosen::Victim(victim.candidate),

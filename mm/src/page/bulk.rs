@@ -1,6 +1,8 @@
 //! Allocating many single pages at once, under one hold of the pcp lock.
 //!
-//! Linux uses this for kernel stacks, `vmalloc` and receive buffers.
+//! Linux uses this for kernel stacks, `vmalloc` and receive buffers. `alloc_bulk` allocates as many
+//! pages as one call may, as Linux's function does. `alloc_pages` repeats this call until it has
+//! all pages, as the callers of Linux's function do.
 //!
 //! Locks: the pcp lock during the whole request, and the zone lock inside it for each refill.
 
@@ -8,11 +10,15 @@ use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::watermark::Urgency;
 use super::zone::{Mark, Zone, ZoneRequest};
-use super::{PageAllocator, Request, tag};
+use super::{AllocError, BulkError, PageAllocator, Request, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, count_of};
+
+/// The number of pages that [`PageAllocator::alloc_pages`] asks for at a time (Linux: the 100 pages
+/// of `vm_area_alloc_pages`).
+pub const BULK_PAGES_MAX: usize = 100;
 
 impl<M: Machine> PageAllocator<M> {
     /// Allocates up to `pfns.len()` single pages, writes them to the first entries of `pfns`, and
@@ -26,10 +32,48 @@ impl<M: Machine> PageAllocator<M> {
     /// zero if that call fails too. Such a call halves the number of pages that the CPU has freed
     /// in a row, which tunes the page lists. A bulk allocation does not change that number.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
-        let request = Request {
-            order: Order::ZERO,
-            ..request
-        };
+        self.some_pages(machine, request, pfns).unwrap_or(0)
+    }
+
+    /// Allocates single pages for all entries of `pfns` (Linux: `vm_area_alloc_pages`). Asks for
+    /// [`BULK_PAGES_MAX`] pages at a time, so that the lists of this CPU are not locked for long,
+    /// and tries single pages where [`PageAllocator::alloc_bulk`] gives no more. The order of the
+    /// request is ignored. Free the pages with [`PageAllocator::free_pages`].
+    ///
+    /// # Errors
+    /// [`BulkError`] if memory runs out before all entries have a page. The caller owns the first
+    /// [`BulkError::got`] pages; the other entries have not changed. To have all pages or none,
+    /// free those with `free_pages(machine, &pfns[..error.got])`.
+    pub fn alloc_pages(
+        &self,
+        machine: &M,
+        request: Request,
+        pfns: &mut [Pfn],
+    ) -> Result<(), BulkError> {
+        let (mut got, wanted) = (0, pfns.len());
+        for some in pfns.chunks_mut(BULK_PAGES_MAX) {
+            let mut rest = some;
+            while !rest.is_empty() {
+                let more = self
+                    .some_pages(machine, request, rest)
+                    .map_err(|why| BulkError { got, wanted, why })?;
+                got += more;
+                rest = &mut rest[more..];
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates at least one page, unless `pfns` is empty, and at most `pfns.len()`. Returns their
+    /// number.
+    fn some_pages(
+        &self,
+        machine: &M,
+        request: Request,
+        pfns: &mut [Pfn],
+    ) -> Result<usize, AllocError> {
+        let order = Order::ZERO;
+        let request = Request { order, ..request };
         let got = if pfns.len() > 1 {
             self.bulk_from_a_zone(machine, request, pfns)
         } else {
@@ -37,21 +81,15 @@ impl<M: Machine> PageAllocator<M> {
         };
         if got > 0 {
             for &pfn in &pfns[..got] {
-                let order = Order::ZERO;
                 machine.emit(Event::PageAlloc { pfn, order });
             }
-            return got;
+            return Ok(got);
         }
         let Some(first) = pfns.first_mut() else {
-            return 0;
+            return Ok(0);
         };
-        match self.alloc(machine, request) {
-            Ok(pfn) => {
-                *first = pfn;
-                1
-            }
-            Err(_) => 0,
-        }
+        *first = self.alloc(machine, request)?;
+        Ok(1)
     }
 
     fn bulk_from_a_zone(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {

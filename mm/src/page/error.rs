@@ -94,6 +94,31 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
+/// The reason why [`PageAllocator::alloc_pages`](super::PageAllocator::alloc_pages) allocated fewer
+/// pages than the caller wanted, with the number of pages that the caller now owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkError {
+    /// The number of pages that were allocated: the first entries of the caller's list.
+    pub got: usize,
+    /// The number of pages that the caller wanted.
+    pub wanted: usize,
+    /// The reason why the next page could not be allocated.
+    pub why: AllocError,
+}
+
+impl fmt::Display for BulkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { got, wanted, why } = self;
+        write!(f, "only {got} of {wanted} pages were allocated: {why}")
+    }
+}
+
+impl core::error::Error for BulkError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.why)
+    }
+}
+
 /// The reason why a block was not freed or split. Nothing changes in that case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {

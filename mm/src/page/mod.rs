@@ -51,8 +51,9 @@ use ::alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use self::bulk::BULK_PAGES_MAX;
 pub use self::carve::FreeBlocks;
-pub use self::error::{AllocError, FreeError, NoKill, Tried};
+pub use self::error::{AllocError, BulkError, FreeError, NoKill, Tried};
 pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;

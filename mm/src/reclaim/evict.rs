@@ -125,7 +125,7 @@ impl<M: Machine> Shrinker<'_, M> {
         let machine = self.memory.machine;
         let evicted = self.owner(taken).and_then(|owner| {
             self.rmap.with(machine, owner, |space| {
-                space.evict(machine, owner.page, taken.pfn, slot)
+                space.evict(self.memory, owner.page, taken.pfn, slot)
             })
         });
         evicted == Some(true)

@@ -118,26 +118,33 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
-    /// `slot` into the entry, unless the space is about to free the page. Returns whether it did.
+    /// `slot` into the entry, unless the space is about to free the page or the embedder cannot
+    /// store the page's contents. Returns whether it did.
     /// If so, the caller now owns `pfn`, and frees it after a flush of translations.
-    pub(crate) fn evict(&self, machine: &M, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+    pub(crate) fn evict(&self, memory: Memory<'_, M>, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+        let machine = memory.machine;
         if self.is_dying(machine) {
             return false;
         }
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);
         let evicted = self.at_entry(machine, page, pfn, Kind::Anon, |entries, index| {
+            if !memory.spaces.store_frame(machine, pfn, slot) {
+                return false;
+            }
             machine.spend(Work::Zap, 1);
             machine.spend(Work::Rmap, 1);
             entries.set(index, Entry::Swap(slot));
             self.rss.add(machine, RssKind::Anon, -1);
             self.rss.add(machine, RssKind::Swap, 1);
+            true
         });
+        let evicted = evicted == Some(true);
         self.announce_end(machine, &alone);
-        if evicted.is_some() {
+        if evicted {
             self.uncharge_evicted(machine);
         }
-        evicted.is_some()
+        evicted
     }
 
     fn uncharge_evicted(&self, machine: &M) {

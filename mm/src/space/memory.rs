@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use super::batches::Batches;
+use super::contents::{Contents, Source};
 use super::error::NoMemory;
 use super::lru::Lru;
 use super::reaping::Reaping;
 use super::rmap::Rmap;
 use super::rss::Rss;
-use super::swap::SwapArea;
+use super::swap::{SwapArea, SwapSlot};
 use crate::counter::{Batch, Counting, InitError, Plan};
 use crate::design::Design;
 use crate::machine::Machine;
@@ -32,6 +33,7 @@ pub struct Spaces<M: Machine> {
     plan: Plan<M>,
     reaping: Reaping,
     discard: Option<Box<dyn Discard<M>>>,
+    pub(super) contents: Option<Box<dyn Contents<M>>>,
     pub(super) rmap: Option<Rmap<M>>,
 }
 
@@ -75,6 +77,7 @@ impl<M: Machine> Spaces<M> {
             plan,
             reaping: design.reaping,
             discard: None,
+            contents: None,
             rmap: None,
         })
     }
@@ -131,6 +134,17 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
+    /// Returns the shared parts with `contents` as the code that clears, copies and stores the
+    /// contents of pages. Without it, the embedder has no means to keep what was in a page that
+    /// moves to swap.
+    #[must_use]
+    pub fn with_contents(self, contents: impl Contents<M> + 'static) -> Self {
+        Self {
+            contents: Some(Box::new(contents)),
+            ..self
+        }
+    }
+
     /// Returns the way in which a dying address space is emptied.
     #[must_use]
     pub fn reaping(&self) -> Reaping {
@@ -156,6 +170,36 @@ impl<M: Machine> Spaces<M> {
     /// Returns the lists by which used pages are aged.
     pub fn lru(&self) -> &Lru<M> {
         &self.lru
+    }
+}
+
+/// The calls of the embedder's [`Contents`], which do nothing if there is none.
+impl<M: Machine> Spaces<M> {
+    /// Gives the frame `pfn` its contents, before it is mapped.
+    #[inline]
+    pub(super) fn fill_frame(&self, machine: &M, pfn: Pfn, source: Source) {
+        let Some(contents) = &self.contents else {
+            return;
+        };
+        match source {
+            Source::Zeros => contents.clear(machine, pfn, Order::ZERO),
+            Source::Page(from) => contents.copy(machine, from, pfn),
+            Source::Slot(slot) => contents.read_in(machine, slot, pfn),
+        }
+    }
+
+    /// Clears the frames of a huge page, before it is mapped.
+    pub(super) fn clear_huge(&self, machine: &M, pfn: Pfn) {
+        if let Some(contents) = &self.contents {
+            contents.clear(machine, pfn, Order::HUGE);
+        }
+    }
+
+    /// Stores the contents of a page that is about to move to swap. Returns whether the page may
+    /// move.
+    pub(super) fn store_frame(&self, machine: &M, pfn: Pfn, slot: SwapSlot) -> bool {
+        let stored = |contents: &dyn Contents<M>| contents.write_out(machine, pfn, slot).is_ok();
+        self.contents.as_deref().is_none_or(stored)
     }
 }
 

@@ -11,11 +11,12 @@
 //! pages that a kill would free, and `budget` limits the pages that a space may use. `walk` reads
 //! page tables. Address spaces share `object`, `swap`, `lru`, `batches` and `memory`. Reclaim finds
 //! the mapping of a page through `rmap`, and unmaps the page by `evict`. `cached` has the files whose
-//! pages are reclaimed.
+//! pages are reclaimed. `contents` calls the embedder for the bytes of pages.
 
 pub(crate) mod batches;
 pub mod budget;
 mod cached;
+mod contents;
 mod error;
 mod evict;
 mod exit;
@@ -49,6 +50,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use self::budget::Budget;
 pub use self::cached::Read;
+pub use self::contents::{Contents, NotStored};
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
 pub use self::fault::{Access, FAULT_TRIES, Faulted};

@@ -35,6 +35,34 @@ pub enum NodeItem {
     PageTables,
 }
 
+impl ZoneItem {
+    /// All counters of a zone, in declaration order.
+    pub const ALL: [Self; ITEMS] = [Self::FreePages, Self::Anon];
+
+    /// The name of the counter in listings: that of `/proc/vmstat`, if Linux has one such counter.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FreePages => "nr_free_pages",
+            Self::Anon => "nr_zone_anon",
+        }
+    }
+}
+
+impl NodeItem {
+    /// All counters of a node, in declaration order.
+    pub const ALL: [Self; ITEMS] = [Self::AnonMapped, Self::PageTables];
+
+    /// The name of the counter in `/proc/vmstat`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AnonMapped => "nr_anon_pages",
+            Self::PageTables => "nr_page_table_pages",
+        }
+    }
+}
+
 /// The number of counters per zone, and also per node.
 pub(crate) const ITEMS: usize = 2;
 

@@ -1,13 +1,14 @@
 //! The rule about dependencies between the workspace's crates. mm, recording and xtask depend on no
 //! other crate, the machines only on mm, and linux only on recording. The lab depends on the
-//! machines, mm and recording; the command depends on the lab, linux and recording.
+//! machines, mm and recording; the command depends on the lab, linux and recording. The C library
+//! depends on host and mm.
 
 use toml::{Table, Value};
 
 use super::{File, Tree};
 
 /// The folder of each crate, with the packages on which it may depend.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 11] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
     ("machines/sim", &["plimsoll-mm"]),
@@ -28,6 +29,7 @@ const EDGES: [(&str, &[&str]); 10] = [
         "cli",
         &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"],
     ),
+    ("bindings/c", &["plimsoll-host", "plimsoll-mm"]),
     ("xtask", &[]),
     // A workspace of its own, with allocators that it compares with the page allocator.
     ("peers", &["plimsoll-lab"]),

@@ -159,6 +159,7 @@ fn sizes() -> impl Strategy<Value = (Watermarks, Sizes)> {
 enum Step {
     Alloc(Request),
     Bulk(Request, usize),
+    All(Request, usize),
     Free(usize),
     FreeAny(u32, Order),
     Tune(Knob, u64),
@@ -173,6 +174,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => request().prop_map(Step::Alloc),
         1 => (request(), 0..200usize).prop_map(|(request, pages)| Step::Bulk(request, pages)),
+        1 => (request(), 0..2000usize).prop_map(|(request, pages)| Step::All(request, pages)),
         6 => any::<usize>().prop_map(Step::Free),
         1 => (any_u32(), sample::select(orders)).prop_map(|(pfn, order)| Step::FreeAny(pfn, order)),
         2 => (sample::select(Knob::ALL.to_vec()), any_u64()).prop_map(|(knob, to)| Step::Tune(knob, to)),
@@ -202,6 +204,16 @@ impl Held<'_> {
             Step::Bulk(request, count) => {
                 let mut pfns = vec![Pfn(0); *count];
                 let got = pages.alloc_bulk(host, *request, &mut pfns);
+                self.blocks
+                    .extend(pfns[..got].iter().map(|&pfn| (pfn, Order::ZERO)));
+            }
+            Step::All(request, count) => {
+                let mut pfns = vec![Pfn(u32::MAX); *count];
+                let got = match pages.alloc_pages(host, *request, &mut pfns) {
+                    Ok(()) => *count,
+                    Err(error) => error.got,
+                };
+                assert!(pfns[got..].iter().all(|&pfn| pfn == Pfn(u32::MAX)));
                 self.blocks
                     .extend(pfns[..got].iter().map(|&pfn| (pfn, Order::ZERO)));
             }

@@ -225,6 +225,7 @@ proptest! {
                 prop_assert_eq!(Some(reading), liars.approximate(candidate));
                 prop_assert!(!reading.is_ordered());
             }
+            Err(error) => prop_assert!(false, "only a `Selector` of the embedder: {}", error),
         }
     }
 

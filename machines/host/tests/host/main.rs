@@ -27,6 +27,7 @@ mod oom_select;
 mod owed;
 mod page_split;
 mod pages;
+mod pool;
 mod pressed;
 mod reaping;
 mod reclaim;

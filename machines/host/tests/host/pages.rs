@@ -26,6 +26,11 @@ fn churn_by_batches() {
 }
 
 #[test]
+fn bulk_allocation_runs_out() {
+    run_law(&laws::bulk::running_out_half_way(), 2, ROUNDS);
+}
+
+#[test]
 fn a_drain_that_waits() {
     run_law(&laws::draining::waiting_drain_against_frees(), 2, ROUNDS);
     run_law(&laws::draining::linux_drain_against_frees(), 2, ROUNDS);

@@ -249,6 +249,7 @@ fn lists_of_used_pages_count_what_was_added_less_what_was_removed() {
 #[test]
 fn the_laws_of_what_is_shared() {
     run_law(&laws::parts::touching_at_once(), 2, ROUNDS);
+    run_law(&laws::contents::moving_while_writing(), 3, ROUNDS);
     run_law(&laws::parts::slots_are_not_shared(), 2, ROUNDS);
     run_law(&laws::parts::slot_given_back_twice(), 2, ROUNDS);
     run_law(&laws::parts::batches_for_the_dying(), 2, ROUNDS);

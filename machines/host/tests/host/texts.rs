@@ -137,6 +137,12 @@ fn errors_of_kills_say_what_is_wrong() {
     says(NoPages, "shares of all pages");
     says(AdjOutOfRange(1001), "1001 is not an adjustment");
     says(SelectError::NoSlot, "needs a slot");
+    let candidate = 7;
+    says(
+        SelectError::NoSuchCandidate { candidate },
+        "below `Candidates::len`",
+    );
+    says(SelectError::Exempt { candidate }, "ask `Standing::of`");
     let reading = Reading::exactly(4);
     says(
         SelectError::Reading {

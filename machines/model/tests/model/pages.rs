@@ -24,6 +24,19 @@ fn shuttle_two_mobilities() {
 }
 
 #[test]
+fn loom_bulk_allocation_runs_out() {
+    in_own_process(|| {
+        let law = laws::bulk::running_out_half_way();
+        loom::run_law_within(&law, 2, 2);
+    });
+}
+
+#[test]
+fn shuttle_bulk_allocation_runs_out() {
+    shuttle::run_law(&laws::bulk::running_out_half_way(), 2, SCHEDULES);
+}
+
+#[test]
 fn loom_double_free_is_refused() {
     in_own_process(|| {
         loom::run_law(&laws::double_free_is_refused(), 2);

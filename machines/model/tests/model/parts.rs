@@ -27,6 +27,11 @@ fn loom_swap_slots() {
 }
 
 #[test]
+fn shuttle_contents() {
+    shuttle::run_law(&laws::contents::moving_while_writing(), 3, SCHEDULES / 4);
+}
+
+#[test]
 fn loom_batches() {
     loom::run_law(&laws::parts::batches_for_the_dying(), 2);
 }

@@ -44,6 +44,12 @@ fn churn_by_batches() {
 }
 
 #[test]
+fn bulk_allocation_runs_out() {
+    let law = laws::bulk::running_out_half_way();
+    run_law(&law, &machine(), seeds());
+}
+
+#[test]
 fn a_drain_that_waits() {
     run_law(
         &laws::draining::waiting_drain_against_frees(),

@@ -13,6 +13,8 @@
 //! according to the ranges it has read. Candidates may have changed when a selection returns, so
 //! every statement is about the last look at each candidate.
 //!
+//! An embedder may use a rule of its own instead: [`Selector`].
+//!
 //! Of candidates with equal points, the later one is chosen. So exactly one candidate is the
 //! largest, ordered by points and then by number.
 
@@ -20,6 +22,7 @@ mod approximate;
 mod band;
 mod bounded;
 mod key;
+mod own;
 mod precise;
 mod slot;
 mod sums;
@@ -29,6 +32,8 @@ use core::fmt;
 
 pub use self::approximate::Approximate;
 pub use self::bounded::Bounded;
+pub use self::own::Selector;
+pub(super) use self::own::select_by;
 pub use self::precise::Precise;
 pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
@@ -157,6 +162,16 @@ pub enum SelectError {
     },
     /// [`Bounded`] needs at least one slot.
     NoSlot,
+    /// A [`Selector`] chose a candidate with a number that no candidate has.
+    NoSuchCandidate {
+        /// The number.
+        candidate: u32,
+    },
+    /// A [`Selector`] chose a candidate that must not be killed, or whose death would not help.
+    Exempt {
+        /// The number of the candidate.
+        candidate: u32,
+    },
 }
 
 impl fmt::Display for SelectError {
@@ -174,6 +189,16 @@ impl fmt::Display for SelectError {
             Self::NoSlot => {
                 f.write_str("bounded selection needs a slot; it is best with one per candidate")
             }
+            Self::NoSuchCandidate { candidate } => write!(
+                f,
+                "the selector chose candidate {candidate}, which does not exist: \
+                 it must choose a number below `Candidates::len`"
+            ),
+            Self::Exempt { candidate } => write!(
+                f,
+                "the selector chose candidate {candidate}, which is exempt: \
+                 it must ask `Standing::of` before it chooses"
+            ),
         }
     }
 }

@@ -66,6 +66,7 @@ impl<M: Machine> AddressSpace<M> {
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
             // Spend the work of 512 faults: most of the cost of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
+            memory.spaces.clear_huge(machine, pfn);
             let whole = Page { pfn, kind };
             let outcome = self.put_whole(memory, spot, whole, version, &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {

@@ -9,6 +9,7 @@ use super::table::Spares;
 use crate::machine::{Lock, Machine};
 use crate::page::AllocError;
 use crate::site::{Site, Work};
+use crate::space::contents::Source;
 use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
 use crate::space::memory::Memory;
@@ -238,14 +239,19 @@ impl<M: Machine> AddressSpace<M> {
                     batch.ran_dry = true;
                     break;
                 };
-                match there {
-                    Some(Entry::Swap(slot)) => batch.note_swapped(slot),
+                let source = match there {
+                    Some(Entry::Swap(slot)) => {
+                        batch.note_swapped(slot);
+                        Source::Slot(slot)
+                    }
                     Some(Entry::Page(page)) => {
                         batch.copied += 1;
                         batch.replaced = Some(page);
+                        Source::Page(page.pfn)
                     }
-                    None => {}
-                }
+                    None => Source::Zeros,
+                };
+                memory.spaces.fill_frame(machine, pfn, source);
                 let kind = PageKind::Anon;
                 entries.set(index, Entry::Page(Page { pfn, kind }));
                 self.own(memory, spot, index, pfn);

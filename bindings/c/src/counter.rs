@@ -1,0 +1,130 @@
+//! Counters for C, to which many threads add without sharing a cache line.
+#![expect(
+    unsafe_code,
+    reason = "exported names are unsafe attributes, and C passes pointers"
+)]
+
+use plimsoll_host::pool::Pool;
+use plimsoll_mm::counter::{AnyCounters, Counters};
+
+use plimsoll_host::Host;
+
+use crate::pool::plimsoll_pool;
+use crate::raw;
+use crate::status::{Failure, guard, plimsoll_status};
+
+/// A signed 64-bit sum, which wraps.
+#[derive(Debug)]
+#[expect(non_camel_case_types, reason = "this is the name in C")]
+pub struct plimsoll_counter {
+    counters: AnyCounters<Host>,
+    pool: Pool,
+}
+
+/// The index of the counter in its group, which has no other counter.
+const ONLY: usize = 0;
+
+/// Makes a counter at 0 for the CPUs of a pool, and writes it to `*made`.
+///
+/// # Safety
+/// `pool` must be null or a pool; `made` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_counter_new(
+    pool: *const plimsoll_pool,
+    made: *mut *mut plimsoll_counter,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let of = unsafe { raw::get(pool, "pool") }?;
+        // SAFETY: the caller guarantees it.
+        let made = unsafe { raw::out(made, "made") }?;
+        let counters = of.counters.init_many(of.pool.host());
+        let no_memory = |why| Failure::new(plimsoll_status::PLIMSOLL_NO_MEMORY, why);
+        made.put(raw::boxed(plimsoll_counter {
+            counters: counters.map_err(no_memory)?,
+            pool: of.pool.clone(),
+        }));
+        Ok(())
+    })
+}
+
+/// Frees a counter. Does nothing for null.
+///
+/// # Safety
+/// `counter` must be null, or come from `plimsoll_counter_new` and not have been freed. No other
+/// thread may be using it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_counter_free(counter: *mut plimsoll_counter) {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let counter = unsafe { raw::unbox(counter) };
+        if let Some(counter) = counter {
+            let plimsoll_counter { counters, pool } = *counter;
+            counters.destroy_many(pool.host());
+        }
+        Ok(())
+    });
+}
+
+/// Adds `delta`. A thread that has entered a CPU of the pool adds to the part of that CPU; any other
+/// thread asks the kernel on which CPU it runs, which is slower.
+///
+/// # Safety
+/// `counter` must be null or a counter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_counter_add(
+    counter: *const plimsoll_counter,
+    delta: i64,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let counter = unsafe { raw::get(counter, "counter") }?;
+        let host = counter.pool.host();
+        counter.counters.add_growing(host, ONLY, delta);
+        Ok(())
+    })
+}
+
+/// Writes the sum of all additions that have returned to `*sum`. Reads the part of every CPU.
+///
+/// # Safety
+/// `counter` must be null or a counter; `sum` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_counter_sum(
+    counter: *const plimsoll_counter,
+    sum: *mut i64,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let counter = unsafe { raw::get(counter, "counter") }?;
+        // SAFETY: the caller guarantees it.
+        let sum = unsafe { raw::out(sum, "sum") }?;
+        sum.put(counter.counters.precise_sum(counter.pool.host(), ONLY));
+        Ok(())
+    })
+}
+
+/// Writes the ends of a range that contains the sum to `*min` and `*max`, without reading the part
+/// of every CPU.
+///
+/// # Safety
+/// `counter` must be null or a counter; `min` and `max` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_counter_range(
+    counter: *const plimsoll_counter,
+    min: *mut i64,
+    max: *mut i64,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let counter = unsafe { raw::get(counter, "counter") }?;
+        // SAFETY: the caller guarantees it.
+        let min = unsafe { raw::out(min, "min") }?;
+        // SAFETY: the caller guarantees it.
+        let max = unsafe { raw::out(max, "max") }?;
+        let range = counter.counters.min_max(counter.pool.host(), ONLY);
+        min.put(range.min);
+        max.put(range.max);
+        Ok(())
+    })
+}

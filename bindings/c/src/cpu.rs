@@ -1,0 +1,253 @@
+//! Allocating and freeing pages, as a CPU of a pool.
+#![expect(
+    unsafe_code,
+    reason = "exported names are unsafe attributes, and C passes pointers"
+)]
+
+use std::ptr;
+
+use plimsoll_host::cpu::Entered;
+use plimsoll_host::pool::Pool;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{BulkError, Request};
+use plimsoll_mm::units::{CpuId, Order, Pfn};
+
+use crate::pool::plimsoll_pool;
+use crate::raw;
+use crate::status::{Failure, guard, plimsoll_status};
+
+/// The number of page numbers that are converted at a time.
+const TOGETHER: usize = 64;
+
+/// The right of a thread to use a pool as one of its CPUs.
+#[derive(Debug)]
+#[expect(non_camel_case_types, reason = "this is the name in C")]
+pub struct plimsoll_cpu {
+    _entered: Entered,
+    thread: usize,
+    pool: Pool,
+}
+
+/// A number that no other living thread has.
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
+/// Returns the handle of the calling thread.
+///
+/// # Safety
+/// `cpu` must be null or a handle that was not left.
+unsafe fn own<'a>(cpu: *const plimsoll_cpu) -> Result<&'a plimsoll_cpu, Failure> {
+    // SAFETY: the caller guarantees it.
+    let cpu = unsafe { raw::get(cpu, "cpu") }?;
+    if cpu.thread == this_thread() {
+        Ok(cpu)
+    } else {
+        let text = "this handle belongs to another thread: each thread makes its own";
+        Err(Failure::new(plimsoll_status::PLIMSOLL_WRONG_THREAD, text))
+    }
+}
+
+fn order(order: u8) -> Result<Order, Failure> {
+    let text = || {
+        Failure::invalid(format_args!(
+            "there is no order {order}: orders are 0 to 10"
+        ))
+    };
+    Order::new(order).ok_or_else(text)
+}
+
+/// Makes the calling thread play CPU `cpu` of the pool, and writes its handle to `*entered`.
+///
+/// # Safety
+/// `pool` must be null or a pool; `entered` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_enter(
+    pool: *const plimsoll_pool,
+    cpu: u32,
+    entered: *mut *mut plimsoll_cpu,
+) -> plimsoll_status {
+    // SAFETY: the caller guarantees it.
+    guard(|| unsafe { enter(pool, Some(cpu), entered) })
+}
+
+/// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
+/// handle to `*entered`.
+///
+/// # Safety
+/// `pool` must be null or a pool; `entered` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_bind(
+    pool: *const plimsoll_pool,
+    entered: *mut *mut plimsoll_cpu,
+) -> plimsoll_status {
+    // SAFETY: the caller guarantees it.
+    guard(|| unsafe { enter(pool, None, entered) })
+}
+
+/// # Safety
+/// As [`plimsoll_enter`].
+unsafe fn enter(
+    pool: *const plimsoll_pool,
+    cpu: Option<u32>,
+    entered: *mut *mut plimsoll_cpu,
+) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    let pool = unsafe { raw::get(pool, "pool") }?.pool.clone();
+    // SAFETY: the caller guarantees it.
+    let entered = unsafe { raw::out(entered, "entered") }?;
+    let cpu = cpu.map_or_else(|| pool.host().this_cpu(), CpuId);
+    let cpus = pool.host().topology().cpus();
+    if cpu.0 >= cpus {
+        let text = format_args!("there is no CPU {cpu}: the pool has CPUs 0 to {}", cpus - 1);
+        return Err(Failure::invalid(text));
+    }
+    entered.put(raw::boxed(plimsoll_cpu {
+        _entered: pool.host().enter(cpu),
+        thread: this_thread(),
+        pool,
+    }));
+    Ok(())
+}
+
+/// Ends the right of the calling thread, and frees the handle. Does nothing for null.
+///
+/// # Safety
+/// `cpu` must be null, or come from `plimsoll_enter` or `plimsoll_bind` and not have been left.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_leave(cpu: *mut plimsoll_cpu) -> plimsoll_status {
+    guard(|| {
+        if cpu.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller guarantees it.
+        unsafe { own(cpu) }?;
+        // SAFETY: the caller guarantees that the handle was not left before.
+        drop(unsafe { raw::unbox(cpu) });
+        Ok(())
+    })
+}
+
+/// Allocates a block of `1 << order` pages, which is aligned to its size, and writes the number of
+/// its first page to `*pfn`. The largest order is 10.
+///
+/// # Safety
+/// `cpu` must be null or a handle; `pfn` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_alloc(
+    cpu: *const plimsoll_cpu,
+    order: u8,
+    pfn: *mut u32,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let pool = &unsafe { own(cpu) }?.pool;
+        // SAFETY: the caller guarantees it.
+        let pfn = unsafe { raw::out(pfn, "pfn") }?;
+        let request = Request::new(self::order(order)?);
+        let Pfn(first) = pool.pages().alloc(pool.host(), request)?;
+        pfn.put(first);
+        Ok(())
+    })
+}
+
+/// Frees a block. It must have been allocated with this order. The pages of a block that was
+/// allocated by another thread may be freed, too.
+///
+/// # Safety
+/// `cpu` must be null or a handle. Nothing may use the block's memory any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_free(
+    cpu: *const plimsoll_cpu,
+    pfn: u32,
+    order: u8,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let pool = &unsafe { own(cpu) }?.pool;
+        let order = self::order(order)?;
+        pool.pages().free(pool.host(), Pfn(pfn), order)?;
+        Ok(())
+    })
+}
+
+/// Allocates `count` single pages and writes their numbers to `pfns`. Writes the number of pages
+/// that the caller has got to `*got`, also if memory runs out before all are allocated
+/// (`PLIMSOLL_NO_MEMORY`). The entries of `pfns` after these are not changed.
+///
+/// # Safety
+/// `cpu` must be null or a handle; `pfns` must be null or valid for `count` initialised numbers;
+/// `got` must be null or valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_alloc_pages(
+    cpu: *const plimsoll_cpu,
+    pfns: *mut u32,
+    count: usize,
+    got: *mut usize,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let pool = &unsafe { own(cpu) }?.pool;
+        // SAFETY: the caller guarantees it.
+        let pfns = unsafe { raw::list_mut(pfns, count, "pfns") }?;
+        // SAFETY: the caller guarantees it.
+        let got = unsafe { raw::out(got, "got") }?;
+        let (owned, outcome) = fill(pool, pfns);
+        got.put(owned);
+        outcome
+    })
+}
+
+/// Fills `pfns` with pages. Returns the number of pages, and the failure if it is too low.
+fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
+    let request = Request::new(Order::ZERO);
+    let mut owned = 0;
+    for some in pfns.chunks_mut(TOGETHER) {
+        let mut pages = [Pfn(0); TOGETHER];
+        let pages = &mut pages[..some.len()];
+        let outcome = pool.pages().alloc_pages(pool.host(), request, pages);
+        let got = match outcome {
+            Ok(()) => some.len(),
+            Err(BulkError { got, .. }) => got,
+        };
+        for (number, page) in some.iter_mut().zip(&pages[..got]) {
+            *number = page.0;
+        }
+        owned += got;
+        if let Err(error) = outcome {
+            return (owned, Err(error.why.into()));
+        }
+    }
+    (owned, Ok(()))
+}
+
+/// Frees `count` single pages. Stops at the first page that was not allocated as a single page: the
+/// pages before it are freed, and that page and those after it are not.
+///
+/// # Safety
+/// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers. Nothing may use
+/// the pages' memory any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_free_pages(
+    cpu: *const plimsoll_cpu,
+    pfns: *const u32,
+    count: usize,
+) -> plimsoll_status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let pool = &unsafe { own(cpu) }?.pool;
+        // SAFETY: the caller guarantees it.
+        let pfns = unsafe { raw::list(pfns, count, "pfns") }?;
+        for some in pfns.chunks(TOGETHER) {
+            let mut pages = [Pfn(0); TOGETHER];
+            for (page, &number) in pages.iter_mut().zip(some) {
+                *page = Pfn(number);
+            }
+            pool.pages().free_pages(pool.host(), &pages[..some.len()])?;
+        }
+        Ok(())
+    })
+}

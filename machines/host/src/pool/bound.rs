@@ -1,0 +1,132 @@
+//! A thread's handle on a pool, while the thread plays one CPU.
+
+use std::fmt;
+
+use plimsoll_mm::counter::CounterId;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{AllocError, BulkError, FreeError, PageAllocator, Request};
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+use super::Pool;
+use crate::Host;
+use crate::cpu::Entered;
+
+/// The right of a thread to use a [`Pool`] as one of its CPUs. Each method is the method of the
+/// same name of [`PageAllocator`], called with the pool's machine, and costs the same.
+///
+/// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several
+/// CPUs, the newest one counts, also for the older values, and the newest value must be dropped
+/// first.
+///
+/// ```compile_fail
+/// # let pool = plimsoll_host::pool::Pool::builder().build().unwrap();
+/// let bound = pool.bind();
+/// std::thread::scope(|scope| scope.spawn(move || bound.drain())); // another thread may not use it
+/// ```
+#[must_use = "the thread plays the CPU only while this lives"]
+pub struct Bound<'p> {
+    pool: &'p Pool,
+    host: &'p Host,
+    pages: &'p PageAllocator<Host>,
+    _entered: Entered,
+}
+
+impl<'p> Bound<'p> {
+    pub(super) fn new(pool: &'p Pool, entered: Entered) -> Self {
+        Self {
+            pool,
+            host: pool.host(),
+            pages: pool.pages(),
+            _entered: entered,
+        }
+    }
+
+    /// The pool that the thread uses.
+    #[must_use]
+    pub fn pool(&self) -> &'p Pool {
+        self.pool
+    }
+
+    /// The CPU that the thread plays.
+    #[must_use]
+    pub fn cpu(&self) -> CpuId {
+        self.host.this_cpu()
+    }
+
+    /// Allocates a block: [`PageAllocator::alloc`].
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    #[inline]
+    pub fn alloc(&self, request: Request) -> Result<Pfn, AllocError> {
+        self.pages.alloc(self.host, request)
+    }
+
+    /// Frees a block: [`PageAllocator::free`].
+    ///
+    /// # Errors
+    /// [`FreeError`]; nothing has changed then.
+    #[inline]
+    pub fn free(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.pages.free(self.host, pfn, order)
+    }
+
+    /// Allocates some single pages and returns their number: [`PageAllocator::alloc_bulk`].
+    #[inline]
+    pub fn alloc_bulk(&self, request: Request, pfns: &mut [Pfn]) -> usize {
+        self.pages.alloc_bulk(self.host, request, pfns)
+    }
+
+    /// Allocates single pages for all entries of `pfns`: [`PageAllocator::alloc_pages`].
+    ///
+    /// # Errors
+    /// [`BulkError`], with the number of pages that the caller has got.
+    #[inline]
+    pub fn alloc_pages(&self, request: Request, pfns: &mut [Pfn]) -> Result<(), BulkError> {
+        self.pages.alloc_pages(self.host, request, pfns)
+    }
+
+    /// Frees single pages: [`PageAllocator::free_pages`].
+    ///
+    /// # Errors
+    /// [`FreeError`] for the first page that was not allocated as a single page. The pages before
+    /// it are freed.
+    #[inline]
+    pub fn free_pages(&self, pfns: &[Pfn]) -> Result<(), FreeError> {
+        self.pages.free_pages(self.host, pfns)
+    }
+
+    /// Splits an allocated block into single pages: [`PageAllocator::split`].
+    ///
+    /// # Errors
+    /// [`FreeError`]; nothing has changed then.
+    #[inline]
+    pub fn split(&self, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        self.pages.split(self.host, pfn, order)
+    }
+
+    /// Returns all pages on this CPU's lists to their zones: [`PageAllocator::drain_cpu`]. Returns
+    /// the number of these pages.
+    pub fn drain(&self) -> Pages {
+        self.pages.drain_cpu(self.host, self.cpu())
+    }
+
+    /// Adds `delta` to a named counter of the pool.
+    ///
+    /// # Panics
+    /// If `counter` is not one of the pool's.
+    #[inline]
+    pub fn count(&self, counter: CounterId, delta: i64) {
+        let counters = self.pool.counters();
+        let counters = counters.expect("a `CounterId` comes from the counters of a pool");
+        counters.add_growing(self.host, counter, delta);
+    }
+}
+
+impl fmt::Debug for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound")
+            .field("cpu", &self.cpu())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! The law of CPUs that allocate and free many single pages in one call while memory runs out.
+
+use alloc::vec;
+use core::sync::atomic::Ordering::AcqRel;
+
+use super::{Body, FewPages, Law, few_pages_of};
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::page::watermark::Urgency;
+use crate::page::{BulkError, Request};
+use crate::units::{Order, Pfn};
+
+/// The number of pages of the zone.
+const PAGES: u32 = 4;
+/// The number of pages that each CPU wants: one CPU alone can have them, two CPUs cannot.
+const WANTED: usize = 3;
+/// An entry of a list of pages that has no page yet.
+const NO_PAGE: Pfn = Pfn(u32::MAX);
+
+impl<M: Machine> FewPages<M> {
+    /// Takes pages in one call, and frees in one call as many as the allocator says it gave.
+    fn take_and_give_many(&self, machine: &M) {
+        let mut held = [NO_PAGE; WANTED];
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let got = match self.pages.alloc_pages(machine, request, &mut held) {
+            Ok(()) => WANTED,
+            Err(BulkError { got, wanted, .. }) => {
+                assert!(got < wanted && wanted == WANTED, "some pages are missing");
+                got
+            }
+        };
+        let (held, others) = held.split_at(got);
+        assert!(
+            others.iter().all(|&pfn| pfn == NO_PAGE),
+            "the caller gets no page that the error does not count"
+        );
+        for pfn in held {
+            let holders = self.holders[pfn.0 as usize].add(machine, 1, AcqRel);
+            assert_eq!(holders, 1, "page {} has one holder", pfn.0);
+        }
+        for pfn in held {
+            self.holders[pfn.0 as usize].add(machine, -1, AcqRel);
+        }
+        let freed = self.pages.free_pages(machine, held);
+        freed.expect("they were handed out as single pages");
+    }
+}
+
+/// Two CPUs each want most of memory in one call.
+#[must_use]
+pub fn running_out_half_way<M: Machine>() -> Law<M, FewPages<M>> {
+    let many: Body<M, FewPages<M>> = |machine, few| few.take_and_give_many(machine);
+    Law {
+        name: "if memory runs out during a bulk allocation, exactly the pages it reports are used",
+        setup: |machine| few_pages_of(machine, Design::OURS, PAGES),
+        bodies: vec![many; 2],
+        check: |machine, few| few.is_whole(machine),
+    }
+}
