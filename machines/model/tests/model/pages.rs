@@ -24,6 +24,26 @@ fn shuttle_two_mobilities() {
 }
 
 #[test]
+fn loom_zones_that_change_their_size() {
+    in_own_process(|| {
+        loom::run_law_within(&laws::resizing::two_grow(), 2, 2);
+        loom::run_law_within(&laws::resizing::two_resize(), 2, 1);
+        loom::run_law_within(&laws::resizing::reporting_against_shrinking(), 2, 2);
+    });
+}
+
+#[test]
+fn shuttle_zones_that_change_their_size() {
+    const FEWER: u32 = SCHEDULES / 4;
+    shuttle::run_law(&laws::resizing::resizing_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::shrinking_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::two_resize(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::two_grow(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::reporting_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::reporting_against_shrinking(), 2, FEWER);
+}
+
+#[test]
 fn loom_double_free_is_refused() {
     in_own_process(|| {
         loom::run_law(&laws::double_free_is_refused(), 2);
