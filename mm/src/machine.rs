@@ -78,6 +78,11 @@ pub trait Machine: Sized + 'static {
     /// can choose that.
     fn rw_lock<T>(&self, class: LockClass, home: CpuId, value: T) -> Self::RwLock<T>;
 
+    /// Says that element `i` of the array belongs to CPU `i`, which will use it most. A machine with
+    /// several nodes may move the array's memory (Linux allocates such memory per node:
+    /// `alloc_percpu`). By default nothing happens.
+    fn settle<T>(&self, _of_cpus: &[T]) {}
+
     /// Creates one tag per page of a zone of `pages` pages. See [`Tags`] for the initial tags.
     fn tags(&self, pages: Pages) -> Self::Tags;
 

@@ -21,7 +21,7 @@ use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::event::{Changed, Event};
 use crate::machine::{Due, Job, JobState, Machine, WhenIdle, Word};
-use crate::page::{Config, LayoutError, PageAllocator};
+use crate::page::{Config, LayoutError, PageAllocator, ResizeError};
 use crate::site::Work;
 use crate::units::{CpuId, Pages, Pfn, count_of, signed};
 use crate::vmstat::counters::{Counters, NodeItem, Step, ZoneItem};
@@ -149,6 +149,35 @@ impl<M: Machine> Manager<M> {
         self.pages.drain_cpu(machine, cpu);
         self.fold(machine, cpu);
         self.recompute(machine);
+    }
+
+    /// Adds memory to a zone: the frames from `first` on, which were a hole so far, become free
+    /// pages (Linux: `online_pages`). `first` and `pages` must be multiples of 1024. Watermarks,
+    /// sizes of page lists, reserves and thresholds follow the new size of the zone.
+    ///
+    /// The layout decides how far a zone can grow: its span has to include the frames
+    /// ([`Layout::arena_up_to`](crate::page::Layout::arena_up_to)).
+    ///
+    /// # Errors
+    /// If the range is not a hole of a zone, or records cannot be allocated. Nothing changes then.
+    pub fn memory_online(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
+        self.pages.memory_online(machine, first, pages)?;
+        self.recompute(machine);
+        Ok(())
+    }
+
+    /// Removes memory from a zone: the frames from `first` on, all of them free, become a hole
+    /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. Drains the page
+    /// lists of all CPUs if a page of the range is on one. Moves no page: see [`ResizeError`] for
+    /// the reasons why a block stays.
+    ///
+    /// # Errors
+    /// If a page of the range is in use, or the zone would fall below its high watermark. Nothing
+    /// changes then, except that page lists may have been drained.
+    pub fn memory_offline(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
+        self.pages.memory_offline(machine, first, pages)?;
+        self.recompute(machine);
+        Ok(())
     }
 
     /// Adds `delta` to the counter of `item` on this CPU's node.

@@ -8,6 +8,8 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -53,12 +55,31 @@ pub(crate) fn played(host: HostId) -> Option<CpuId> {
     (of == host).then_some(cpu)
 }
 
+/// The number of forks between the first process with a machine and this process.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// The number of forks so far, as far as they are watched.
+pub(crate) fn forks() -> u64 {
+    // Relaxed is enough: only the child's first thread changes the number, before `fork` returns
+    // and so before it can create other threads.
+    FORKS.load(Relaxed)
+}
+
+/// Counts a fork and makes this thread play no CPU. Runs in the child of a fork, where only
+/// async-signal-safe functions may run: the cell needs neither initialization nor a destructor.
+pub(crate) fn leave_in_child() {
+    FORKS.fetch_add(1, Relaxed);
+    PLAYED.set((HostId::NONE, CpuId(0)));
+}
+
 /// The right of a thread to play a CPU, which ends when this value is dropped. A thread that has
 /// entered several CPUs must drop the newest value first.
 #[must_use = "the thread plays the CPU only while this lives"]
 #[derive(Debug)]
 pub struct Entered {
     before: Played,
+    /// The number of forks when the thread entered.
+    forks: u64,
     /// The CPUs on which the thread may run again after the drop; `None` if the thread was not
     /// pinned.
     mask: Option<CpuMask>,
@@ -74,6 +95,7 @@ impl Entered {
         let before = PLAYED.replace((host, cpu));
         Self {
             before,
+            forks: forks(),
             mask: None,
             _not_send: PhantomData,
         }
@@ -91,6 +113,9 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        if self.forks != forks() {
+            return; // In the child of a fork, the thread has left all CPUs.
+        }
         PLAYED.set(self.before);
         if let Some(mask) = &self.mask {
             // If the kernel refuses, the thread stays pinned, which only makes it slower.

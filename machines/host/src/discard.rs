@@ -3,7 +3,8 @@
 //! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
 //! frees them to their zones. [`ToKernel`] returns the memory of these pages to the kernel, where
 //! other processes can use it. Making memory available to others is the purpose of killing a
-//! process when memory is short.
+//! process when memory is short. A thread of [`ReturnFree`](crate::return_free::ReturnFree) passes
+//! to it the huge blocks that have been free for a while.
 //!
 //! Each CPU has its own counters, in separate cache lines. No lock is taken unless the kernel
 //! refuses.
@@ -111,7 +112,9 @@ impl ToKernel {
     /// that call returns, no reference to the frame's memory may exist, and no thread may read or
     /// write it. This holds if clones are passed only to
     /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding), for address spaces whose
-    /// users and notifiers have no pointer to a page after the page has left the address space.
+    /// users and notifiers have no pointer to a page after the page has left the address space. For
+    /// [`ReturnFree::start`](crate::return_free::ReturnFree::start) it holds if no thread accesses
+    /// a page after it was freed to the manager.
     #[expect(
         unsafe_code,
         reason = "discarding a frame destroys its contents, even for code that has a reference to it"
@@ -147,8 +150,17 @@ impl ToKernel {
         error.take()
     }
 
-    /// Returns a range of adjacent frames to the kernel.
-    fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
+    /// Returns a free block to the kernel. Returns whether the kernel took it.
+    pub(crate) fn give_block(&self, host: &Host, first: Pfn, order: Order) -> bool {
+        self.give(self.counts(host), first, order.pages())
+    }
+
+    fn counts(&self, host: &Host) -> &Counts {
+        &self.0.counts[host.this_cpu().index()]
+    }
+
+    /// Returns a range of adjacent frames to the kernel. Returns whether the kernel took it.
+    fn give(&self, counts: &Counts, first: Pfn, pages: Pages) -> bool {
         // Relaxed is enough: no other memory access depends on the counts. The addition has to be
         // atomic, because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
@@ -157,19 +169,23 @@ impl ToKernel {
         #[expect(unsafe_code, reason = "see `ToKernel::new`")]
         let given = unsafe { self.0.arena.give_back(first, pages) };
         match given {
-            Ok(()) => counts.pages.fetch_add(pages.0.into(), Relaxed),
+            Ok(()) => {
+                counts.pages.fetch_add(pages.0.into(), Relaxed);
+                true
+            }
             Err(why) => {
                 let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
                 error.get_or_insert(why);
-                counts.refused.fetch_add(pages.0.into(), Relaxed)
+                counts.refused.fetch_add(pages.0.into(), Relaxed);
+                false
             }
-        };
+        }
     }
 }
 
 impl Discard<Host> for ToKernel {
     fn discard(&self, host: &Host, pfns: &[Pfn], order: Order) {
-        let counts = &self.0.counts[host.this_cpu().index()];
+        let counts = self.counts(host);
         let Pages(each) = order.pages();
         for pfns in pfns.chunks(TOGETHER) {
             let mut sorted = [Pfn(0); TOGETHER];
@@ -178,7 +194,8 @@ impl Discard<Host> for ToKernel {
             sorted.sort_unstable();
             for run in sorted.chunk_by(|one, next| next.0 - one.0 == each) {
                 let blocks = u32::try_from(run.len()).expect("few");
-                self.give(counts, run[0], Pages(blocks * each));
+                // If the kernel refuses, the frames keep their memory, and are counted.
+                let _given = self.give(counts, run[0], Pages(blocks * each));
             }
         }
     }

@@ -3,9 +3,9 @@
 //! A clone is another handle to the same machine.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_mm::event::Event;
@@ -13,8 +13,10 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::affinity::{self, CpuMask};
-use crate::cpu::{Entered, HostId, PinError};
+use crate::cpu::{self, Entered, HostId, PinError};
+use crate::fork;
 use crate::job_queue::JobQueue;
+use crate::numa::{self, Placement};
 use crate::topology;
 
 /// A machine whose CPUs are played by threads. It has the topology of this computer, or any other
@@ -28,6 +30,10 @@ pub(crate) struct Shared {
     pub(crate) id: HostId,
     pub(crate) topology: Topology,
     pub(crate) created: Instant,
+    /// The number of forks when the machine was created.
+    forks: u64,
+    /// The outcome of moving the state of CPUs to their nodes.
+    placement: Mutex<Placement>,
     /// The real CPUs on which the thread that created the machine could run.
     allowed: CpuMask,
     pub(crate) observer: Option<Box<Observer>>,
@@ -80,6 +86,8 @@ impl Host {
             id,
             topology,
             created,
+            forks: fork::watched_forks(),
+            placement: Mutex::default(),
             allowed,
             observer,
             job_queues,
@@ -111,6 +119,7 @@ impl Host {
     }
 
     fn assert_has(&self, cpu: CpuId) {
+        self.abort_in_child();
         let cpus = self.0.topology.cpus();
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
@@ -118,7 +127,52 @@ impl Host {
     /// The CPU that the kernel reports, for a thread that plays no CPU of this machine.
     #[inline(never)]
     pub(crate) fn this_cpu_slow(&self) -> CpuId {
+        self.abort_in_child();
         CpuId(affinity::current() % self.0.topology.cpus())
+    }
+
+    /// Aborts the process, with a message, if it was forked from the one that created the machine.
+    pub(crate) fn abort_in_child(&self) {
+        if self.0.forks != cpu::forks() {
+            fork::abort_child();
+        }
+    }
+
+    /// Whether the page lists and other state of each CPU, of all managers of this machine, are on
+    /// the node of that CPU.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        *self.placement_now()
+    }
+
+    fn placement_now(&self) -> std::sync::MutexGuard<'_, Placement> {
+        let placement = self.0.placement.lock();
+        placement.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves an array that has an element for each CPU, of `each` bytes from address `first` on, so
+    /// that each page is on the node of its CPUs.
+    pub(crate) fn move_to_nodes(&self, first: usize, each: usize, cpus: usize) {
+        let topology = &self.0.topology;
+        let one_node = !numa::nodes_with_memory().is_ok_and(|nodes| nodes.len() > 1);
+        let outcome = if one_node || topology.nodes() == 1 {
+            Placement::OneNode
+        } else {
+            let node = |cpu: CpuId| topology.place(cpu).node;
+            let nodes: Vec<_> = topology.ids().take(cpus).map(node).collect();
+            match numa::move_home(&numa::homes(first, each, &nodes)) {
+                Ok(pages) => Placement::Placed { pages },
+                Err(_why) => Placement::Refused,
+            }
+        };
+        let mut placement = self.placement_now();
+        *placement = match (*placement, outcome) {
+            (Placement::Placed { pages }, Placement::Placed { pages: more }) => Placement::Placed {
+                pages: pages + more,
+            },
+            (Placement::Refused, _) => Placement::Refused,
+            (_, outcome) => outcome,
+        };
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -9,16 +9,20 @@
 //! * [`pool::Pool`] puts all of these together for an embedder: memory, its manager and its
 //!   maintenance.
 //! * [`arena::Arena`] is memory for pages. [`discard::ToKernel`] returns it to the kernel when
-//!   address spaces no longer use it.
+//!   address spaces no longer use it, or when it has been free for a while.
 //!
 //! [`measure`] times a contended lock, and measures the prices that a simulated machine needs. It
 //! returns an error if this computer cannot be measured.
 //!
 //! `docs/embedding.md` of the repository is the guide for programs that use this crate.
 //!
-//! Four files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
-//! `measure/clock.rs`, which reads the time-stamp counter; `arena.rs`, which returns memory to the
-//! kernel; and `discard.rs`, which calls `arena.rs` to return the memory of freed pages.
+//! A machine belongs to the process that created it. If a child that was forked from this process
+//! uses the machine, the child aborts with a message.
+//!
+//! These files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
+//! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the
+//! kernel; `discard.rs`, which calls `arena/` to return the memory of freed pages; `sys.rs`, with
+//! system calls; and `fork.rs`, which runs a function in the child of a fork.
 
 pub mod affinity;
 pub mod arena;
@@ -26,14 +30,18 @@ pub mod cpu;
 pub mod discard;
 pub mod locks;
 pub mod measure;
+pub mod numa;
 pub mod pool;
+pub mod return_free;
 pub mod topology;
 pub mod words;
 pub mod workers;
 
+mod fork;
 mod host;
 mod job_queue;
 mod machine;
+mod sys;
 
 pub use host::Host;
 

@@ -25,6 +25,7 @@ pub mod oom;
 pub mod parts;
 pub mod reaping;
 pub mod reclaim;
+pub mod resizing;
 pub mod rw_lock;
 pub mod shepherd;
 pub mod spilling;

@@ -69,7 +69,7 @@ pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Bu
         tags: TestTags::new(pages),
         types: BlockTypes::with(grouping, Pages(pages), |blocks| TestTags::new(blocks.0)),
     };
-    let mut buddy = Buddy::new(Pages(pages), metadata);
+    let mut buddy = Buddy::new(Pages(pages), metadata, Vec::new());
     for page in (0..pages).step_by(1024) {
         if page + 1024 <= pages {
             buddy.give_fresh(page, known.types.of(page));

@@ -57,7 +57,7 @@ impl<M: Machine> Zone<M> {
     #[cold]
     pub(super) fn keep_block(&self, machine: &M, page: u32, order: Order) {
         let block = self.types.block().pages();
-        let share = Pages(self.managed.0 / 100);
+        let share = Pages(self.managed().0 / 100);
         if share < block {
             return;
         }

@@ -58,7 +58,7 @@ impl<M: Machine> PageAllocator<M> {
             nodes == NodeSet::ALL || node.is_some_and(|node| node.meets(nodes))
         };
         let zones = self.zones().iter().filter(on);
-        zones.map(|zone| u64::from(zone.managed.0)).sum()
+        zones.map(|zone| u64::from(zone.managed().0)).sum()
     }
 
     /// Calls the last resort, if there is one and `request` may lead to a kill.

@@ -98,6 +98,20 @@ impl Layout {
         }])
     }
 
+    /// Returns a layout with one zone that has `pages` pages from frame 0 now, and may grow to
+    /// `most` pages. Only a byte per page is reserved for the pages that it may gain.
+    ///
+    /// `pages` must be a multiple of 1024 if it is less than `most`; otherwise the last block of
+    /// the initial pages can never be completed.
+    #[must_use]
+    pub fn arena_up_to(pages: Pages, most: Pages) -> Self {
+        let mut layout = Self::arena(most);
+        if pages < most {
+            layout.zones[0].holes.push(pages.0..most.0);
+        }
+        layout
+    }
+
     /// Returns a layout of these zones, with all link records allocated in advance.
     #[must_use]
     pub fn of(zones: impl IntoIterator<Item = ZoneLayout>) -> Self {

@@ -24,7 +24,7 @@ const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 /// the pointer to the links inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
-    /// All at once when the zone is created, so that no memory is allocated later.
+    /// All at once when the zone is created or grows, so that no memory is allocated later.
     #[default]
     Eager,
     /// When a block is first split. For simulated machines with more memory than the host.
@@ -43,25 +43,48 @@ const UNLINKED: Link = Link {
     next: NONE,
 };
 
+/// The link records of one block of the largest order, for the free blocks inside it.
+pub(super) type PairLinks = Box<[Link; PAIRS]>;
+
 /// The link records of all blocks of a zone.
 #[derive(Debug)]
 pub(super) struct Links {
     largest: Vec<Link>,
-    split: Vec<Option<Box<[Link; PAIRS]>>>,
+    split: Vec<Option<PairLinks>>,
+}
+
+/// Allocates the records of a block that a zone grows by, or returns `None` if memory is short.
+pub(super) fn pair_links() -> Option<PairLinks> {
+    let mut pairs = Vec::new();
+    pairs.try_reserve_exact(PAIRS).ok()?;
+    pairs.resize(PAIRS, UNLINKED);
+    pairs.into_boxed_slice().try_into().ok()
 }
 
 impl Links {
-    pub(super) fn new(pages: Pages, metadata: Metadata) -> Self {
+    /// Creates the records of a zone of `pages` pages. A block without memory, for which `absent`
+    /// is true, gets none.
+    pub(super) fn new(pages: Pages, metadata: Metadata, absent: &[bool]) -> Self {
         let blocks = pages.0.div_ceil(BLOCK_PAGES) as usize;
         let mut split = Vec::new();
-        split.resize_with(blocks, || match metadata {
-            Metadata::Eager => Some(Box::new([UNLINKED; PAIRS])),
-            Metadata::WhenSplit => None,
+        let mut at = 0;
+        split.resize_with(blocks, || {
+            let is_absent = absent.get(at).copied().unwrap_or_default();
+            at += 1;
+            match metadata {
+                Metadata::Eager if !is_absent => Some(Box::new([UNLINKED; PAIRS])),
+                Metadata::Eager | Metadata::WhenSplit => None,
+            }
         });
         Self {
             largest: vec![UNLINKED; blocks],
             split,
         }
+    }
+
+    /// Exchanges the records of a block for those in `records`. No block inside it may be linked.
+    pub(super) fn exchange(&mut self, block: usize, records: &mut Option<PairLinks>) {
+        core::mem::swap(&mut self.split[block], records);
     }
 
     /// The link record of the free block of `order` at `page`.

@@ -11,7 +11,8 @@
 //! its methods. `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and
 //! `drain` allocate, free and drain pages. For an allocation that finds no block, `pressure`
 //! reclaims used pages if the embedder provides for that, and `last_resort` is the last step.
-//! `holds` has the variants of the hold policy.
+//! `resize` adds memory to a zone and removes it; `report` gives the memory of free huge blocks back
+//! to the system below. `holds` has the variants of the hold policy.
 
 mod alloc;
 mod blocks;
@@ -37,6 +38,8 @@ mod pcp;
 #[cfg(test)]
 mod pcp_props;
 mod pressure;
+mod report;
+mod resize;
 mod seed;
 mod setup;
 pub mod sizing;
@@ -61,6 +64,8 @@ pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
 pub(crate) use self::pcp::FREE_BATCH;
 pub use self::pressure::Pressure;
+pub use self::report::{Reported, Sweep};
+pub use self::resize::{Holder, ResizeError};
 pub use self::seed::SeedError;
 pub use self::setup::Config;
 pub use self::view::ZoneView;

@@ -157,7 +157,7 @@ impl<M: Machine> PageAllocator<M> {
         let scale = self.tunable(machine, Knob::BatchScaleMax);
         let hold = Nanos(self.tunable(machine, Knob::HoldTimeMax));
         let online = self.cpus.online(machine);
-        let normal = threshold::normal(online, zone.managed);
+        let normal = threshold::normal(online, zone.managed());
         let distance = marks.low.saturating_sub(marks.min);
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
@@ -207,7 +207,7 @@ impl<M: Machine> Zone<M> {
     ) -> Result<Vec<TypedBlock>, SeedError> {
         let frames = self.frames();
         let plan = self.locked(machine, Site::Control, |buddy| {
-            if buddy.free() != self.managed {
+            if buddy.free() != self.managed() {
                 return Err(SeedError::NotFresh(self.index));
             }
             let mut whole = Vec::new();

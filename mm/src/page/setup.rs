@@ -177,7 +177,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    fn recompute(&self, machine: &M, tunables: &Tunables) {
+    /// Recomputes every setting. The caller holds the sizing lock.
+    pub(super) fn recompute(&self, machine: &M, tunables: &Tunables) {
         let interval_ms = signed(tunables.get(Knob::StatInterval));
         self.stat_interval_ms.store(machine, interval_ms, Relaxed);
         let is_lowmem = |zone: &&Zone<M>| zone.kind != ZoneKind::Movable;
@@ -185,7 +186,7 @@ impl<M: Machine> PageAllocator<M> {
             .zones
             .iter()
             .filter(is_lowmem)
-            .fold(Pages(0), |sum, z| sum + z.managed);
+            .fold(Pages(0), |sum, z| sum + z.managed());
         let min_free_kib = match tunables.get(Knob::MinFree) {
             0 => watermark::min_free_kib(u64::from(lowmem.0) * 4),
             set => set,
@@ -210,9 +211,9 @@ impl<M: Machine> PageAllocator<M> {
             Share::Lowmem
         };
         let scale = tunables.get(Knob::WatermarkScale);
-        let marks = watermark::marks(zone.managed, lowmem, min_free, scale, share);
+        let marks = watermark::marks(zone.managed(), lowmem, min_free, scale, share);
         let online = self.cpus.online(machine);
-        let normal = threshold::normal(online, zone.managed);
+        let normal = threshold::normal(online, zone.managed());
         let distance = marks.low.saturating_sub(marks.min);
         zone.counters.set_threshold(machine, normal);
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
@@ -224,7 +225,7 @@ impl<M: Machine> PageAllocator<M> {
             cpus => cpus,
         };
         let fraction = tunables.get(Knob::HighFraction);
-        let sizes = Sizes::of(zone.managed, marks.low, sharing, fraction);
+        let sizes = Sizes::of(zone.managed(), marks.low, sharing, fraction);
         let hold = Nanos(tunables.get(Knob::HoldTimeMax));
         zone.set_sizes(machine, sizes, tunables.get(Knob::BatchScaleMax), hold);
         for class in ZoneKind::ALL {
@@ -248,7 +249,7 @@ impl<M: Machine> PageAllocator<M> {
             .zones
             .iter()
             .filter(above)
-            .map(|other| u64::from(other.managed.0))
+            .map(|other| u64::from(other.managed().0))
             .sum();
         // Zones do not overlap, so all of them together have fewer than 2³² pages.
         Pages(narrow(pages.checked_div(ratio).unwrap_or(0)))

@@ -12,6 +12,9 @@ use crate::units::Order;
 pub(crate) const TAIL: u8 = 0;
 /// The tag of a page without memory, which the zone does not manage.
 pub(crate) const HOLE: u8 = 0x40;
+/// The tag of the first page of a free block that is off its list while the memory of the block is
+/// given back.
+pub(crate) const ISOLATED: u8 = 0x60;
 
 const FREE: u8 = 0x10;
 const LISTED: u8 = 0x20;

@@ -54,7 +54,7 @@ impl<M: Machine> Zone<M> {
         ZoneView {
             kind: self.kind,
             node: self.node,
-            managed: self.managed,
+            managed: self.managed(),
             free,
             blocks,
             blocks_by_mobility,

@@ -15,6 +15,8 @@
 //! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
 //! | `supply.rs` | decide whether the zone may give a block |
 //! | `kept.rs` | keep blocks for atomic requests, and unreserve them |
+//! | `resize.rs` | add and remove memory |
+//! | `report.rs` | give the memory of free huge blocks back |
 //! | `seed.rs` | set the initial state of the lists |
 //! | `view.rs` | report the state |
 //!
@@ -24,7 +26,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::buddy::{Buddy, Wanted};
+use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
@@ -46,7 +48,8 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) node: NodeId,
     start: Pfn,
     spanned: Pages,
-    pub(super) managed: Pages,
+    /// The number of pages of memory. A CPU changes it with the sizing lock held.
+    managed: M::Field,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
@@ -156,7 +159,7 @@ impl<M: Machine> Zone<M> {
             node: layout.node,
             start: layout.start,
             spanned: layout.spanned,
-            managed: layout.managed(),
+            managed: machine.field(layout.managed().0.into()),
             tags,
             types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
@@ -170,6 +173,7 @@ impl<M: Machine> Zone<M> {
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
+        machine.settle(&zone.slots);
         // The counters were created with a threshold of zero, so this addition goes directly into
         // the shared word.
         zone.counters
@@ -213,7 +217,18 @@ impl<M: Machine> Zone<M> {
 
     /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
-        self.managed
+        Pages(narrow(self.managed.get()))
+    }
+
+    /// Records that the zone has `pages` pages of memory from now on. The caller holds the sizing
+    /// lock.
+    pub(super) fn set_managed(&self, pages: Pages) {
+        self.managed.set(pages.0.into());
+    }
+
+    /// The number of pages that the zone spans, holes included.
+    pub(super) fn spanned(&self) -> Pages {
+        self.spanned
     }
 
     /// The part of the zone that belongs to `cpu`, with its page lists.
@@ -287,7 +302,7 @@ impl<M: Machine> Zone<M> {
         }
         let marks = self.watermarks(machine);
         let threshold = match kswapd {
-            Kswapd::Asleep => threshold::normal(online, self.managed),
+            Kswapd::Asleep => threshold::normal(online, self.managed()),
             Kswapd::Awake => threshold::pressure(online, marks.low.saturating_sub(marks.min)),
         };
         self.counters.set_threshold(machine, threshold);
@@ -318,7 +333,7 @@ impl<M: Machine> Zone<M> {
         // may become longer; with this extra room, most such changes need no new allocation.
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
-        let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
+        let mut longer = pcp::lists_for(pages, sizes.batch, self.managed(), grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
         // Two CPUs may run this function for the same lists at once. Then `replace` keeps the
@@ -432,7 +447,8 @@ pub enum Kswapd {
 /// Creates free lists that contain all memory of `layout`.
 fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
     let block = Order::MAX.pages().0;
-    let mut buddy = Buddy::new(layout.spanned, metadata);
+    let absent = absent_blocks(layout);
+    let mut buddy = Buddy::new(layout.spanned, metadata, absent);
     let first = layout.start.0;
     let mut holes = layout.holes.iter().peekable();
     for page in (0..layout.spanned.0).step_by(block as usize) {
@@ -441,6 +457,10 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         let holed = holes.peek().is_some_and(|hole| hole.start - first < end);
         if end - page == block && !holed {
             buddy.give_fresh(page, frames.types.of(page));
+            continue;
+        }
+        if buddy.is_absent(page) {
+            frames.tags.set(page, tag::HOLE);
             continue;
         }
         for at in page..end {

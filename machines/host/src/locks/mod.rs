@@ -22,6 +22,8 @@ mod shared;
 pub(crate) mod sync;
 mod ticket;
 
+use crate::Host;
+
 pub use owner::OwnerLock;
 pub use queued::TicketLock;
 pub use shared::SharedLock;
@@ -39,4 +41,13 @@ pub(crate) fn spin_then_yield(looks: u32) {
     } else {
         std::thread::yield_now();
     }
+}
+
+/// Waits as [`spin_then_yield`] does. Aborts the process if it is the child of a fork, in which the
+/// holder of the lock may not exist.
+pub(crate) fn spin_or_leave(machine: &Host, looks: u32) {
+    if looks == SPINS_MAX {
+        machine.abort_in_child();
+    }
+    spin_then_yield(looks);
 }

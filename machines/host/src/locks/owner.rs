@@ -7,7 +7,7 @@ use plimsoll_mm::site::Site;
 
 use super::flag::Flag;
 use super::guarded::Guarded;
-use super::spin_then_yield;
+use super::spin_or_leave;
 use crate::Host;
 
 /// A lock around a value that one CPU, the owner, acquires often and cheaply. Other CPUs acquire
@@ -28,8 +28,8 @@ impl<T> CpuLock<Host, T> for OwnerLock<T> {
     }
 
     #[inline]
-    fn with<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(spin_then_yield, f)
+    fn with<R>(&self, machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.0.with(|looks| spin_or_leave(machine, looks), f)
     }
 }
 

@@ -6,7 +6,7 @@ use plimsoll_mm::machine::Lock;
 use plimsoll_mm::site::Site;
 
 use super::guarded::Guarded;
-use super::spin_then_yield;
+use super::spin_or_leave;
 use super::ticket::Ticket;
 use crate::Host;
 
@@ -28,8 +28,8 @@ impl<T> TicketLock<T> {
 
 impl<T> Lock<Host, T> for TicketLock<T> {
     #[inline]
-    fn with<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(spin_then_yield, f)
+    fn with<R>(&self, machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.0.with(|looks| spin_or_leave(machine, looks), f)
     }
 
     #[inline]
@@ -57,6 +57,7 @@ mod tests {
     use std::thread;
 
     use super::super::raw::RawLock;
+    use super::super::spin_then_yield;
     use super::*;
 
     #[test]

@@ -12,6 +12,7 @@
 mod calibrate;
 mod clock;
 mod contend;
+mod soak;
 mod watch;
 
 use std::sync::atomic::AtomicU32;
@@ -20,6 +21,7 @@ use std::{fmt, io, panic, thread};
 
 pub use calibrate::{prices, prices_of};
 pub use contend::lock_waits;
+pub use soak::{Histogram, Soak, SoakOptions, Times, soak};
 
 use crate::affinity::{self, CpuMask};
 
@@ -207,6 +209,8 @@ pub enum CannotMeasure {
     },
     /// One CPU did not respond to the other for several seconds.
     Stalled,
+    /// The kernel did not start a thread, or does not report what a thread has used.
+    Refused(io::Error),
 }
 
 impl fmt::Display for CannotMeasure {
@@ -224,6 +228,7 @@ impl fmt::Display for CannotMeasure {
                 )
             }
             Self::Stalled => f.write_str("one CPU did not answer the other for seconds"),
+            Self::Refused(why) => write!(f, "the kernel refused: {why}"),
         }
     }
 }
@@ -231,7 +236,7 @@ impl fmt::Display for CannotMeasure {
 impl std::error::Error for CannotMeasure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::PinRefused { why, .. } => Some(why),
+            Self::PinRefused { why, .. } | Self::Refused(why) => Some(why),
             Self::OneCpu | Self::TooBusy { .. } | Self::Stalled => None,
         }
     }

@@ -35,6 +35,11 @@ pub fn read_from(root: &Path) -> Result<Topology, TopologyError> {
     Ok(assemble(&sysfs::describe(root)?))
 }
 
+/// The numbers of a list such as `0-3,8`, or `None` if `text` is no such list.
+pub(crate) fn numbers(text: &str) -> Option<Vec<u32>> {
+    list::cpus(text)
+}
+
 /// Reads the CPUs of this computer. If Linux does not describe them, returns as many
 /// equal CPUs as this process may use.
 pub(crate) fn read_or_flat() -> Topology {

@@ -50,6 +50,22 @@ fn two_mobilities() {
 }
 
 #[test]
+fn zones_that_change_their_size() {
+    const FEWER: u32 = ROUNDS / 4;
+    run_law(&laws::resizing::resizing_against_churn(), 2, FEWER);
+    run_law(&laws::resizing::shrinking_against_churn(), 2, FEWER);
+    run_law(&laws::resizing::two_resize(), 2, FEWER);
+    run_law(&laws::resizing::two_grow(), 2, FEWER);
+}
+
+#[test]
+fn memory_is_given_back() {
+    const FEWER: u32 = ROUNDS / 4;
+    run_law(&laws::resizing::reporting_against_churn(), 2, FEWER);
+    run_law(&laws::resizing::reporting_against_shrinking(), 2, FEWER);
+}
+
+#[test]
 fn double_free_is_refused() {
     run_law(&laws::double_free_is_refused(), 2, ROUNDS);
 }

@@ -32,8 +32,28 @@ fn loom_bulk_allocation_runs_out() {
 }
 
 #[test]
+fn loom_zones_that_change_their_size() {
+    in_own_process(|| {
+        loom::run_law_within(&laws::resizing::two_grow(), 2, 2);
+        loom::run_law_within(&laws::resizing::two_resize(), 2, 1);
+        loom::run_law_within(&laws::resizing::reporting_against_shrinking(), 2, 2);
+    });
+}
+
+#[test]
 fn shuttle_bulk_allocation_runs_out() {
     shuttle::run_law(&laws::bulk::running_out_half_way(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_zones_that_change_their_size() {
+    const FEWER: u32 = SCHEDULES / 4;
+    shuttle::run_law(&laws::resizing::resizing_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::shrinking_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::two_resize(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::two_grow(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::reporting_against_churn(), 2, FEWER);
+    shuttle::run_law(&laws::resizing::reporting_against_shrinking(), 2, FEWER);
 }
 
 #[test]

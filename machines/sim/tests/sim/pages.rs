@@ -50,6 +50,36 @@ fn bulk_allocation_runs_out() {
 }
 
 #[test]
+fn zones_that_change_their_size() {
+    run_law(
+        &laws::resizing::resizing_against_churn(),
+        &machine(),
+        seeds(),
+    );
+    run_law(
+        &laws::resizing::shrinking_against_churn(),
+        &machine(),
+        seeds(),
+    );
+    run_law(&laws::resizing::two_resize(), &machine(), seeds());
+    run_law(&laws::resizing::two_grow(), &machine(), seeds());
+}
+
+#[test]
+fn memory_is_given_back() {
+    run_law(
+        &laws::resizing::reporting_against_churn(),
+        &machine(),
+        seeds(),
+    );
+    run_law(
+        &laws::resizing::reporting_against_shrinking(),
+        &machine(),
+        seeds(),
+    );
+}
+
+#[test]
 fn a_drain_that_waits() {
     run_law(
         &laws::draining::waiting_drain_against_frees(),

@@ -12,9 +12,16 @@
 //! under that lock.
 
 mod fallback;
+mod report;
 mod reserve;
+mod resize;
 
 pub(super) use self::fallback::{Stage, Wanted};
+use self::report::Ages;
+pub(super) use self::report::{Isolated, Visited};
+pub(super) use self::resize::{Stays, absent_blocks};
+use alloc::vec::Vec;
+
 use super::carve::Piece;
 use super::links::{Link, Links, Metadata, NONE};
 use super::mobility::{Frames, Mobility};
@@ -36,6 +43,10 @@ pub(crate) struct Buddy {
     /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
+    /// Whether each block of the largest order has no memory at all, so that it can be added.
+    absent: Vec<bool>,
+    /// How long each huge block has been free.
+    ages: Ages,
 }
 
 /// The free blocks of one order and type. Blocks are taken from the head, where the hottest blocks
@@ -57,8 +68,9 @@ enum End {
 }
 
 impl Buddy {
-    /// Creates empty free lists for a zone of `spanned` pages.
-    pub(super) fn new(spanned: Pages, metadata: Metadata) -> Self {
+    /// Creates empty free lists for a zone of `spanned` pages. `absent` says for each block of the
+    /// largest order whether it has no memory.
+    pub(super) fn new(spanned: Pages, metadata: Metadata, absent: Vec<bool>) -> Self {
         let empty = List {
             head: NONE,
             tail: NONE,
@@ -66,11 +78,13 @@ impl Buddy {
         };
         Self {
             lists: [[empty; Order::COUNT]; Mobility::COUNT],
-            links: Links::new(spanned, metadata),
+            links: Links::new(spanned, metadata, &absent),
             spanned,
             free: Pages::ZERO,
             free_kept: Pages::ZERO,
             kept: Pages::ZERO,
+            absent,
+            ages: Ages::new(spanned),
         }
     }
 
@@ -104,6 +118,9 @@ impl Buddy {
         to: Order,
         mobility: Mobility,
     ) {
+        if from >= Order::HUGE {
+            self.ages.used(page, to);
+        }
         let mut found = from.index();
         while found > to.index() {
             found -= 1;

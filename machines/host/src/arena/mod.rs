@@ -1,58 +1,150 @@
-//! Memory for pages: one anonymous mapping that starts with frame 0.
+//! Memory for pages: one mapping, private or with a file descriptor, that contains frame 0.
 //!
 //! Frame 0 is aligned to the size of the largest block. So every block that is aligned in frame
 //! numbers is equally aligned in memory, and a huge page fits into a block. Frames that were never
 //! touched, or were returned to the kernel, take only address space.
 
-use std::ptr::NonNull;
-use std::{fmt, io};
+mod options;
 
-use memmap2::MmapMut;
-use plimsoll_mm::units::{Order, PAGE_SIZE, Pages, Pfn};
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+
+use memmap2::{MmapMut, MmapRaw};
+use plimsoll_mm::units::{NodeId, Order, PAGE_SIZE, Pages, Pfn};
+
+pub use self::options::{ArenaError, ArenaOptions, HugePages, OnFork};
+use crate::numa::{self, Placement};
+use crate::sys;
 
 /// Zeroed memory for a number of page frames.
 #[derive(Debug)]
 pub struct Arena {
-    map: MmapMut,
+    map: MmapRaw,
+    /// The file whose memory the arena is; `None` if its memory is private.
+    file: Option<imp::MemoryFile>,
     /// The number of bytes from the start of the mapping to frame 0.
     skip_bytes: usize,
     pages: Pages,
-}
-
-/// The kernel's policy for huge pages in an arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HugePages {
-    /// The kernel follows the system-wide settings.
-    AsSystem,
-    /// The kernel uses huge pages where it can (Linux: `MADV_HUGEPAGE`).
-    Advise,
-    /// The kernel uses no huge pages, so that single frames can be returned to it (Linux:
-    /// `MADV_NOHUGEPAGE`).
-    Refuse,
+    placement: Placement,
 }
 
 impl Arena {
-    /// Maps memory for `pages` frames.
+    /// Maps private memory for `pages` frames; see [`ArenaOptions`] for more choices.
     ///
     /// # Errors
     /// If `pages` is 0 or too large, or the kernel refuses the mapping or the advice about huge
     /// pages.
     pub fn new(pages: Pages, huge: HugePages) -> Result<Self, ArenaError> {
+        ArenaOptions::new(pages).huge_pages(huge).map()
+    }
+
+    fn with(options: &ArenaOptions) -> Result<Self, ArenaError> {
+        let pages = options.pages;
         let align_bytes = Order::MAX.pages().bytes();
         let bytes = pages.bytes() + align_bytes;
         let bytes = usize::try_from(bytes).map_err(|_| ArenaError::Size { pages })?;
         if pages == Pages::ZERO {
             return Err(ArenaError::Size { pages });
         }
-        let map = MmapMut::map_anon(bytes).map_err(|why| ArenaError::Map { pages, why })?;
-        advise(&map, huge).map_err(|why| ArenaError::Advise { why })?;
+        let refused = |why| ArenaError::Map { pages, why };
+        let (map, file) = match &options.memfd {
+            None => (MmapMut::map_anon(bytes).map_err(refused)?.into(), None),
+            Some(name) => {
+                let file = imp::MemoryFile::new(name, bytes as u64);
+                let file = file.map_err(|why| ArenaError::Memfd { why })?;
+                (file.map().map_err(refused)?, Some(file))
+            }
+        };
+        advise(&map, options.huge).map_err(|why| ArenaError::Advise { why })?;
         let align = usize::try_from(align_bytes).map_err(|_| ArenaError::Size { pages })?;
         let skip_bytes = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
-        Ok(Self {
+        let mut arena = Self {
             map,
+            file,
             skip_bytes,
             pages,
+            placement: Placement::NotAsked,
+        };
+        let on_fork = options.on_fork;
+        let guarded = arena.set_on_fork(on_fork);
+        guarded.map_err(|why| ArenaError::Fork { on_fork, why })?;
+        arena.placement = arena.bind(&options.nodes)?;
+        if options.populate {
+            let populated = arena.populate();
+            populated.map_err(|why| ArenaError::Populate { why })?;
+        }
+        Ok(arena)
+    }
+
+    fn set_on_fork(&self, on_fork: OnFork) -> io::Result<()> {
+        match on_fork {
+            OnFork::Inherit => Ok(()),
+            OnFork::Absent => imp::leave_out_of_forks(&self.map),
+            OnFork::Zeroed => {
+                let bytes = self.pages.0 as usize * page_bytes();
+                // SAFETY: the arena has no values of Rust. `Arena::page` documents what a child
+                // finds by referring to the options.
+                #[expect(unsafe_code, reason = "children of forks find other contents")]
+                unsafe {
+                    sys::wipe_on_fork(self.page(Pfn(0)).as_ptr(), bytes)
+                }
+            }
+        }
+    }
+
+    /// Binds each range of frames to its node.
+    fn bind(&self, ranges: &[(Range<u32>, NodeId)]) -> Result<Placement, ArenaError> {
+        let mut placed = 0;
+        for (frames, node) in ranges {
+            let (frames, node) = (frames.clone(), *node);
+            if frames.is_empty() || frames.end > self.pages.0 {
+                let pages = self.pages;
+                return Err(ArenaError::Range { frames, pages });
+            }
+            let nodes = numa::nodes_with_memory();
+            let nodes = nodes.map_err(|why| ArenaError::Bind { node, why })?;
+            if !nodes.contains(&node) {
+                return Err(ArenaError::NoSuchNode { node, nodes });
+            }
+            if nodes.len() == 1 {
+                continue;
+            }
+            let address = self.page(Pfn(frames.start)).addr().get();
+            let bound = sys::bind(address, frames.len() * page_bytes(), node.0);
+            bound.map_err(|why| ArenaError::Bind { node, why })?;
+            placed += frames.len() as u64;
+        }
+        Ok(match (ranges, placed) {
+            ([], _) => Placement::NotAsked,
+            (_, 0) => Placement::OneNode,
+            (_, pages) => Placement::Placed { pages },
         })
+    }
+
+    /// The outcome of [`ArenaOptions::on_node`].
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// The file descriptor of the memory, if the arena was created with [`ArenaOptions::memfd`]. A
+    /// process that has the descriptor can map the memory: frame 0 begins at the offset
+    /// [`Arena::fd_offset`] of the file.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(imp::MemoryFile::fd)
+    }
+
+    /// The number of bytes from the start of the file of [`Arena::fd`] to frame 0, a multiple of
+    /// the size of a page. The bytes before it are not used.
+    #[must_use]
+    pub fn fd_offset(&self) -> u64 {
+        self.skip_bytes as u64
     }
 
     /// The number of frames of the arena.
@@ -87,7 +179,7 @@ impl Arena {
     }
 
     /// Returns the memory of `pages` frames, from `first` on, to the kernel (Linux:
-    /// `MADV_DONTNEED`). The frames remain part of the arena. They read as zero, and take memory
+    /// `MADV_DONTNEED`; for memory with a file descriptor, `FALLOC_FL_PUNCH_HOLE`). The frames remain part of the arena. They read as zero, and take memory
     /// again when they are touched.
     ///
     /// # Errors
@@ -109,7 +201,10 @@ impl Arena {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let bytes = pages.0 as usize * page_bytes();
-        imp::give_back(&self.map, self.offset(first), bytes)
+        match &self.file {
+            Some(file) => file.give_back(self.offset(first) as u64, bytes as u64),
+            None => imp::give_back(&self.map, self.offset(first), bytes),
+        }
     }
 
     /// Makes the kernel allocate memory for all frames now, rather than when each is first touched
@@ -123,11 +218,15 @@ impl Arena {
     }
 
     /// The number of frames for which the kernel currently holds memory (Linux:
-    /// `/proc/self/pagemap`). Frames that were only read may count as well.
+    /// `/proc/self/pagemap`; for memory with a file descriptor, the blocks of the file, which count
+    /// whichever process touched them). Frames that were only read may count as well.
     ///
     /// # Errors
     /// If the kernel does not report this number.
     pub fn resident(&self) -> io::Result<Pages> {
+        if let Some(file) = &self.file {
+            return file.resident();
+        }
         let first = self.page(Pfn(0)).addr().get();
         imp::resident(first, self.pages)
     }
@@ -143,7 +242,7 @@ fn page_bytes() -> usize {
 }
 
 #[cfg(target_os = "linux")]
-fn advise(map: &MmapMut, huge: HugePages) -> io::Result<()> {
+fn advise(map: &MmapRaw, huge: HugePages) -> io::Result<()> {
     match huge {
         HugePages::AsSystem => Ok(()),
         HugePages::Advise => map.advise(memmap2::Advice::HugePage),
@@ -152,7 +251,7 @@ fn advise(map: &MmapMut, huge: HugePages) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise(_map: &MmapMut, huge: HugePages) -> io::Result<()> {
+fn advise(_map: &MmapRaw, huge: HugePages) -> io::Result<()> {
     match huge {
         HugePages::AsSystem => Ok(()),
         HugePages::Advise | HugePages::Refuse => Err(io::ErrorKind::Unsupported.into()),
@@ -160,121 +259,11 @@ fn advise(_map: &MmapMut, huge: HugePages) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(
-    unsafe_code,
-    reason = "giving memory back writes zeros to it, which its owner alone may"
-)]
-mod imp {
-    use std::fs::File;
-    use std::io;
-    use std::os::unix::fs::FileExt;
-
-    use memmap2::{Advice, MmapMut, UncheckedAdvice};
-    use plimsoll_mm::units::Pages;
-
-    use super::page_bytes;
-
-    pub(super) fn give_back(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
-        // `memmap2` rounds down to the kernel's pages. If these are larger than a frame,
-        // neighbouring frames would lose their memory too.
-        kernel_pages_are_frames()?;
-        // SAFETY: the range is inside the mapping and consists of whole pages. The kernel writes
-        // zeros to it, as a write through a raw pointer would. This code never creates a reference
-        // to the mapping, and the caller of `Arena::give_back` guarantees that no other reference
-        // exists.
-        unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes) }
-    }
-
-    pub(super) fn populate(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
-        map.advise_range(Advice::PopulateWrite, offset, bytes)
-    }
-
-    pub(super) fn resident(first: usize, pages: Pages) -> io::Result<Pages> {
-        const ENTRY_BYTES: usize = 8;
-        /// The "present" flag of an entry of `/proc/self/pagemap`, which is a number in native byte
-        /// order.
-        const PRESENT: u64 = 1 << 63;
-        kernel_pages_are_frames()?;
-        let pagemap = File::open("/proc/self/pagemap")?;
-        let mut entries = vec![0; pages.0 as usize * ENTRY_BYTES];
-        let start = first / page_bytes() * ENTRY_BYTES;
-        pagemap.read_exact_at(&mut entries, start as u64)?;
-        let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
-        let present = entries.iter().map(|entry| u64::from_ne_bytes(*entry));
-        let present = present.filter(|entry| entry & PRESENT != 0).count();
-        Ok(Pages(u32::try_from(present).expect("at most `pages`")))
-    }
-
-    fn kernel_pages_are_frames() -> io::Result<()> {
-        if rustix::param::page_size() == page_bytes() {
-            return Ok(());
-        }
-        let why = "the kernel's pages are larger than frames";
-        Err(io::Error::new(io::ErrorKind::Unsupported, why))
-    }
-}
-
+#[path = "linux.rs"]
+mod imp;
 #[cfg(not(target_os = "linux"))]
-mod imp {
-    use std::io;
-
-    use memmap2::MmapMut;
-    use plimsoll_mm::units::Pages;
-
-    pub(super) fn give_back(_map: &MmapMut, _offset: usize, _bytes: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn populate(_map: &MmapMut, _offset: usize, _bytes: usize) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn resident(_first: usize, _pages: Pages) -> io::Result<Pages> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// The reason why an arena could not be created.
-#[derive(Debug)]
-pub enum ArenaError {
-    /// The arena would have no pages, or more pages than the address space can hold.
-    Size {
-        /// The requested number of pages.
-        pages: Pages,
-    },
-    /// The kernel refused the mapping.
-    Map {
-        /// The requested number of pages.
-        pages: Pages,
-        /// The kernel's error.
-        why: io::Error,
-    },
-    /// The kernel refused the advice about huge pages, for instance because it does not support
-    /// them.
-    Advise {
-        /// The kernel's error.
-        why: io::Error,
-    },
-}
-
-impl fmt::Display for ArenaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size { pages } => write!(f, "an arena cannot have {pages} pages"),
-            Self::Map { pages, why } => write!(f, "the kernel did not map {pages} pages: {why}"),
-            Self::Advise { why } => write!(f, "the kernel did not take the advice: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for ArenaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Size { .. } => None,
-            Self::Map { why, .. } | Self::Advise { why } => Some(why),
-        }
-    }
-}
+#[path = "elsewhere.rs"]
+mod imp;
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "the test reads a page through its pointer")]

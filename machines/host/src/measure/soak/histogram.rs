@@ -1,0 +1,147 @@
+//! A log-linear histogram of times: 16 equal bins in each power of two, so a bin is at most 6.25 %
+//! wide, from 1 ns to centuries.
+
+/// log₂ of the number of bins in each power of two.
+const LINEAR_BITS: u32 = 4;
+const LINEAR: u64 = 1 << LINEAR_BITS;
+const BINS: usize = ((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS) as usize;
+
+/// A histogram of times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    bins: Box<[u64]>,
+    count: u64,
+    max: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            bins: vec![0; BINS].into(),
+            count: 0,
+            max: 0,
+        }
+    }
+}
+
+impl Histogram {
+    /// Adds a time. Takes no memory.
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.bins[bin_of(ns)] += 1;
+        self.count += 1;
+        self.max = self.max.max(ns);
+    }
+
+    /// Adds all times of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (bin, more) in self.bins.iter_mut().zip(&other.bins) {
+            *bin += more;
+        }
+        self.count += other.count;
+        self.max = self.max.max(other.max);
+    }
+
+    /// Moves all times to `other`, so that this histogram is empty.
+    pub fn move_to(&mut self, other: &mut Self) {
+        other.merge(self);
+        if self.count > 0 {
+            self.bins.fill(0);
+        }
+        (self.count, self.max) = (0, 0);
+    }
+
+    /// The number of times.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest time, in nanoseconds; 0 if there is none.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The time, in nanoseconds, that a share of all times does not exceed, rounded up to the end
+    /// of its bin; `share` is between 0 and 1. 0 if there is no time.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a count of samples is far below 2^53"
+        )]
+        let wanted = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
+        let mut seen = 0;
+        for (bin, count) in self.bins.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return end_of(bin).min(self.max);
+            }
+        }
+        self.max
+    }
+
+    /// The number of times of more than `ns` nanoseconds, as far as bins tell: a bin counts if all
+    /// of it is above `ns`.
+    #[must_use]
+    pub fn above(&self, ns: u64) -> u64 {
+        self.bins[bin_of(ns) + 1..].iter().sum()
+    }
+}
+
+fn bin_of(ns: u64) -> usize {
+    if ns < LINEAR {
+        return usize::try_from(ns).expect("less than 16");
+    }
+    let power = ns.ilog2() - LINEAR_BITS;
+    let within = (ns >> power) - LINEAR;
+    let bin = (u64::from(power) + 1) * LINEAR + within;
+    usize::try_from(bin).expect("less than 1000")
+}
+
+/// The last time of a bin.
+fn end_of(bin: usize) -> u64 {
+    let bin = bin as u64;
+    if bin < LINEAR {
+        return bin;
+    }
+    let (power, within) = (bin / LINEAR - 1, bin % LINEAR);
+    let first = (LINEAR + within) << power;
+    first + ((1 << power) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_is_in_a_narrow_bin() {
+        for ns in (0..5000).chain([50_000, 1 << 40, u64::MAX - 1, u64::MAX]) {
+            let end = end_of(bin_of(ns));
+            assert!(
+                end >= ns && end - ns <= ns / 16,
+                "{ns} is in a bin up to {end}"
+            );
+        }
+        assert!((0..u64::BITS).all(|bit| bin_of(1 << bit) < BINS));
+    }
+
+    #[test]
+    fn quantiles_and_the_count_above_are_those_of_the_times() {
+        let mut times = Histogram::default();
+        (1..=1000).for_each(|ns| times.add(ns));
+        assert_eq!((times.count(), times.max()), (1000, 1000));
+        assert!((500..=531).contains(&times.quantile(0.5)));
+        assert!((990..=1000).contains(&times.quantile(0.99)));
+        assert_eq!(times.quantile(1.0), 1000);
+        assert_eq!(times.above(1000), 0);
+        assert!((460..=500).contains(&times.above(500)));
+        let mut all = Histogram::default();
+        times.move_to(&mut all);
+        assert_eq!((times.count(), all.count()), (0, 1000));
+        assert_eq!(Histogram::default().quantile(0.5), 0);
+    }
+}

@@ -1,0 +1,162 @@
+//! Returning the memory of free huge blocks to the kernel, in the background (Linux:
+//! `mm/page_reporting.c`; a balloon that reports free pages).
+//!
+//! A thread runs a round from time to time. A block of 512 or 1024 pages that stayed free from one
+//! round to the next leaves its zone for as long as the kernel needs to take the memory back, and
+//! then is free again. An allocation that gets such a block need not know: the first access to a
+//! page takes memory from the kernel again. So memory that a program needed once does not stay
+//! resident.
+//!
+//! Locks: the condition of the thread's sleep has a mutex, which is held together with no other
+//! lock.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fmt, io};
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::page::{Reported, Sweep};
+use plimsoll_mm::units::{Order, Pages};
+
+use crate::Host;
+use crate::discard::ToKernel;
+
+/// How often and how much free memory is returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The time between two rounds. A block is returned if it was free in two rounds in a row and
+    /// was not used in between, so after one to two times this time.
+    pub interval: Duration,
+    /// About the largest number of pages that one round returns, at least 1024.
+    pub most: Pages,
+}
+
+impl Default for Pace {
+    /// Every 2 seconds, as in Linux, at most 128 MiB.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(2),
+            most: Pages::from_bytes(128 << 20),
+        }
+    }
+}
+
+/// The thread that returns free memory. Dropping this stops and joins it.
+#[must_use = "dropping it stops the thread"]
+pub struct ReturnFree {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    stopping: bool,
+    rounds: u64,
+    given: u64,
+    refused: u64,
+}
+
+/// The work of the thread so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returned {
+    /// The number of rounds that have ended.
+    pub rounds: u64,
+    /// The number of pages whose memory the kernel took. A page counts each time.
+    pub given: u64,
+    /// The number of pages whose memory the kernel refused. [`ToKernel::take_error`] has the reason
+    /// of the first refusal.
+    pub refused: u64,
+}
+
+impl ReturnFree {
+    /// Starts the thread for the memory of `manager`, whose pages are the frames of the arena of
+    /// `to_kernel`. The contract of [`ToKernel::new`] must hold for the pages that are freed to
+    /// `manager`.
+    ///
+    /// # Errors
+    /// If `pace.most` is less than 1024 pages, or the thread could not be created.
+    pub fn start(
+        host: &Host,
+        manager: Arc<Manager<Host>>,
+        to_kernel: ToKernel,
+        pace: Pace,
+    ) -> io::Result<Self> {
+        if pace.most < Order::MAX.pages() {
+            let why = "a round returns whole blocks: give it at least 1024 pages";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let state = Arc::new(State::default());
+        let (host, shared) = (host.clone(), Arc::clone(&state));
+        let thread = thread::Builder::new().name("plimsoll/return".into());
+        let thread = thread.spawn(move || {
+            let mut sweep = Sweep::default();
+            while shared.sleep(pace.interval) {
+                let report = |pfn, order| to_kernel.give_block(&host, pfn, order);
+                let pages = manager.pages();
+                shared.count(pages.report_free(&host, &mut sweep, pace.most, report));
+            }
+        })?;
+        Ok(Self {
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// The work of the thread so far.
+    #[must_use]
+    pub fn returned(&self) -> Returned {
+        let table = self.state.table();
+        Returned {
+            rounds: table.rounds,
+            given: table.given,
+            refused: table.refused,
+        }
+    }
+}
+
+impl State {
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps for `time`. Returns false, at once, if the thread has to stop.
+    fn sleep(&self, time: Duration) -> bool {
+        let goes_on = |table: &mut Table| !table.stopping;
+        let waited = self.changed.wait_timeout_while(self.table(), time, goes_on);
+        let (table, _timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        !table.stopping
+    }
+
+    fn count(&self, reported: Reported) {
+        let mut table = self.table();
+        table.rounds += 1;
+        table.given += u64::from(reported.given.0);
+        table.refused += u64::from(reported.refused.0);
+    }
+}
+
+impl Drop for ReturnFree {
+    fn drop(&mut self) {
+        self.state.table().stopping = true;
+        self.state.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // If the thread panicked, the panic was printed, and no memory is returned any more.
+            let _outcome = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for ReturnFree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReturnFree")
+            .field("returned", &self.returned())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! A process with an arena and a manager forks.
+#![expect(
+    unsafe_code,
+    reason = "the tests fork, and read memory through pointers"
+)]
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use plimsoll_host::Host;
+use plimsoll_host::arena::{Arena, ArenaOptions, OnFork};
+use plimsoll_mm::Manager;
+use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+/// The end of a child: its exit code, or the signal that killed it.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Exited(i32),
+    Killed(i32),
+}
+
+/// Runs `child` in a forked process, which exits with its result. Returns the child's end, and the
+/// text that it wrote to its standard error stream.
+fn in_child(child: impl FnOnce() -> i32) -> (End, String) {
+    let (mut reader, writer) = std::io::pipe().expect("descriptors are left");
+    // SAFETY: the child only runs `child`, which calls nothing that needs other threads, and exits.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(writer.as_raw_fd(), 2) };
+        let code = child();
+        // SAFETY: ends the child without running what belongs to the parent.
+        unsafe { libc::_exit(code) };
+    }
+    assert!(pid > 0, "the process can fork");
+    drop(writer);
+    let mut text = String::new();
+    reader
+        .read_to_string(&mut text)
+        .expect("the child writes text");
+    let mut status = 0;
+    // SAFETY: `status` is a place for the status of a child of this process.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    if libc::WIFSIGNALED(status) {
+        (End::Killed(libc::WTERMSIG(status)), text)
+    } else {
+        (End::Exited(libc::WEXITSTATUS(status)), text)
+    }
+}
+
+const PAGES: Pages = Pages(4096);
+
+fn manager(host: &Host) -> Manager<Host> {
+    Manager::new(host, Config::new(Layout::arena(PAGES))).expect("a small layout")
+}
+
+fn alloc(host: &Host, manager: &Manager<Host>) -> i32 {
+    let pfn = manager.pages().alloc(host, Request::new(Order::ZERO));
+    i32::from(pfn.is_err())
+}
+
+fn aborts((end, text): &(End, String)) {
+    assert_eq!(*end, End::Killed(libc::SIGABRT), "{text}");
+    assert!(text.contains("forked from"), "{text}");
+    assert!(text.contains("create a manager after the fork"), "{text}");
+}
+
+#[test]
+fn a_child_that_uses_the_manager_aborts_with_a_message() {
+    let host = Host::with_topology(Topology::flat(2));
+    let manager = manager(&host);
+    aborts(&in_child(|| alloc(&host, &manager)));
+    aborts(&in_child(|| {
+        let _entered = host.enter(CpuId(0));
+        0
+    }));
+    {
+        // The forking thread plays a CPU, so the allocation would need no slow path.
+        let _entered = host.enter(CpuId(1));
+        aborts(&in_child(|| alloc(&host, &manager)));
+        let outer = host.enter(CpuId(0));
+        aborts(&in_child(|| {
+            drop(outer);
+            alloc(&host, &manager)
+        }));
+    }
+    assert_eq!(alloc(&host, &manager), 0, "the parent goes on");
+}
+
+#[test]
+fn a_child_may_have_a_manager_of_its_own() {
+    let host = Host::with_topology(Topology::flat(2));
+    let _entered = host.enter(CpuId(1));
+    let (end, text) = in_child(|| {
+        let host = Host::with_topology(Topology::flat(2));
+        let _entered = host.enter(CpuId(1));
+        let manager = manager(&host);
+        alloc(&host, &manager)
+    });
+    assert_eq!(end, End::Exited(0), "{text}");
+}
+
+fn written(options: ArenaOptions) -> Arena {
+    let arena = options.map().expect("a little memory can be mapped");
+    // SAFETY: a frame of a live arena that only this test touches.
+    unsafe { arena.page(Pfn(3)).write(7) };
+    arena
+}
+
+fn read(arena: &Arena) -> i32 {
+    // SAFETY: a frame of a live arena. If the child has no memory there, it is killed, as the test
+    // expects.
+    i32::from(unsafe { arena.page(Pfn(3)).read_volatile() })
+}
+
+#[test]
+fn a_child_sees_of_the_memory_what_the_options_say() {
+    let of = |on_fork| ArenaOptions::new(Pages(1024)).on_fork(on_fork);
+    let absent = written(ArenaOptions::new(Pages(1024)));
+    assert_eq!(in_child(|| read(&absent)).0, End::Killed(libc::SIGSEGV));
+    let zeroed = written(of(OnFork::Zeroed));
+    assert_eq!(in_child(|| read(&zeroed)).0, End::Exited(0));
+    let copied = written(of(OnFork::Inherit));
+    assert_eq!(in_child(|| read(&copied)).0, End::Exited(7));
+    let shared = written(of(OnFork::Inherit).memfd("plimsoll-test"));
+    let (end, _) = in_child(|| {
+        // SAFETY: a frame of a live arena; the parent only waits meanwhile.
+        unsafe { shared.page(Pfn(3)).write(9) };
+        0
+    });
+    assert_eq!(end, End::Exited(0));
+    assert_eq!(read(&shared), 9, "the memory is shared");
+    assert_eq!(read(&absent) + read(&zeroed) + read(&copied), 21);
+}
+
+#[test]
+fn the_descriptor_is_closed_by_exec() {
+    let arena = ArenaOptions::new(Pages(16)).memfd("plimsoll-test").map();
+    let arena = arena.expect("a little memory can be mapped");
+    let fd = arena.fd().expect("it has a file");
+    // SAFETY: only reads the flags of an open descriptor.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
+    assert_ne!(flags & libc::FD_CLOEXEC, 0);
+    let copy: OwnedFd = fd.try_clone_to_owned().expect("descriptors are left");
+    let file = File::from(copy);
+    assert!(file.metadata().expect("it is open").len() >= 16 * 4096);
+}

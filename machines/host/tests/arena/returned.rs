@@ -1,0 +1,225 @@
+//! Free huge blocks whose memory returns to the kernel in the background.
+#![expect(unsafe_code, reason = "the tests write pages through their pointers")]
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_host::arena::{Arena, ArenaOptions, HugePages};
+use plimsoll_host::discard::ToKernel;
+use plimsoll_host::return_free::{Pace, ReturnFree};
+use plimsoll_mm::Manager;
+use plimsoll_mm::page::{Config, Grouping, Layout, Request, Sweep};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Order, Pages, Pfn};
+
+const PAGES: Pages = Pages(16 << 10);
+
+struct World {
+    host: Host,
+    arena: Arc<Arena>,
+    manager: Arc<Manager<Host>>,
+    to_kernel: ToKernel,
+}
+
+fn world(options: ArenaOptions, grouping: Grouping) -> World {
+    let host = Host::with_topology(Topology::flat(2));
+    let options = options.huge_pages(HugePages::Refuse);
+    let arena = Arc::new(options.map().expect("64 MiB can be mapped"));
+    let mut config = Config::new(Layout::arena(PAGES));
+    config.grouping = grouping;
+    let manager = Manager::new(&host, config).expect("an arena is a layout");
+    // SAFETY: the tests access a page only between its allocation and its free.
+    let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
+    World {
+        host,
+        arena,
+        manager: Arc::new(manager),
+        to_kernel,
+    }
+}
+
+impl World {
+    fn take(&self, order: Order) -> Pfn {
+        let pfn = self.manager.pages().alloc(&self.host, Request::new(order));
+        pfn.expect("most pages are free")
+    }
+
+    fn free(&self, pfn: Pfn, order: Order) {
+        let freed = self.manager.pages().free(&self.host, pfn, order);
+        freed.expect("it was handed out");
+    }
+
+    /// Writes to each page of a block that is in use.
+    fn touch(&self, pfn: Pfn, order: Order) {
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            // SAFETY: a page that this thread has allocated.
+            unsafe { self.arena.page(Pfn(page)).write(7) };
+        }
+    }
+
+    /// Uses 32 MiB and frees it.
+    fn use_much(&self) {
+        let taken: Vec<Pfn> = (0..8).map(|_| self.take(Order::MAX)).collect();
+        taken.iter().for_each(|&pfn| self.touch(pfn, Order::MAX));
+        taken.iter().for_each(|&pfn| self.free(pfn, Order::MAX));
+    }
+
+    fn resident(&self) -> u32 {
+        self.arena.resident().expect("Linux says").0
+    }
+
+    fn is_whole(&self) {
+        self.manager.pages().drain_all_sync(&self.host);
+        let zone = &self.manager.pages().view(&self.host)[0];
+        assert_eq!((zone.free, zone.counted_free), (PAGES, u64::from(PAGES.0)));
+        assert_eq!(zone.blocks[Order::MAX.index()], 16);
+    }
+
+    /// Runs a round by hand, and returns the number of pages that it returned.
+    fn round(&self, sweep: &mut Sweep, most: Pages) -> u32 {
+        let report = |pfn, order: Order| {
+            // SAFETY: the block is free.
+            let given = unsafe { self.arena.give_back(pfn, order.pages()) };
+            given.is_ok()
+        };
+        let pages = self.manager.pages();
+        let done = pages.report_free(&self.host, sweep, most, report);
+        assert_eq!(done.refused, Pages(0));
+        done.given.0
+    }
+}
+
+#[test]
+fn a_block_is_returned_once_after_it_stayed_free() {
+    for grouping in [Grouping::Off, Grouping::Huge] {
+        let world = world(ArenaOptions::new(PAGES), grouping);
+        let (mut sweep, all) = (Sweep::default(), PAGES);
+        world.use_much();
+        assert_eq!(world.resident(), 8192);
+        assert_eq!(world.round(&mut sweep, all), 0, "it has just been used");
+        let given = world.round(&mut sweep, all);
+        // The zone keeps its high watermark free at every moment, but it has more than that.
+        assert_eq!(given, PAGES.0);
+        assert_eq!(world.resident(), 0);
+        assert_eq!(world.round(&mut sweep, all), 0, "it was returned before");
+
+        // A page that is used makes its huge block worth another visit, and its neighbour not.
+        let pfn = world.take(Order::HUGE);
+        world.touch(pfn, Order::HUGE);
+        world.free(pfn, Order::HUGE);
+        // The block is on a page list, and a block on a list is in use.
+        world.manager.pages().drain_all_sync(&world.host);
+        assert_eq!(world.round(&mut sweep, all), 0);
+        assert_eq!(
+            world.round(&mut sweep, all),
+            1024,
+            "it merged with its buddy"
+        );
+        assert_eq!(world.resident(), 0);
+
+        let single = world.take(Order::ZERO);
+        world.touch(single, Order::ZERO);
+        (0..3).for_each(|_| {
+            world.round(&mut sweep, all);
+        });
+        assert_eq!(world.resident(), 1, "a page in use stays");
+        world.free(single, Order::ZERO);
+        world.is_whole();
+    }
+}
+
+#[test]
+fn a_round_is_bounded_and_the_next_one_goes_on() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let mut sweep = Sweep::default();
+    world.round(&mut sweep, Pages(2048));
+    let mut rounds = Vec::new();
+    for _ in 0..8 {
+        rounds.push(world.round(&mut sweep, Pages(2048)));
+    }
+    assert_eq!(rounds, [2048; 8], "16 blocks in eight rounds");
+    assert_eq!(world.round(&mut sweep, Pages(2048)), 0);
+    world.is_whole();
+}
+
+#[test]
+fn what_is_refused_is_tried_again() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let (mut sweep, pages) = (Sweep::default(), world.manager.pages());
+    let mut refuse = || pages.report_free(&world.host, &mut sweep, PAGES, |_, _| false);
+    assert_eq!(refuse().refused, Pages(0));
+    assert_eq!(refuse().refused, PAGES);
+    world.is_whole();
+    assert_eq!(world.round(&mut sweep, PAGES), 0);
+    assert_eq!(world.round(&mut sweep, PAGES), PAGES.0);
+}
+
+#[test]
+fn the_watermark_stays_free_while_blocks_are_away() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    // Two blocks are left, and the watermark fits into one of them, not into none.
+    let taken: Vec<Pfn> = (0..14).map(|_| world.take(Order::MAX)).collect();
+    let high = world.manager.pages().view(&world.host)[0].watermarks.high;
+    let mut sweep = Sweep::default();
+    let mut given = 0;
+    for _ in 0..2 {
+        let pages = world.manager.pages();
+        let done = pages.report_free(&world.host, &mut sweep, PAGES, |_, _| {
+            let free = pages.view(&world.host)[0].free;
+            assert!(free >= high, "{free} pages are left");
+            true
+        });
+        given += done.given.0;
+    }
+    assert!(given > 0);
+    taken.iter().for_each(|&pfn| world.free(pfn, Order::MAX));
+    world.is_whole();
+}
+
+#[test]
+fn a_thread_returns_what_is_not_used() {
+    for options in [
+        ArenaOptions::new(PAGES),
+        ArenaOptions::new(PAGES).memfd("plimsoll-test"),
+    ] {
+        let world = world(options, Grouping::Off);
+        world.use_much();
+        assert!(world.resident() >= 8192);
+        let pace = Pace {
+            interval: Duration::from_millis(5),
+            ..Pace::default()
+        };
+        let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
+        let thread = ReturnFree::start(&world.host, manager, to_kernel, pace);
+        let thread = thread.expect("a thread can be created");
+        let begun = Instant::now();
+        while world.resident() > 0 {
+            let waited = begun.elapsed();
+            assert!(waited < Duration::from_secs(20), "{:?}", thread.returned());
+            thread::sleep(Duration::from_millis(5));
+        }
+        let returned = thread.returned();
+        assert!(
+            returned.rounds >= 1 && returned.given >= 8192,
+            "{returned:?}"
+        );
+        assert_eq!(returned.refused, 0);
+        drop(thread);
+        assert!(world.to_kernel.given().pages >= 8192);
+        world.is_whole();
+    }
+}
+
+#[test]
+fn a_pace_that_returns_nothing_is_refused() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let pace = Pace {
+        most: Pages(1023),
+        ..Pace::default()
+    };
+    let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
+    let why = ReturnFree::start(&world.host, manager, to_kernel, pace).expect_err("too few");
+    assert!(why.to_string().contains("at least 1024 pages"), "{why}");
+}

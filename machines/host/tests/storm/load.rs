@@ -1,0 +1,174 @@
+//! Threads that take and free pages, and a check that no page has two owners.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_host::affinity::CpuMask;
+use plimsoll_mm::Manager;
+use plimsoll_mm::page::{Config, Layout, Request, ResizeError, Sweep};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
+use plimsoll_mm::units::{Order, Pages, Pfn};
+
+use crate::kernel;
+
+const BLOCK: Pages = Order::MAX.pages();
+/// The pages that the zone always has.
+const LEAST: Pages = Pages(12 * BLOCK.0);
+/// The pages that the zone may have.
+pub(crate) const MOST: Pages = Pages(16 * BLOCK.0);
+/// The time between two moves of threads.
+const MOVE_EVERY: Duration = Duration::from_micros(10);
+
+/// A manager, the owners of its pages, and counts of what was done.
+pub(crate) struct Load {
+    pub(crate) host: Host,
+    pub(crate) manager: Manager<Host>,
+    owners: Box<[AtomicU8]>,
+    taken: AtomicU64,
+    freed: AtomicU64,
+    /// The threads that are tormented, by their numbers in the kernel.
+    threads: Mutex<Vec<i32>>,
+    pub(crate) moves: AtomicU64,
+    pub(crate) signals: AtomicU64,
+    pub(crate) forks: AtomicU64,
+    pub(crate) cpus_taken: AtomicU64,
+    resized: AtomicU64,
+}
+
+impl Load {
+    pub(crate) fn new(cpus: u32) -> Self {
+        let host = Host::with_topology(Topology::flat(cpus));
+        let mut config = Config::new(Layout::arena_up_to(LEAST, MOST));
+        // Vmstat work runs often, so that it meets all the rest.
+        let often = config.tunables.set(Knob::StatInterval, 10);
+        often.expect("in bounds");
+        let manager = Manager::new(&host, config).expect("a layout");
+        Self {
+            host,
+            manager,
+            owners: (0..MOST.0).map(|_| AtomicU8::new(0)).collect(),
+            taken: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            threads: Mutex::default(),
+            moves: AtomicU64::new(0),
+            signals: AtomicU64::new(0),
+            forks: AtomicU64::new(0),
+            cpus_taken: AtomicU64::new(0),
+            resized: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a block and checks that no page of it has an owner.
+    pub(crate) fn take(&self, order: Order) -> Option<Pfn> {
+        let pfn = self.manager.pages().alloc(&self.host, Request::new(order));
+        let pfn = pfn.ok()?;
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            let owners = self.owners[page as usize].fetch_add(1, AcqRel);
+            assert_eq!(owners, 0, "page {page} had an owner already");
+        }
+        self.taken.fetch_add(order.pages().0.into(), Relaxed);
+        Some(pfn)
+    }
+
+    pub(crate) fn free(&self, pfn: Pfn, order: Order) {
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            let owners = self.owners[page as usize].fetch_sub(1, AcqRel);
+            assert_eq!(owners, 1, "page {page} has one owner");
+        }
+        self.freed.fetch_add(order.pages().0.into(), Relaxed);
+        let freed = self.manager.pages().free(&self.host, pfn, order);
+        freed.expect("it was handed out with this order");
+    }
+
+    /// Takes and frees blocks until `is_over`. The thread is tormented meanwhile.
+    pub(crate) fn use_pages(&self, is_over: impl Fn() -> bool) {
+        let this = kernel::this_thread();
+        self.threads.lock().expect("no thread panicked").push(this);
+        let mut held: Vec<(Pfn, Order)> = Vec::new();
+        let mut turn = 0;
+        while !is_over() {
+            turn += 1;
+            let order = Order::new([0, 0, 0, 0, 1, 2, 0, 3, 0, 5][turn % 10]);
+            let order = order.expect("at most 10");
+            held.extend(self.take(order).map(|pfn| (pfn, order)));
+            if held.len() > 200 {
+                held.drain(..150)
+                    .for_each(|(pfn, order)| self.free(pfn, order));
+            }
+        }
+        held.into_iter()
+            .for_each(|(pfn, order)| self.free(pfn, order));
+        let mut threads = self.threads.lock().expect("no thread panicked");
+        threads.retain(|thread| *thread != this);
+    }
+
+    /// Sends the threads to other CPUs and interrupts them, until `is_over`.
+    pub(crate) fn torment(&self, mask: &CpuMask, is_over: impl Fn() -> bool) {
+        let mut turn = 0;
+        while !is_over() {
+            let next = Instant::now() + MOVE_EVERY;
+            // The lock keeps each thread alive, so that its number is not that of another one.
+            let threads = self.threads.lock().expect("no thread panicked");
+            for thread in &*threads {
+                let cpu = mask.real(turn).expect("this thread runs somewhere");
+                // Every fourth time, the thread may run on any CPU.
+                let cpus = if turn % 4 == 3 { mask.cpus() } else { &[cpu] };
+                self.moves
+                    .fetch_add(kernel::move_to(*thread, cpus).into(), Relaxed);
+                self.signals
+                    .fetch_add(kernel::interrupt(*thread).into(), Relaxed);
+                turn += 1;
+            }
+            drop(threads);
+            while Instant::now() < next {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Adds or removes a block of the zone, and gives back memory that has been free.
+    pub(crate) fn resize(&self) {
+        let turn = self.resized.fetch_add(1, Relaxed);
+        let blocks = u64::from((MOST.0 - LEAST.0) / BLOCK.0);
+        let number = u32::try_from(turn % blocks).expect("few");
+        let first = Pfn(LEAST.0 + number * BLOCK.0);
+        match self.manager.memory_online(&self.host, first, BLOCK) {
+            Ok(()) => {}
+            Err(ResizeError::Present(_)) => {
+                // If a page is in use, the block stays.
+                let _outcome = self.manager.memory_offline(&self.host, first, BLOCK);
+            }
+            Err(why) => panic!("{why}"),
+        }
+        let mut sweep = Sweep::default();
+        for _ in 0..2 {
+            let pages = self.manager.pages();
+            pages.report_free(&self.host, &mut sweep, MOST, |pfn, order| {
+                let range = pfn.0 as usize..(pfn.0 + order.pages().0) as usize;
+                let unused = |owner: &AtomicU8| owner.load(Relaxed) == 0;
+                assert!(self.owners[range].iter().all(unused), "the block is free");
+                true
+            });
+        }
+    }
+
+    /// Asserts that every page is back, and that every count is exact.
+    pub(crate) fn is_exact(&self) {
+        let (host, pages) = (&self.host, self.manager.pages());
+        assert_eq!(self.taken.load(Relaxed), self.freed.load(Relaxed));
+        assert!(self.taken.load(Relaxed) > 1000, "the threads did something");
+        assert!(self.owners.iter().all(|owner| owner.load(Relaxed) == 0));
+        assert!(self.cpus_taken.load(Relaxed) > 3, "CPUs went offline");
+        pages.drain_all_sync(host);
+        let zone = &pages.view(host)[0];
+        assert!(zone.managed >= LEAST && zone.managed <= MOST);
+        assert_eq!((zone.free, zone.listed), (zone.managed, Pages(0)));
+        assert_eq!(zone.counted_free, u64::from(zone.managed.0));
+        let blocks = zone.managed.0 / BLOCK.0;
+        assert_eq!(zone.blocks[Order::MAX.index()], blocks, "all is merged");
+    }
+}

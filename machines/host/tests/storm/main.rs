@@ -1,0 +1,122 @@
+//! A storm: threads allocate and free while everything that a kernel may do to threads is done to
+//! them. In the end no page is lost, every count is exact, and no page ever had two owners.
+//!
+//! The disturbances are: another CPU for each thread every 10 µs, signals, forks, threads that end
+//! while other threads have their pages, CPUs that go offline and come back, drains, and a zone
+//! that changes its size. The storm lasts 2 seconds, or as many as `PLIMSOLL_STORM_SECONDS` says:
+//!
+//! ```sh
+//! PLIMSOLL_STORM_SECONDS=600 cargo test --release -p plimsoll-host --test storm
+//! ```
+#![cfg(target_os = "linux")]
+
+mod kernel;
+mod load;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_host::affinity::CpuMask;
+use plimsoll_mm::units::{CpuId, Order, Pfn};
+
+use kernel::Signals;
+use load::Load;
+
+/// The CPUs that threads play, apart from the threads that play no CPU.
+const CPUS: u32 = 4;
+/// The CPU that goes offline and comes back.
+const LEAVES: CpuId = CpuId(3);
+
+fn length() -> Duration {
+    let seconds = std::env::var("PLIMSOLL_STORM_SECONDS");
+    let seconds = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn every_count_is_exact_after_a_storm() {
+    let load = Arc::new(Load::new(CPUS));
+    let upkeep = Arc::clone(&load);
+    let workers = load
+        .host
+        .start(move |host, job| upkeep.manager.run(host, job));
+    let workers = workers.expect("threads can be created");
+    load.manager.start(&load.host);
+    let signals = Signals::installed();
+    let end = Instant::now() + length();
+    let is_over = || Instant::now() >= end;
+    thread::scope(|scope| {
+        let load = &*load;
+        // Two threads play a CPU each; two play none, and are on the CPU that the kernel reports.
+        for cpu in [Some(CpuId(0)), Some(CpuId(1)), None, None] {
+            scope.spawn(move || {
+                let _entered = cpu.map(|cpu| load.host.enter(cpu));
+                load.use_pages(is_over);
+            });
+        }
+        scope.spawn(move || load.torment(&CpuMask::of_this_thread(), is_over));
+        scope.spawn(move || pass_pages_on(load, is_over));
+        scope.spawn(move || take_cpus_away(load, is_over));
+        scope.spawn(move || {
+            while !is_over() {
+                load.manager.pages().drain_all(&load.host);
+                load.resize();
+            }
+        });
+        while !is_over() {
+            kernel::fork_and_fail(|| {
+                load.take(Order::ZERO);
+            });
+            load.forks.fetch_add(1, Relaxed);
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    drop(workers);
+    drop(signals);
+    load.is_exact();
+    assert!(load.moves.load(Relaxed) > 100, "threads moved");
+    assert!(load.signals.load(Relaxed) > 100, "threads were interrupted");
+    assert!(load.forks.load(Relaxed) > 5, "the process forked");
+}
+
+/// Threads that live for a moment take pages; this thread frees them after those have ended.
+fn pass_pages_on(load: &Load, is_over: impl Fn() -> bool + Copy) {
+    while !is_over() {
+        let (sender, receiver) = mpsc::channel::<(Pfn, Order)>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _entered = load.host.enter(CpuId(2));
+                for order in [0, 0, 0, 1, 3, 0, 9].into_iter().filter_map(Order::new) {
+                    if let Some(pfn) = load.take(order) {
+                        sender.send((pfn, order)).expect("the test listens");
+                    }
+                }
+            });
+        });
+        receiver
+            .iter()
+            .for_each(|(pfn, order)| load.free(pfn, order));
+    }
+}
+
+/// A CPU is used, goes offline with pages on its lists, and comes back.
+fn take_cpus_away(load: &Load, is_over: impl Fn() -> bool + Copy) {
+    let (host, manager): (&Host, _) = (&load.host, &load.manager);
+    while !is_over() {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _entered = host.enter(LEAVES);
+                let few = Instant::now() + Duration::from_millis(2);
+                load.use_pages(|| Instant::now() >= few);
+                manager.cpu_going(host, LEAVES);
+            });
+        });
+        manager.cpu_dead(host, LEAVES);
+        manager.cpu_online(host, LEAVES);
+        load.cpus_taken.fetch_add(1, Relaxed);
+    }
+}

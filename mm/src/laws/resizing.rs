@@ -1,0 +1,246 @@
+//! Laws of a zone that grows and shrinks, and of memory that is given back, while other CPUs
+//! allocate and free.
+//!
+//! Locks: those of an allocation and a free; the sizing lock, with the zone lock inside it.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use super::{Body, Law};
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::manager::Manager;
+use crate::page::watermark::Urgency;
+use crate::page::{Config, Layout, Request, ResizeError, Sweep};
+use crate::tunables::Knob;
+use crate::units::{Order, Pages, Pfn};
+
+/// The number of pages in one block by which the zone grows.
+const BLOCK: Pages = Order::MAX.pages();
+/// The first frame of the block that is added and removed.
+const SECOND: Pfn = Pfn(BLOCK.0);
+
+/// A zone of one block that may grow to two, and the number of users of each huge block.
+pub struct Blocks<M: Machine> {
+    manager: Manager<M>,
+    users: Box<[M::Word]>,
+    /// The number of blocks that were added and not removed again.
+    added: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Blocks<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Blocks<M> {
+    fn new(machine: &M) -> Self {
+        let layout = Layout::arena_up_to(BLOCK, Pages(2 * BLOCK.0));
+        let mut config = Config::new(layout);
+        config.design = Design::OURS;
+        let fixed = config.tunables.set(Knob::HighFraction, 256);
+        fixed.expect("in bounds");
+        Self {
+            manager: Manager::new(machine, config).expect("two blocks are a layout"),
+            users: (0..4).map(|_| machine.word(0)).collect(),
+            added: machine.word(0),
+        }
+    }
+
+    /// A zone that has both blocks from the start.
+    fn grown(machine: &M) -> Self {
+        let blocks = Self::new(machine);
+        blocks.grow(machine);
+        blocks
+    }
+
+    fn grow(&self, machine: &M) {
+        match self.manager.memory_online(machine, SECOND, BLOCK) {
+            Ok(()) => {
+                self.added.add(machine, 1, AcqRel);
+            }
+            Err(why) => assert_eq!(why, ResizeError::Present(SECOND)),
+        }
+    }
+
+    fn shrink(&self, machine: &M) {
+        match self.manager.memory_offline(machine, SECOND, BLOCK) {
+            Ok(()) => {
+                self.added.add(machine, -1, AcqRel);
+            }
+            Err(ResizeError::InUse { pfn, .. }) => assert!(pfn >= SECOND, "in the range"),
+            Err(why) => assert!(
+                matches!(why, ResizeError::Absent(_) | ResizeError::Needed { .. }),
+                "{why}"
+            ),
+        }
+    }
+
+    /// Counts a user of the huge blocks from `pfn` on, or one fewer if `delta` is −1.
+    fn count(&self, machine: &M, pfn: Pfn, order: Order, delta: i64) {
+        let Pages(huge) = Order::HUGE.pages();
+        for block in pfn.0 / huge..(pfn.0 + order.pages().0) / huge {
+            let users = self.users[block as usize].add(machine, delta, AcqRel);
+            assert_eq!(users, i64::from(delta > 0), "block {block} has one user");
+        }
+    }
+
+    fn take(&self, machine: &M, order: Order) -> Option<Pfn> {
+        let request = Request::new(order).urgent(Urgency::Reserve);
+        self.manager.pages().alloc(machine, request).ok()
+    }
+
+    /// Takes a single page, then as large a block as there is, and frees both.
+    fn churn(&self, machine: &M) {
+        let single = self.take(machine, Order::ZERO);
+        for order in [Order::MAX, Order::HUGE] {
+            if let Some(pfn) = self.take(machine, order) {
+                self.count(machine, pfn, order, 1);
+                self.count(machine, pfn, order, -1);
+                let freed = self.manager.pages().free(machine, pfn, order);
+                freed.expect("it was handed out, and its block stays until it is free");
+            }
+        }
+        if let Some(pfn) = single {
+            let freed = self.manager.pages().free(machine, pfn, Order::ZERO);
+            freed.expect("it was handed out, and its block stays until it is free");
+        }
+    }
+
+    /// Runs rounds that give back memory which no CPU uses.
+    fn report(&self, machine: &M) {
+        let mut sweep = Sweep::default();
+        for _ in 0..2 {
+            let pages = self.manager.pages();
+            pages.report_free(machine, &mut sweep, Pages(2 * BLOCK.0), |pfn, order| {
+                self.count(machine, pfn, order, 1);
+                self.count(machine, pfn, order, -1);
+                true
+            });
+        }
+    }
+
+    fn is_exact(&self, machine: &M) {
+        self.manager.pages().drain_all_sync(machine);
+        let zone = &self.manager.pages().view(machine)[0];
+        let added = self.added.load(machine, Relaxed);
+        assert!(added == 0 || added == 1, "one of two CPUs adds the block");
+        let blocks = if added == 1 { 2 } else { 1 };
+        let pages = Pages(blocks * BLOCK.0);
+        assert_eq!(
+            zone.managed, pages,
+            "the blocks that were added are managed"
+        );
+        assert_eq!(zone.free, pages, "no page is lost, and none is outside");
+        assert_eq!(
+            zone.counted_free,
+            u64::from(pages.0),
+            "the counter is exact"
+        );
+        assert_eq!(zone.blocks[Order::MAX.index()], blocks, "all is merged");
+        for _ in 0..blocks {
+            assert!(self.take(machine, Order::MAX).is_some(), "it can be used");
+        }
+        assert!(self.take(machine, Order::ZERO).is_none(), "and no more");
+    }
+}
+
+fn law<M: Machine, const BODIES: usize>(
+    name: &'static str,
+    setup: fn(&M) -> Blocks<M>,
+    bodies: [Body<M, Blocks<M>>; BODIES],
+) -> Law<M, Blocks<M>> {
+    Law {
+        name,
+        setup,
+        bodies: bodies.into(),
+        check: |machine, blocks| blocks.is_exact(machine),
+    }
+}
+
+/// A zone grows and shrinks while another CPU takes blocks of all sizes.
+#[must_use]
+pub fn resizing_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
+    law(
+        "no page is lost, or is outside the zone, when the zone grows and shrinks while a CPU \
+         allocates and frees",
+        Blocks::new,
+        [
+            |machine, blocks| blocks.churn(machine),
+            |machine, blocks| {
+                blocks.grow(machine);
+                blocks.shrink(machine);
+            },
+        ],
+    )
+}
+
+/// A zone shrinks while another CPU takes and frees pages of the block that is removed.
+#[must_use]
+pub fn shrinking_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
+    law(
+        "a block is removed only while no page of it is in use",
+        Blocks::grown,
+        [
+            |machine, blocks| blocks.churn(machine),
+            |machine, blocks| {
+                blocks.shrink(machine);
+            },
+        ],
+    )
+}
+
+/// Two CPUs grow and shrink a zone at once.
+#[must_use]
+pub fn two_resize<M: Machine>() -> Law<M, Blocks<M>> {
+    let body: Body<M, Blocks<M>> = |machine, blocks| {
+        blocks.grow(machine);
+        blocks.shrink(machine);
+    };
+    law(
+        "of two CPUs that add or remove the same block at once, one gets an error",
+        Blocks::new,
+        [body, body],
+    )
+}
+
+/// Two CPUs add the same block.
+#[must_use]
+pub fn two_grow<M: Machine>() -> Law<M, Blocks<M>> {
+    let grow: Body<M, Blocks<M>> = |machine, blocks| blocks.grow(machine);
+    law(
+        "a block that two CPUs add at once is added once",
+        Blocks::new,
+        [grow, grow],
+    )
+}
+
+/// One CPU gives memory back while another takes and frees blocks.
+#[must_use]
+pub fn reporting_against_churn<M: Machine>() -> Law<M, Blocks<M>> {
+    law(
+        "no block is given back while a CPU uses it, and none is lost",
+        Blocks::grown,
+        [
+            |machine, blocks| blocks.churn(machine),
+            |machine, blocks| {
+                blocks.report(machine);
+            },
+        ],
+    )
+}
+
+/// One CPU gives memory back while another removes it.
+#[must_use]
+pub fn reporting_against_shrinking<M: Machine>() -> Law<M, Blocks<M>> {
+    law(
+        "a block that is being given back is not removed meanwhile",
+        Blocks::grown,
+        [
+            |machine, blocks| blocks.shrink(machine),
+            |machine, blocks| blocks.report(machine),
+        ],
+    )
+}

@@ -1,0 +1,138 @@
+//! How long huge blocks have been free, and taking free huge blocks off the lists while their
+//! memory is given back (Linux: `mm/page_reporting.c`).
+//!
+//! The age of a block is exact: an allocation from a huge block resets it. An allocation from a
+//! smaller block need not, because the block was reset when it was split.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Buddy, End};
+use crate::machine::Tags;
+use crate::page::mobility::Frames;
+use crate::page::tag;
+use crate::units::{Order, Pages};
+
+/// The age of a part of memory of the size of a huge block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    /// A page of it was allocated since the last visit.
+    Used,
+    /// It was free at the last visit, and has been free since.
+    Seen,
+    /// Its memory was given back, and no page of it was allocated since.
+    Given,
+}
+
+/// The ages of all parts of a zone that are as large as a huge block.
+#[derive(Debug)]
+pub(super) struct Ages(Vec<Age>);
+
+impl Ages {
+    pub(super) fn new(spanned: Pages) -> Self {
+        Self(vec![Age::Used; spanned.0.div_ceil(HUGE) as usize])
+    }
+
+    /// Records that a block of `order` at `page` is no longer free.
+    #[cold]
+    pub(super) fn used(&mut self, page: u32, order: Order) {
+        self.set(page, order, Age::Used);
+    }
+
+    fn set(&mut self, page: u32, order: Order, age: Age) {
+        self.of(page, order).fill(age);
+    }
+
+    /// The ages of the parts that the block of `order` at `page` covers or lies in.
+    fn of(&mut self, page: u32, order: Order) -> &mut [Age] {
+        let first = (page / HUGE) as usize;
+        let count = (order.pages().0 / HUGE).max(1) as usize;
+        let end = (first + count).min(self.0.len());
+        &mut self.0[first..end]
+    }
+}
+
+const HUGE: u32 = Order::HUGE.pages().0;
+
+/// A free block that is on no list while its memory is given back. The page number is relative to
+/// the zone's first page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::page) struct Isolated {
+    pub(in crate::page) page: u32,
+    pub(in crate::page) order: Order,
+}
+
+/// The outcome of a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::page) enum Visited {
+    /// No block is taken. The next visit is `pages` pages further on.
+    Passed { pages: u32 },
+    /// This block was taken off its list.
+    Taken(Isolated),
+    /// A block could be taken, but is larger than the caller's `room`.
+    NoRoom,
+}
+
+impl Buddy {
+    /// Visits the huge block at `page`. If it is free and was free at the previous visit, if its
+    /// memory has not been given back since, and if the zone keeps `leave` free pages without it,
+    /// takes the block off its list. A block of more than `room` pages stays.
+    pub(in crate::page) fn visit<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        page: u32,
+        leave: Pages,
+        room: Pages,
+    ) -> Visited {
+        let order = match tag::free_order(frames.tags.get(page)) {
+            Some(order) if order >= Order::HUGE => order,
+            _ => return Visited::Passed { pages: HUGE },
+        };
+        let pages = order.pages();
+        let ages = self.ages.of(page, order);
+        let is_given = ages.iter().all(|&age| age == Age::Given);
+        let is_old = ages.iter().all(|&age| age != Age::Used);
+        if !is_old {
+            let young = ages.iter_mut().filter(|age| **age == Age::Used);
+            young.for_each(|age| *age = Age::Seen);
+        }
+        if is_given || !is_old || self.free.saturating_sub(pages) < leave {
+            return Visited::Passed { pages: pages.0 };
+        }
+        if pages > room {
+            return Visited::NoRoom;
+        }
+        let mobility = frames.types.of(page);
+        self.unlink(page, order, mobility);
+        self.account_taken(order, mobility);
+        frames.tags.set(page, tag::ISOLATED);
+        Visited::Taken(Isolated { page, order })
+    }
+
+    /// Puts a block back on its list, and records whether its memory was given back. The block
+    /// becomes the last of its list, so that memory is faulted in again only if no other block is
+    /// left (Linux: `__putback_isolated_page`).
+    pub(in crate::page) fn put_back<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        block: Isolated,
+        is_given: bool,
+    ) {
+        let Isolated { page, order } = block;
+        self.give(frames, page, order);
+        self.ages
+            .set(page, order, if is_given { Age::Given } else { Age::Used });
+        // The block may have merged with its buddy.
+        let merged = page & !(Order::MAX.pages().0 - 1);
+        for page in [merged, page] {
+            if let Some(order) = tag::free_order(frames.tags.get(page))
+                && order >= Order::HUGE
+            {
+                let mobility = frames.types.of(page);
+                self.unlink(page, order, mobility);
+                self.link(page, order, mobility, End::Tail);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Giving the memory of free huge blocks back to the system below the allocator, while the blocks
+//! remain free (Linux: `mm/page_reporting.c`).
+//!
+//! A hypervisor, or the kernel under a process, keeps memory for each page that was ever written. A
+//! round visits all huge blocks. A block that was free at the last visit, and has been free since,
+//! leaves its list for a moment; the embedder's function gives its memory back; then the block
+//! returns to the end of its list, and is not given back again until it has been used. An
+//! allocation that gets such a block later need not know: the first access to a page faults.
+//!
+//! Locks: the zone lock, for a bounded number of visits. None is held while memory is given back.
+
+use super::PageAllocator;
+use super::buddy::{Isolated, Visited};
+use super::zone::Zone;
+use crate::machine::Machine;
+use crate::site::{Site, Work};
+use crate::units::{Order, Pages, Pfn, count_of};
+use crate::vmstat::counters::ZoneItem;
+
+/// The number of huge blocks that one hold visits.
+const VISITS: u32 = 32;
+/// The number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY` is 32).
+const AT_ONCE: usize = 4;
+
+/// The place at which the next round of [`PageAllocator::report_free`] begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    zone: u32,
+    /// The page number within the zone, a multiple of the size of a huge block.
+    page: u32,
+}
+
+/// The memory that a round gave back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// The number of free pages whose memory was given back.
+    pub given: Pages,
+    /// The number of free pages whose memory the embedder's function did not give back. Later
+    /// rounds try them again.
+    pub refused: Pages,
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Runs a round over the huge blocks of all zones, from where `sweep` stands. Calls `report`
+    /// with each block, of order 9 or 10, that was free in the round before and has not been used
+    /// since. `report` gives the block's memory back, and returns whether it did.
+    ///
+    /// The time between two rounds is the time for which a block must stay free. A round ends early
+    /// after about `most` pages, which count as at least 1024. The zone keeps its high watermark
+    /// of free pages while blocks are off their lists, at most 4 at a time.
+    ///
+    /// Only one CPU may run rounds. Blocks off their lists when `report` panics are lost.
+    pub fn report_free(
+        &self,
+        machine: &M,
+        sweep: &mut Sweep,
+        most: Pages,
+        mut report: impl FnMut(Pfn, Order) -> bool,
+    ) -> Reported {
+        let most = most.max(Order::MAX.pages());
+        let mut done = Reported::default();
+        let mut left: u64 = self.zones.iter().map(|zone| zone.huge_pages()).sum();
+        // The loop ends: each turn visits at least one huge block or goes on to the next zone.
+        while left > 0 {
+            let Some(zone) = self.zones.get(sweep.zone as usize) else {
+                *sweep = Sweep::default();
+                continue;
+            };
+            let end = zone.huge_pages();
+            if u64::from(sweep.page) >= end {
+                sweep.zone += 1;
+                sweep.page = 0;
+                continue;
+            }
+            let room = most.saturating_sub(done.given).saturating_sub(done.refused);
+            let from = sweep.page;
+            let has_room = zone.report_some(machine, &mut sweep.page, room, &mut done, &mut report);
+            left = left.saturating_sub(u64::from(sweep.page - from));
+            if !has_room {
+                break;
+            }
+        }
+        done
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    /// The number of pages in blocks that are as large as a huge block.
+    fn huge_pages(&self) -> u64 {
+        let Pages(huge) = Order::HUGE.pages();
+        u64::from(self.spanned().0 / huge * huge)
+    }
+
+    /// Visits some huge blocks from `page` on, in one hold, and reports those that are due. Returns
+    /// false if a block was due but had more pages than `room`.
+    fn report_some(
+        &self,
+        machine: &M,
+        page: &mut u32,
+        room: Pages,
+        done: &mut Reported,
+        report: &mut impl FnMut(Pfn, Order) -> bool,
+    ) -> bool {
+        let end = self.huge_pages();
+        let keeps = self.watermarks(machine).high;
+        let (mut taken, mut count) = ([None; AT_ONCE], 0);
+        let mut room = room;
+        let mut has_room = true;
+        self.locked(machine, Site::Control, |buddy| {
+            for _ in 0..VISITS {
+                if u64::from(*page) >= end || count == AT_ONCE {
+                    break;
+                }
+                match buddy.visit(self.frames(), *page, keeps, room) {
+                    Visited::Passed { pages } => *page += pages,
+                    Visited::Taken(block) => {
+                        *page += block.order.pages().0;
+                        room = room.saturating_sub(block.order.pages());
+                        taken[count] = Some(block);
+                        count += 1;
+                    }
+                    Visited::NoRoom => {
+                        has_room = false;
+                        break;
+                    }
+                }
+            }
+            machine.spend(Work::BuddyAlloc, count_of(count));
+        });
+        let taken = &taken[..count];
+        self.count_isolated(machine, taken, -1);
+        let mut given = [false; AT_ONCE];
+        for (block, given) in taken.iter().flatten().zip(&mut given) {
+            *given = report(self.pfn(block.page), block.order);
+            let pages = block.order.pages();
+            *(if *given {
+                &mut done.given
+            } else {
+                &mut done.refused
+            }) += pages;
+        }
+        if count > 0 {
+            self.locked(machine, Site::Control, |buddy| {
+                machine.spend(Work::BuddyFree, count_of(count));
+                for (block, given) in taken.iter().flatten().zip(given) {
+                    buddy.put_back(self.frames(), *block, given);
+                }
+            });
+            self.count_isolated(machine, taken, 1);
+        }
+        has_room
+    }
+
+    /// Adds the pages of `blocks` to the counter of free pages, or subtracts them if `sign` is −1.
+    fn count_isolated(&self, machine: &M, blocks: &[Option<Isolated>], sign: i64) {
+        for block in blocks.iter().flatten() {
+            let pages = sign * i64::from(block.order.pages().0);
+            let free = ZoneItem::FreePages as usize;
+            self.counters.add(machine, free, pages);
+        }
+    }
+}
