@@ -1,10 +1,28 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
-//! print exactly the text in that file.
+//! print exactly the text in that file. The same holds for the `console` blocks of the pages that
+//! answer the questions of mailing-list threads, `docs/threads`.
+
+use std::env;
+
+/// Makes the folder of the repository the working directory, as it is for a reader of the pages.
+/// Both tests run in one process, but the folder is the same for both, so they need no order.
+fn in_the_repository() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    env::set_current_dir(root).expect("the folder of the repository exists");
+}
 
 #[test]
 fn every_session_prints_what_it_says() {
+    in_the_repository();
     let sessions = trycmd::TestCases::new();
-    sessions.case("tests/cmd/*.trycmd");
+    sessions.case("cli/tests/cmd/*.trycmd");
     // These cases set environment variables, which a `.trycmd` session cannot do.
-    sessions.case("tests/cmd/*.toml");
+    sessions.case("cli/tests/cmd/*.toml");
+}
+
+#[test]
+fn the_answers_to_the_threads_are_what_the_command_prints() {
+    in_the_repository();
+    let answers = trycmd::TestCases::new();
+    answers.case("docs/threads/*.md");
 }
