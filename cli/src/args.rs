@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Machines(Machines),
     /// Lists the designs that can be compared
     Designs,
+    /// Lists the knobs that can be set in a design
+    Knobs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
     /// Prints the completions of this command for a shell
@@ -133,10 +135,10 @@ pub(crate) struct Compare {
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: String,
-    /// The design to compare against
+    /// The design to compare against; as linux@vm.stat_interval=5, it has a knob of its own
     #[arg(long, value_name = "DESIGN", default_value = "linux")]
     pub(crate) a: String,
-    /// The designs to compare with A
+    /// The designs to compare with A, each with knobs of its own as A
     #[arg(long, value_name = "DESIGN", default_value = "ours", num_args = 1..)]
     pub(crate) b: Vec<String>,
     /// Workers or jobs, at most 16384 [default: one per CPU]
@@ -147,9 +149,13 @@ pub(crate) struct Compare {
     /// free]
     #[arg(long, value_name = "STATE")]
     pub(crate) memory: Option<String>,
-    /// Virtual milliseconds of each run
-    #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    pub(crate) length_ms: u64,
+    /// Sets a knob that `plimsoll knobs` lists in all designs; may be given several times
+    #[arg(long, value_name = "KNOB=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Virtual milliseconds of each run [default: 1500, or five intervals of the vmstat work if the
+    /// designs differ in it]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) length_ms: Option<u64>,
     #[command(flatten)]
     pub(crate) runs: Runs,
     /// The cost card: prices at the low end, in the middle or at the high end of their ranges

@@ -46,6 +46,10 @@ static EXAMPLES: &[Examples] = &[
                 "plimsoll compare stress-vm --machine grace-72 --b linux+phased patched",
                 "one variant in place of Linux's, and the posted patches",
             ),
+            (
+                "plimsoll compare make-like --machine grace-72 --b linux@vm.stat_interval=5",
+                "Linux with another interval of the vmstat work",
+            ),
         ],
     },
     Examples {

@@ -71,6 +71,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
+        Command::Knobs => command::designs::knobs(),
         Command::Bench(args) => command::bench::run(&args),
         Command::Completions { shell } => command::shell::completions(shell),
         Command::Man { folder } => command::shell::man(&folder),

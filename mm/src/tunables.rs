@@ -43,8 +43,11 @@ pub enum Knob {
 pub struct Spec {
     /// The knob's name in Plimsoll.
     pub name: &'static str,
-    /// The knob's name in Linux, or the reason why Linux does not have it.
+    /// The knob's name in Linux, or the reason why Linux does not have it. An index is the place in
+    /// the list of numbers that the Linux setting takes.
     pub linux: &'static str,
+    /// The unit of the values in Linux, and how many units of [`Spec::unit`] one of them is.
+    pub linux_unit: (&'static str, u64),
     /// The unit of the knob's values.
     pub unit: &'static str,
     /// The initial value.
@@ -77,17 +80,36 @@ impl Knob {
             .find(|knob| knob.spec().name == name || knob.spec().linux == name)
     }
 
+    /// Returns the knob that is called `name`, with `value` in the knob's unit. If `name` is the
+    /// knob's name in Linux, `value` has the unit of Linux. A value that is too large for the
+    /// conversion becomes `u64::MAX`, which no knob accepts.
+    #[must_use]
+    pub fn setting(name: &str, value: u64) -> Option<(Self, u64)> {
+        let knob = Self::named(name)?;
+        let (_, factor) = knob.spec().linux_unit;
+        let in_our_unit = knob.spec().name == name;
+        let value = if in_our_unit {
+            value
+        } else {
+            value.saturating_mul(factor)
+        };
+        Some((knob, value))
+    }
+
     /// The knob's names, unit, default and bounds.
     #[must_use]
     pub const fn spec(self) -> Spec {
         match self {
-            Self::StatInterval => spec(
-                "stat_interval_ms",
-                "vm.stat_interval (there in s)",
-                "ms",
-                1000,
-                [1, 3_600_000],
-            ),
+            Self::StatInterval => Spec {
+                linux_unit: ("s", 1000),
+                ..spec(
+                    "stat_interval_ms",
+                    "vm.stat_interval",
+                    "ms",
+                    1000,
+                    [1, 3_600_000],
+                )
+            },
             Self::BatchScaleMax => spec(
                 "batch_scale_max",
                 "CONFIG_PCP_BATCH_SCALE_MAX",
@@ -116,9 +138,21 @@ impl Knob {
                 10,
                 [1, 3000],
             ),
-            Self::ReserveRatioDma => ratio("lowmem_reserve_ratio_dma", 256),
-            Self::ReserveRatioDma32 => ratio("lowmem_reserve_ratio_dma32", 256),
-            Self::ReserveRatioNormal => ratio("lowmem_reserve_ratio_normal", 32),
+            Self::ReserveRatioDma => ratio(
+                "lowmem_reserve_ratio_dma",
+                "vm.lowmem_reserve_ratio[0]",
+                256,
+            ),
+            Self::ReserveRatioDma32 => ratio(
+                "lowmem_reserve_ratio_dma32",
+                "vm.lowmem_reserve_ratio[1]",
+                256,
+            ),
+            Self::ReserveRatioNormal => ratio(
+                "lowmem_reserve_ratio_normal",
+                "vm.lowmem_reserve_ratio[2]",
+                32,
+            ),
             Self::HoldTimeMax => spec(
                 "hold_time_max_ns",
                 "none: not bounded in Linux",
@@ -140,6 +174,7 @@ const fn spec(
     Spec {
         name,
         linux,
+        linux_unit: (unit, 1),
         unit,
         default,
         min,
@@ -147,14 +182,8 @@ const fn spec(
     }
 }
 
-const fn ratio(name: &'static str, default: u64) -> Spec {
-    spec(
-        name,
-        "vm.lowmem_reserve_ratio",
-        "ratio",
-        default,
-        [0, 1 << 20],
-    )
+const fn ratio(name: &'static str, linux: &'static str, default: u64) -> Spec {
+    spec(name, linux, "ratio", default, [0, 1 << 20])
 }
 
 /// One value per [`Knob`], each within its bounds.
@@ -247,6 +276,17 @@ mod tests {
             let Spec { name, default, .. } = knob.spec();
             assert_eq!(Tunables::default().set(knob, default), Ok(()));
             assert_eq!(Knob::named(name), Some(knob));
+            assert_eq!(Knob::named(knob.spec().linux), Some(knob));
         }
+    }
+
+    #[test]
+    fn a_value_with_the_name_in_linux_has_the_unit_of_linux() {
+        let knob = Knob::StatInterval;
+        assert_eq!(Knob::setting("vm.stat_interval", 2), Some((knob, 2000)));
+        assert_eq!(Knob::setting("stat_interval_ms", 2), Some((knob, 2)));
+        let most = Knob::setting("vm.stat_interval", u64::MAX);
+        assert_eq!(most, Some((knob, u64::MAX)));
+        assert_eq!(Knob::setting("vm.swappiness", 60), None);
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         machine: args.machine,
         jitter: args.jitter.into(),
         designs: std::iter::once(args.a).chain(args.b).collect(),
+        settings: args.set,
         workers: args.workers,
         memory: args.memory.as_deref().map(Memory::named).transpose()?,
         length_ms: args.length_ms,

@@ -1,10 +1,15 @@
-//! `plimsoll designs`: lists the designs that can be compared.
+//! `plimsoll designs` and `plimsoll knobs`: list the designs that can be compared, and the knobs
+//! that can be set in them.
 
-use plimsoll_lab::catalog::designs;
+use plimsoll_lab::catalog::{designs, knobs};
 use plimsoll_lab::report::table;
 
 use crate::output;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     output::print(&table::render_tables(&designs::list(), output::width()))
+}
+
+pub(crate) fn knobs() -> anyhow::Result<()> {
+    output::print(&table::render_tables(&[knobs::list()], output::width()))
 }

@@ -1,5 +1,7 @@
-//! The designs and machines that a user can name, and suggestions for a misspelt name.
+//! The designs, knobs and machines that a user can name, and suggestions for a misspelt name.
 
 pub mod designs;
+pub mod knobs;
 pub mod machines;
 pub(crate) mod names;
+pub mod tuned;

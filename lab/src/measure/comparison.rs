@@ -110,6 +110,18 @@ impl Comparison {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
     }
 
+    /// Returns whether everything that happened in the runs of two designs was the same on every
+    /// seed.
+    ///
+    /// # Panics
+    /// If `a` or `b` is not the index of a design.
+    #[must_use]
+    pub fn are_identical(&self, a: usize, b: usize) -> bool {
+        self.samples(a)
+            .zip(self.samples(b))
+            .all(|(a, b)| a.hash == b.hash && a.metrics == b.metrics)
+    }
+
     /// Returns the samples of one design, in the order of the seeds.
     ///
     /// # Panics

@@ -118,6 +118,8 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     let ratio = estimate(&ratios)?;
     let verdict = if ratios.len() < SEEDS_MIN {
         Verdict::TooFewSeeds
+    } else if a == b {
+        Verdict::Equal
     } else if ratio.high < 1.0 {
         Verdict::Lower
     } else if ratio.low > 1.0 {
@@ -145,8 +147,10 @@ pub enum Verdict {
     Lower,
     /// The whole interval is above 1.
     Higher,
-    /// The interval contains 1.
+    /// The interval contains 1, and B differs from A on a seed.
     NoDifference,
+    /// B equals A on every seed, so more seeds are unlikely to show a difference.
+    Equal,
     /// There are fewer than [`SEEDS_MIN`] pairs.
     TooFewSeeds,
 }
@@ -159,6 +163,7 @@ impl Verdict {
             Self::Lower => "B is lower",
             Self::Higher => "B is higher",
             Self::NoDifference => "no difference seen; add seeds to look closer",
+            Self::Equal => "equal on every seed",
             Self::TooFewSeeds => "too few seeds",
         }
     }

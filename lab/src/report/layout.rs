@@ -346,6 +346,7 @@ fn words(row: &VerdictRow) -> String {
         Verdict::Lower => "B is lower".to_owned(),
         Verdict::Higher => "B is higher".to_owned(),
         Verdict::NoDifference => "no difference seen".to_owned(),
+        Verdict::Equal => Verdict::Equal.words().to_owned(),
         Verdict::TooFewSeeds => "too few seeds".to_owned(),
     }
 }

@@ -17,6 +17,7 @@ use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request};
 use plimsoll_mm::site::Site;
+use plimsoll_mm::tunables::Tunables;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, NodeId, Order, Pages};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
@@ -63,6 +64,8 @@ pub struct Log {
     pub decayed: u64,
     /// The number of times that the shepherd kicked a dormant CPU.
     pub kicks: u64,
+    /// The number of allocated pages; 0 unless [`Testbed::count_pages`] was called.
+    pub allocated: u64,
     /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
     /// The pages moved by holds of zone locks.
@@ -170,8 +173,28 @@ impl Testbed {
     /// As [`Testbed::new`].
     #[must_use]
     pub fn with_pressure(profile: &Profile, design: Design, seed: u64, swap: u32) -> Self {
-        let sim = Sim::new(profile, simulated(seed));
+        Self::tuned(profile, design, seed, Some(swap), Tunables::default())
+    }
+
+    /// Like [`Testbed::new`] if `swap` is `None`, otherwise like [`Testbed::with_pressure`]. The
+    /// knobs have the values of `tunables` from the start.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn tuned(
+        profile: &Profile,
+        design: Design,
+        seed: u64,
+        swap: Option<u32>,
+        tunables: Tunables,
+    ) -> Self {
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        config.tunables = tunables;
+        let Some(swap) = swap else {
+            return Self::with_config(profile, design, simulated(seed), config);
+        };
+        let sim = Sim::new(profile, simulated(seed));
         let reclaim = Pressure::reclaim(&sim, &config.layout);
         config.design = design;
         config.pressure = Some(plimsoll_sim::pressure(&reclaim));
@@ -239,6 +262,11 @@ impl Testbed {
         let recorder = Recorder::attach(&self.sim, events_max);
         self.recorder.replace(Some(recorder.clone()));
         recorder
+    }
+
+    /// Counts allocated pages from now on. A run that counts them takes longer on this computer.
+    pub fn count_pages(&self) {
+        self.sim.observe_pages();
     }
 
     fn watch(&self) {
@@ -312,6 +340,7 @@ impl Log {
                 self.kicks += 1;
                 self.kicked.insert(cpu);
             }
+            Event::PageAlloc { order, .. } => self.allocated += u64::from(order.pages().0),
             Event::OutOfMemory { .. } => self.out_of_memory += 1,
             Event::ZoneHold {
                 site,
@@ -320,8 +349,8 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Events of single pages, phases and kills are ignored, apart from those of reclaim: a
-            // workload that needs them observes the machine directly.
+            // Frees, phases and kills are ignored, apart from those of reclaim: a workload that
+            // needs them observes the machine directly.
             ref other => self.reclaim.note(other),
         }
     }

@@ -44,6 +44,7 @@ pub(in crate::experiment) const fn effect(verdict: Verdict) -> &'static str {
         Verdict::Lower => "lowers",
         Verdict::Higher => "raises",
         Verdict::NoDifference => "does not measurably change",
+        Verdict::Equal => "does not change",
         Verdict::TooFewSeeds => "cannot be said, on so few seeds, to change",
     }
 }
@@ -54,6 +55,7 @@ pub(in crate::experiment) const fn level(verdict: Verdict) -> &'static str {
         Verdict::Lower => "lower",
         Verdict::Higher => "higher",
         Verdict::NoDifference => "not measurably different",
+        Verdict::Equal => "equal",
         Verdict::TooFewSeeds => "unclear from so few seeds",
     }
 }

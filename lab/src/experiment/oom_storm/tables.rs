@@ -168,7 +168,7 @@ fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
         Verdict::Higher => " higher",
-        Verdict::NoDifference => "",
+        Verdict::NoDifference | Verdict::Equal => "",
         Verdict::TooFewSeeds => " too few seeds",
     };
     format!("{}{word}", human_ratio(&compared.ratio))

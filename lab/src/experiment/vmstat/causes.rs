@@ -53,7 +53,7 @@ impl Cause {
         let gains = |design| verdict(design, &PER_DECAYED) == Verdict::Lower;
         match verdict(PATCH, &CONTENTIONS) {
             Verdict::TooFewSeeds => return Self::TooFewSeeds,
-            Verdict::NoDifference | Verdict::Higher => return Self::NoGain,
+            Verdict::NoDifference | Verdict::Equal | Verdict::Higher => return Self::NoGain,
             Verdict::Lower => {}
         }
         match (gains(SLOWED), gains(PHASED_WHEEL)) {

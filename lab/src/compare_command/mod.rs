@@ -3,15 +3,18 @@
 //! The catalog of experiments reproduces published results; this command runs the same comparisons
 //! on the user's own designs.
 
+mod difference;
+mod workloads;
+
 use std::num::NonZeroUsize;
 
-use plimsoll_mm::machine::Machine;
-use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_mm::units::{Nanos, Pages};
 use plimsoll_recording::Recording;
 use plimsoll_sim::profile::{Card, Profile};
 
-use crate::catalog::designs::{self, Named};
+pub use self::workloads::{WORKLOADS, Workload};
 use crate::catalog::machines;
+use crate::catalog::tuned::{self, Tuned};
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, Sample};
 use crate::measure::holds::{self, HoldLog};
@@ -26,100 +29,6 @@ use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
 use crate::run::progress::Progress;
 use crate::run::testbed::Testbed;
-use crate::workload::make_like::MakeLike;
-use crate::workload::overcommit::Overcommit;
-use crate::workload::stress_vm::{Pause, StressVm};
-use crate::workload::victim::KilledApps;
-
-/// A workload that the user can name.
-#[derive(Clone, Copy, Debug)]
-pub struct Workload {
-    /// The name that `plimsoll compare` accepts.
-    pub name: &'static str,
-    /// A one-line description.
-    pub about: &'static str,
-    /// The number of swap slots for a given number of workers; `None` if no pages are to be
-    /// reclaimed.
-    swap: Option<fn(u32) -> u32>,
-    /// The bytes that each worker needs. With [`CompareOptions::memory`], one and a half times as
-    /// much is free when a run begins.
-    needs: u64,
-    start: fn(&Testbed, u32, Nanos),
-}
-
-/// Processes that use a quarter more memory than they get.
-const OVERCOMMIT: Overcommit = Overcommit {
-    pages: 4096,
-    memory_percent: 80,
-    think_ns: 2000,
-};
-
-/// The workloads that `plimsoll compare` accepts.
-pub const WORKLOADS: [Workload; 5] = [
-    Workload {
-        name: "stress-vm",
-        about: "stress-ng --vm: each worker maps 64 MiB, writes and checks it, unmaps, repeats",
-        swap: None,
-        needs: STRESS_BYTES,
-        start: |testbed, workers, until| stress(testbed, workers, until, Pause::No),
-    },
-    Workload {
-        name: "stress-vm-bursts",
-        about: "the same with about a second of sleep between two rounds",
-        swap: None,
-        // A round maps up to half as much again.
-        needs: STRESS_BYTES * 3 / 2,
-        start: |testbed, workers, until| {
-            stress(testbed, workers, until, Pause::Asleep(Nanos::SECOND));
-        },
-    },
-    Workload {
-        name: "make-like",
-        about: "make -j: short processes of about 2000 pages, each on any CPU",
-        swap: None,
-        // A process maps up to half as much again.
-        needs: 3000 << 12,
-        start: |testbed, workers, until| {
-            let make = MakeLike {
-                jobs: workers,
-                pages: 2000,
-                think_ns_per_page: 1000,
-                pause: Nanos::from_ms(1),
-            };
-            make.start(testbed, until);
-        },
-    },
-    Workload {
-        name: "killed-apps",
-        about: "apps of 300 mappings are filled, killed and reaped at once, on two CPUs each",
-        swap: None,
-        // An app with ten times as many mappings has some 520 MiB.
-        needs: 520 << 20,
-        start: |testbed, workers, until| {
-            let apps = KilledApps {
-                pairs: workers,
-                mappings: 300,
-            };
-            apps.start(testbed, until);
-        },
-    },
-    Workload {
-        name: "overcommit",
-        about: "processes of 16 MiB touch random pages, with 80 % of their memory; the rest is in swap",
-        swap: Some(|workers| OVERCOMMIT.slots(workers)),
-        // The workload itself decides how much memory is free.
-        needs: 0,
-        start: |testbed, workers, until| {
-            let cpus: Vec<CpuId> = (0..workers)
-                .map(|worker| spread(testbed, workers, worker))
-                .collect();
-            OVERCOMMIT.start(testbed, &cpus, until);
-        },
-    },
-];
-
-/// The bytes that a worker of `stress-vm` maps.
-const STRESS_BYTES: u64 = 64 << 20;
 
 /// The user's choices for `plimsoll compare`.
 #[derive(Clone, Debug)]
@@ -130,15 +39,19 @@ pub struct CompareOptions {
     pub machine: String,
     /// Whether interrupts, softirqs and steals disturb the machine's CPUs.
     pub jitter: Jitter,
-    /// The names of the designs. Each design after the first is compared with the first.
+    /// The designs, each as `DESIGN` or `DESIGN@KNOB=VALUE,...`. Each design after the first is
+    /// compared with the first.
     pub designs: Vec<String>,
+    /// The knobs of all designs, each as `KNOB=VALUE`.
+    pub settings: Vec<String>,
     /// The number of workers or jobs; `None` uses one per CPU.
     pub workers: Option<u32>,
     /// The state of memory when a run begins. All memory but what the workload needs is then in use
     /// until the end. `None` leaves all memory free, in the largest blocks.
     pub memory: Option<Memory>,
-    /// The virtual duration of each run, in milliseconds.
-    pub length_ms: u64,
+    /// The virtual duration of each run, in milliseconds. `None` chooses one that can show in what
+    /// the designs differ.
+    pub length_ms: Option<u64>,
     /// The seeds to run, each with every design.
     pub seeds: Vec<u64>,
     /// The number of cases to run in parallel.
@@ -153,16 +66,19 @@ pub struct CompareOptions {
 /// Runs a workload under each design and reports locks and page lists.
 ///
 /// # Errors
-/// If a workload, machine or design is unknown, or the profile is bad.
+/// If a workload, machine, design or knob is unknown, or the profile is bad. Also if the runs of
+/// two designs are identical, because the workload does not use what they differ in.
 pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
-    let workload = find(&options.workload)?;
+    let workload = workloads::find(&options.workload)?;
     let mut profile = machines::load(&options.machine, options.card)?;
     if options.jitter == Jitter::Off {
         profile = profile.without_jitter();
     }
     let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
-    let designs = designs::find_different(&names)?;
-    let length = Nanos::from_ms(options.length_ms);
+    let settings: Vec<&str> = options.settings.iter().map(String::as_str).collect();
+    let designs = tuned::find_different(&names, &settings)?;
+    let chosen = || difference::length_ms(&designs);
+    let length = Nanos::from_ms(options.length_ms.unwrap_or_else(chosen));
     let workers = options.workers.unwrap_or(profile.topology.cpus());
 
     if options.memory.is_some() && workload.swap.is_some() {
@@ -173,7 +89,7 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     }
     let start = Start::new(workload, &profile, workers, options.memory);
     // A machine that is too small is an error now, and not a panic in a run.
-    start.begin(&Testbed::new(&profile, designs[0].design, 1))?;
+    start.begin(&Testbed::new(&profile, designs[0].named.design, 1))?;
 
     progress.start(format!("{} on {}", workload.name, profile.name));
     let lab_options = Options {
@@ -190,6 +106,11 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
         measure(workload, &profile, start, workers, length, case, record)
     })?;
 
+    for nth in 1..designs.len() {
+        if runs.are_identical(0, nth) {
+            return Err(difference::identical(&designs[0], &designs[nth], workload));
+        }
+    }
     let mut report = Report::new(
         workload.name,
         &profile.name,
@@ -204,9 +125,9 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     for (design, kept) in designs.iter().zip(kept) {
         report
             .tables
-            .extend(locks::tables(&design.name, &kept.stats));
-        lists.extend(kept.holds.rows(&design.name));
-        recordings.extend(kept.recording.map(|of| (design.name.clone(), of)));
+            .extend(locks::tables(&design.named.name, &kept.stats));
+        lists.extend(kept.holds.rows(&design.named.name));
+        recordings.extend(kept.recording.map(|of| (design.named.name.clone(), of)));
     }
     report.warnings = as_recording::warnings(&recordings, "shorten --length-ms");
     report.tables.push(Table {
@@ -223,6 +144,9 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     );
     Ok((report, recordings))
 }
+
+/// The pages that the workload allocated a second: the work done.
+const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
 
 /// The memory of a run when it begins.
 #[derive(Clone, Copy)]
@@ -261,13 +185,6 @@ impl Start {
     }
 }
 
-/// Finds the workload called `name`.
-fn find(name: &str) -> Result<&'static Workload, Error> {
-    let names = WORKLOADS.map(|workload| workload.name);
-    let found = WORKLOADS.iter().find(|workload| workload.name == name);
-    found.ok_or_else(|| Error::unknown("workload", name, &names))
-}
-
 /// The results of one run, apart from its metrics and its hash.
 struct Kept {
     stats: plimsoll_sim::Stats,
@@ -281,26 +198,27 @@ fn measure(
     start: Start,
     workers: u32,
     length: Nanos,
-    case: &Case<Named>,
+    case: &Case<Tuned>,
     record: Option<usize>,
 ) -> (Sample, Kept) {
-    let (design, seed) = (case.design.design, case.seed);
-    let testbed = match workload.swap {
-        Some(slots) => Testbed::with_pressure(profile, design, seed, slots(workers)),
-        None => Testbed::new(profile, design, seed),
-    };
+    let Tuned { named, tunables } = &case.design;
+    let swap = workload.swap.map(|slots| slots(workers));
+    let testbed = Testbed::tuned(profile, named.design, case.seed, swap, *tunables);
+    testbed.count_pages();
     let begun = start.begin(&testbed);
     begun.expect("the same machine has begun so before");
     let recorder = record.map(|events_max| testbed.record(events_max));
     (workload.start)(&testbed, workers, length);
     testbed.sim.run_until(length);
     let recording = recorder.map(|recorder| {
-        let release = format!("{} on {}", case.design.name, profile.name);
+        let release = format!("{named} on {}", profile.name);
         let command = format!("{}, {workers} workers, seed {}", workload.name, case.seed);
         recorder.finish(&testbed.sim, release, command)
     });
     let (stats, log) = testbed.finish();
-    let mut metrics = locks::metrics(&stats, &log.holds);
+    let allocated = log.allocated as f64 * 1e9 / length.0 as f64;
+    let mut metrics = vec![(ALLOCATED, allocated)];
+    metrics.extend(locks::metrics(&stats, &log.holds));
     let refreshes = Metric::neither("refreshes", Unit::Count);
     metrics.push((refreshes, log.refreshes as f64));
     let decayed = Metric::neither("pages_decayed", Unit::Pages);
@@ -318,22 +236,4 @@ fn measure(
         recording,
     };
     (sample, kept)
-}
-
-/// Returns the CPU of a worker, if workers are spread evenly over the CPUs. If there are more
-/// workers than CPUs, several run on one CPU.
-fn spread(testbed: &Testbed, workers: u32, worker: u32) -> CpuId {
-    let cpus = testbed.sim.topology().cpus();
-    let nth = u64::from(worker) * u64::from(cpus) / u64::from(workers);
-    CpuId(u32::try_from(nth).unwrap_or(0))
-}
-
-fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
-    let worker = StressVm {
-        bytes: STRESS_BYTES,
-        use_ns_per_page: 400,
-        pause,
-    };
-    let cpus = (0..workers).map(|worker| spread(testbed, workers, worker));
-    worker.start(testbed, cpus, until);
 }
