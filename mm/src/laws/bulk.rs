@@ -6,16 +6,36 @@ use core::sync::atomic::Ordering::AcqRel;
 use super::{Body, FewPages, Law, few_pages_of};
 use crate::design::Design;
 use crate::machine::{Machine, Word};
-use crate::page::watermark::Urgency;
+use crate::page::sizing::Sizes;
+use crate::page::watermark::{Urgency, Watermarks};
 use crate::page::{BulkError, Request};
-use crate::units::{Order, Pfn};
+use crate::units::{Order, Pages, Pfn};
 
 /// The number of pages of the zone.
 const PAGES: u32 = 4;
 /// The number of pages that each CPU wants: one CPU alone can have them, two CPUs cannot.
 const WANTED: usize = 3;
+/// The number of pages that one refill takes.
+const BATCH: Pages = Pages(2);
 /// An entry of a list of pages that has no page yet.
 const NO_PAGE: Pfn = Pfn(u32::MAX);
+
+/// Makes an allocator of a few pages without watermarks, so that one call may take several pages
+/// under one hold of the pcp lock.
+fn few<M: Machine>(machine: &M) -> FewPages<M> {
+    let few = few_pages_of(machine, Design::OURS, PAGES);
+    let high = Pages(2 * BATCH.0);
+    let sizes = Sizes {
+        batch: BATCH,
+        high_min: high,
+        high_max: high,
+    };
+    let set = few
+        .pages
+        .seed_sizes(machine, 0, Watermarks::default(), sizes);
+    set.expect("lists may have these sizes");
+    few
+}
 
 impl<M: Machine> FewPages<M> {
     /// Takes pages in one call, and frees in one call as many as the allocator says it gave.
@@ -52,7 +72,7 @@ pub fn running_out_half_way<M: Machine>() -> Law<M, FewPages<M>> {
     let many: Body<M, FewPages<M>> = |machine, few| few.take_and_give_many(machine);
     Law {
         name: "if memory runs out during a bulk allocation, exactly the pages it reports are used",
-        setup: |machine| few_pages_of(machine, Design::OURS, PAGES),
+        setup: few,
         bodies: vec![many; 2],
         check: |machine, few| few.is_whole(machine),
     }

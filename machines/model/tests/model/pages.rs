@@ -27,7 +27,7 @@ fn shuttle_two_mobilities() {
 fn loom_bulk_allocation_runs_out() {
     in_own_process(|| {
         let law = laws::bulk::running_out_half_way();
-        loom::run_law_within(&law, 2, 2);
+        loom::run_law_within(&law, 2, 1);
     });
 }
 
