@@ -281,7 +281,7 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// The part to measure: sim, counter, vma, space, reap, oom or two-cpus
+    /// The part to measure: sim, counter, page, vma, space, reap, oom, soak or two-cpus
     pub(crate) name: String,
     /// reap: resident memory of the address space [default: 512]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::MIB_MAX)))]
@@ -292,6 +292,9 @@ pub(crate) struct Bench {
     /// reap: measurements of each case [default: 9]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
+    /// soak: seconds to measure for [default: 60]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: Option<u32>,
     /// The format of the results; json is one object on one line
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,

@@ -11,7 +11,7 @@ use crate::output::Format;
 pub(crate) fn run(args: &Bench) -> anyhow::Result<()> {
     let bench = bench::find(&args.name)?;
     let progress = Progress::new();
-    let found = bench.measure(&progress, args.size());
+    let found = bench.measure(&progress, args.size(), args.seconds);
     progress.finish();
     let found = found?;
     output::print(&match args.format {

@@ -4,8 +4,11 @@ pub mod counter;
 mod oom;
 pub mod page;
 mod reap;
+mod soak;
 mod space;
 mod vma;
+
+use std::time::Duration;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
@@ -44,6 +47,9 @@ enum Run {
     /// The function takes a [`Size`], which the user may choose. It returns tables, and numbers for
     /// programs to read.
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
+    /// The function takes the time that it should measure. It returns tables, and numbers for
+    /// programs to read.
+    Timed(fn(&Progress, Duration) -> Result<Found, Error>),
 }
 
 /// The size of a benchmark, which the user may choose: that of the address space, the number of
@@ -117,12 +123,31 @@ pub struct Row {
 }
 
 impl Bench {
-    /// Runs the benchmark. If it takes a size and `size` is `None`, it runs at the default size.
+    /// Runs the benchmark. If it takes a size and `size` is `None`, it runs at the default size. If
+    /// it takes a time and `seconds` is `None`, it runs for a minute.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a size is given to a benchmark that takes none, and any error that
-    /// prevents the measurement.
-    pub fn measure(&self, progress: &Progress, size: Option<Size>) -> Result<Found, Error> {
+    /// [`Error::Invalid`] if a size or a time is given to a benchmark that takes none, and any error
+    /// that prevents the measurement.
+    pub fn measure(
+        &self,
+        progress: &Progress,
+        size: Option<Size>,
+        seconds: Option<u32>,
+    ) -> Result<Found, Error> {
+        let name = self.name;
+        match (self.run, size) {
+            (Run::Timed(run), None) => {
+                let seconds = seconds.unwrap_or(60);
+                return run(progress, Duration::from_secs(seconds.into()));
+            }
+            (Run::Timed(_), Some(_)) => {}
+            _ if seconds.is_some() => {
+                let why = format!("bench {name} takes as long as it takes: leave out --seconds");
+                return Err(Error::Invalid(why));
+            }
+            _ => {}
+        }
         match (self.run, size) {
             (Run::Sized(run), size) => run(progress, &size.unwrap_or_default()),
             (Run::Fixed(run), None) => Ok(Found {
@@ -130,9 +155,8 @@ impl Bench {
                 rows: Vec::new(),
             }),
             (Run::Counted(run), None) => run(progress),
-            (Run::Fixed(_) | Run::Counted(_), Some(_)) => Err(Error::Invalid(format!(
-                "bench {} is always measured alike: leave out --mib, --helpers and --rounds",
-                self.name
+            (Run::Fixed(_) | Run::Counted(_) | Run::Timed(_), _) => Err(Error::Invalid(format!(
+                "bench {name} is always measured alike: leave out --mib, --helpers and --rounds"
             ))),
         }
     }
@@ -174,6 +198,11 @@ pub const ALL: &[Bench] = &[
         name: "oom",
         about: "the time to choose a victim among 10,000 processes, selector by selector",
         run: Run::Counted(oom::run),
+    },
+    Bench {
+        name: "soak",
+        about: "the longest time that an allocation takes on this computer, beside an idle loop",
+        run: Run::Timed(soak::run),
     },
     Bench {
         name: "two-cpus",
@@ -368,10 +397,23 @@ mod tests {
     fn a_size_where_none_can_be_chosen_is_bad_input() {
         let sized = find("vma").and_then(|vma| {
             let size = Some(Size::default());
-            vma.measure(&Progress::hidden(), size)
+            vma.measure(&Progress::hidden(), size, None)
         });
         let error = sized.expect_err("vma has its own sizes");
         assert!(error.is_bad_input());
         assert!(error.to_string().contains("leave out --mib"), "{error}");
+    }
+
+    #[test]
+    fn a_time_where_none_can_be_chosen_is_bad_input() {
+        let measure = |name, size, seconds| {
+            let bench = find(name).expect("there is such a bench");
+            let found = bench.measure(&Progress::hidden(), size, seconds);
+            found.expect_err("it takes no such thing").to_string()
+        };
+        assert!(measure("vma", None, Some(1)).contains("leave out --seconds"));
+        let size = Some(Size::default());
+        assert!(measure("soak", size, Some(1)).contains("leave out --mib"));
+        assert!(measure("soak", size, None).contains("leave out --mib"));
     }
 }

@@ -5,11 +5,11 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) use imp::{
-    at_fork, bind, context_switches, locate_or_move, thread_cpu_ns, wipe_on_fork,
+    at_fork, bind, locate_or_move, switches_and_faults, thread_cpu_ns, wipe_on_fork,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use none::{
-    at_fork, bind, context_switches, locate_or_move, thread_cpu_ns, wipe_on_fork,
+    at_fork, bind, locate_or_move, switches_and_faults, thread_cpu_ns, wipe_on_fork,
 };
 
 #[cfg(target_os = "linux")]
@@ -113,15 +113,16 @@ mod imp {
         }
     }
 
-    /// How often the kernel has switched the calling thread from its CPU, wanted or not (Linux:
-    /// `getrusage` with `RUSAGE_THREAD`).
-    pub(crate) fn context_switches() -> io::Result<u64> {
+    /// How often the kernel has switched the calling thread from its CPU, wanted or not, and the
+    /// number of its page faults (Linux: `getrusage` with `RUSAGE_THREAD`).
+    pub(crate) fn switches_and_faults() -> io::Result<[u64; 2]> {
         // SAFETY: all-zero bytes are a valid `rusage`, which consists of numbers.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the call writes to `usage`.
         checked(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) }.into())?;
         let switches = usage.ru_nvcsw + usage.ru_nivcsw;
-        Ok(u64::try_from(switches).unwrap_or_default())
+        let faults = usage.ru_minflt + usage.ru_majflt;
+        Ok([switches, faults].map(|count| u64::try_from(count).unwrap_or_default()))
     }
 
     /// The time that the calling thread has run on a CPU, in nanoseconds. If the kernel accounts
@@ -176,7 +177,7 @@ mod none {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn context_switches() -> io::Result<u64> {
+    pub(crate) fn switches_and_faults() -> io::Result<[u64; 2]> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -11,6 +11,7 @@ const BINS: usize = ((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS) as usize;
 pub struct Histogram {
     bins: Box<[u64]>,
     count: u64,
+    sum: u64,
     max: u64,
 }
 
@@ -19,6 +20,7 @@ impl Default for Histogram {
         Self {
             bins: vec![0; BINS].into(),
             count: 0,
+            sum: 0,
             max: 0,
         }
     }
@@ -30,6 +32,7 @@ impl Histogram {
     pub fn add(&mut self, ns: u64) {
         self.bins[bin_of(ns)] += 1;
         self.count += 1;
+        self.sum = self.sum.saturating_add(ns);
         self.max = self.max.max(ns);
     }
 
@@ -39,6 +42,7 @@ impl Histogram {
             *bin += more;
         }
         self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
         self.max = self.max.max(other.max);
     }
 
@@ -48,13 +52,19 @@ impl Histogram {
         if self.count > 0 {
             self.bins.fill(0);
         }
-        (self.count, self.max) = (0, 0);
+        (self.count, self.sum, self.max) = (0, 0, 0);
     }
 
     /// The number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The sum of all times, in nanoseconds.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// The longest time, in nanoseconds; 0 if there is none.
@@ -134,6 +144,7 @@ mod tests {
         let mut times = Histogram::default();
         (1..=1000).for_each(|ns| times.add(ns));
         assert_eq!((times.count(), times.max()), (1000, 1000));
+        assert_eq!(times.sum(), 500_500);
         assert!((500..=531).contains(&times.quantile(0.5)));
         assert!((990..=1000).contains(&times.quantile(0.99)));
         assert_eq!(times.quantile(1.0), 1000);

@@ -2,28 +2,27 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_mm::Manager;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
 
-use super::{Histogram, Soak, SoakOptions, Times};
+use super::outcome::{Kind, Outcome, ROOM, Usage, ns};
+use super::{Soak, SoakOptions};
 use crate::Host;
 use crate::measure::clock::{self, Rate};
+use crate::measure::watch::{Jumps, Span};
 use crate::measure::{CannotMeasure, Pair};
-use crate::sys;
 
 /// The number of operations in a chunk.
 const CHUNK: usize = 64;
 /// The number of gaps in an idle chunk, which takes about as long as a chunk of operations.
 const IDLE_GAPS: usize = 4 * CHUNK;
-/// The largest difference between the clock and the CPU time of a thread that does not count as a
-/// disturbance, in nanoseconds. The two are read one after the other.
-const SLACK_NS: u64 = 3000;
 /// The number of blocks that a thread holds at most.
 const HELD: usize = 6000;
 
@@ -37,6 +36,9 @@ struct World {
     end: Instant,
     drain_every: Duration,
     rate: Rate,
+    begun: Instant,
+    /// The times in which a worker did not run although it had a job.
+    away: Mutex<Vec<Span>>,
 }
 
 pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasure> {
@@ -50,31 +52,42 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     };
     let host = Host::with_observer(Topology::flat(2), observer);
     let pages = options.pages.max(Pages(1 << 14));
-    let manager = Manager::new(&host, Config::new(Layout::arena(pages)));
+    let mut config = Config::new(Layout::arena(pages));
+    // Lists decay often, so that decay meets allocations.
+    let often = config.tunables.set(Knob::StatInterval, 50);
+    often.expect("in bounds");
+    let manager = Manager::new(&host, config);
     let world = Arc::new(World {
         manager: manager.expect("an arena of many pages is a layout"),
         host,
         passed: [(); 2].map(|()| Mutex::new(Vec::with_capacity(HELD))),
         rate: Rate::measure(),
+        begun: Instant::now(),
         end: Instant::now() + options.length,
+        away: Mutex::new(Vec::with_capacity(ROOM)),
         drain_every: options.drain_every,
     });
     let upkeep = Arc::clone(&world);
-    let workers = world
-        .host
-        .start(move |host, job| upkeep.manager.run(host, job));
+    let workers = world.host.start(move |host, job| {
+        upkeep.watched(|| upkeep.manager.run(host, job));
+    });
     let workers = workers.map_err(|why| CannotMeasure::Refused(std::io::Error::other(why)))?;
     world.manager.start(&world.host);
     let (one, other) = pair.run(|| world.work(0), || world.work(1))?;
     drop(workers);
-    let mut soak = one.map_err(CannotMeasure::Refused)?;
-    soak.merge(&other.map_err(CannotMeasure::Refused)?);
+    let one = one.map_err(CannotMeasure::Refused)?;
+    let other = other.map_err(CannotMeasure::Refused)?;
+    let mut away = std::mem::take(&mut *lock(&world.away));
+    away.extend(one.away().iter().chain(other.away()));
+    let away = Jumps::of(away);
+    let mut soak = one.filed(&away);
+    soak.merge(&mut other.filed(&away));
     soak.decayed = decayed.load(Relaxed);
     Ok(soak)
 }
 
 impl World {
-    fn work(&self, thread: usize) -> std::io::Result<Soak> {
+    fn work(&self, thread: usize) -> std::io::Result<Outcome> {
         let _entered = self
             .host
             .enter(CpuId(u32::try_from(thread).expect("0 or 1")));
@@ -83,10 +96,9 @@ impl World {
             thread,
             held: Vec::with_capacity(HELD),
             remote: Vec::with_capacity(HELD),
-            chunk: Chunk::default(),
             random: 0x9e37_79b9_7f4a_7c15 ^ (thread as u64 + 1),
             target: 0,
-            soak: Soak::default(),
+            outcome: Outcome::new(self.rate),
         };
         let mut next_drain = Instant::now() + self.drain_every;
         let mut turn = 0u32;
@@ -94,7 +106,7 @@ impl World {
             turn += 1;
             match turn % 4 {
                 0 => worker.chunk(Worker::idle)?,
-                2 if Instant::now() >= next_drain => {
+                2 if self.drains_now() && Instant::now() >= next_drain => {
                     worker.chunk(Worker::drain)?;
                     next_drain = Instant::now() + self.drain_every;
                 }
@@ -105,7 +117,25 @@ impl World {
             }
         }
         worker.free_all();
-        Ok(worker.soak)
+        Ok(worker.outcome)
+    }
+
+    fn drains_now(&self) -> bool {
+        self.begun.elapsed().as_secs().is_multiple_of(2)
+    }
+
+    /// Runs the job of a worker, and notes the time if the worker did not run all the time.
+    fn watched(&self, job: impl FnOnce()) {
+        let before = Usage::now();
+        let start = clock::ticks_after_loads();
+        job();
+        let span = span_since(start);
+        if let (Ok(before), Ok(after)) = (before, Usage::now()) {
+            let mut away = lock(&self.away);
+            if before.was_away_until(&after, ns(self.rate, span)) && away.len() < ROOM {
+                away.push(span);
+            }
+        }
     }
 
     fn free(&self, (pfn, order): Block) {
@@ -114,27 +144,17 @@ impl World {
     }
 }
 
-/// The times of the chunk that is under way.
-#[derive(Default)]
-struct Chunk {
-    allocs: Histogram,
-    frees: Histogram,
-    idle: Histogram,
-    drains: Histogram,
-}
-
 struct Worker<'a> {
     world: &'a World,
     thread: usize,
     held: Vec<Block>,
     /// Blocks that the other thread allocated.
     remote: Vec<Block>,
-    chunk: Chunk,
     random: u64,
     /// The number of blocks that the thread wants to hold, which changes from time to time, so that
     /// lists fill and empty.
     target: usize,
-    soak: Soak,
+    outcome: Outcome,
 }
 
 impl Worker<'_> {
@@ -143,52 +163,22 @@ impl Worker<'_> {
         let before = Usage::now()?;
         let started = clock::ticks_after_loads();
         body(self);
-        let ended = clock::ticks_after_loads();
-        let after = Usage::now()?;
-        let wall = self.ns(ended.saturating_sub(started));
-        // The CPU time spans a little more than the clock's reading, so a difference means that the
-        // thread did not run.
-        let missing = wall.saturating_sub(after.cpu_ns.saturating_sub(before.cpu_ns));
-        let is_disturbed = after.switches != before.switches || missing > SLACK_NS;
-        self.soak.chunks[0] += 1;
-        self.soak.chunks[1] += u64::from(is_disturbed);
-        let (soak, chunk) = (&mut self.soak, &mut self.chunk);
-        for (times, chunk) in [
-            (&mut soak.allocs, &mut chunk.allocs),
-            (&mut soak.frees, &mut chunk.frees),
-            (&mut soak.idle, &mut chunk.idle),
-            (&mut soak.drains, &mut chunk.drains),
-        ] {
-            file(times, chunk, is_disturbed, missing);
-        }
+        let span = span_since(started);
+        self.outcome.end_chunk(span, &before, &Usage::now()?);
         Ok(())
-    }
-
-    fn ns(&self, ticks: u64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and far below 2^53"
-        )]
-        let ns = self.world.rate.ns(ticks) as u64;
-        ns
     }
 
     fn idle(&mut self) {
         for _ in 0..IDLE_GAPS {
             let started = clock::ticks();
-            let ended = clock::ticks_after_loads();
-            let gap = self.ns(ended.saturating_sub(started));
-            self.chunk.idle.add(gap);
+            self.outcome.add(Kind::Idle, span_since(started));
         }
     }
 
     fn drain(&mut self) {
         let started = clock::ticks();
         self.world.manager.pages().drain_all(&self.world.host);
-        let ended = clock::ticks_after_loads();
-        let ns = self.ns(ended.saturating_sub(started));
-        self.chunk.drains.add(ns);
+        self.outcome.add(Kind::Drain, span_since(started));
     }
 
     fn operate(&mut self) {
@@ -217,12 +207,10 @@ impl Worker<'_> {
         let started = clock::ticks();
         let pages = self.world.manager.pages();
         let pfn = pages.alloc(&self.world.host, Request::new(order));
-        let ended = clock::ticks_after_loads();
-        let ns = self.ns(ended.saturating_sub(started));
-        self.chunk.allocs.add(ns);
+        self.outcome.add(Kind::Alloc, span_since(started));
         match pfn {
             Ok(pfn) => self.held.push((pfn, order)),
-            Err(_why) => self.soak.failed += 1,
+            Err(_why) => self.outcome.soak.failed += 1,
         }
     }
 
@@ -238,23 +226,17 @@ impl Worker<'_> {
         let Some(block) = block else { return };
         let started = clock::ticks();
         self.world.free(block);
-        let ended = clock::ticks_after_loads();
-        let ns = self.ns(ended.saturating_sub(started));
-        self.chunk.frees.add(ns);
+        self.outcome.add(Kind::Free, span_since(started));
     }
 
     /// Passes a third of the held blocks on to the other thread, which will free them.
     fn exchange(&mut self) {
         let passed = &self.world.passed;
-        let lock = |thread: usize| {
-            let lock = passed[thread].lock();
-            lock.unwrap_or_else(PoisonError::into_inner)
-        };
-        let mut to = lock(1 - self.thread);
+        let mut to = lock(&passed[1 - self.thread]);
         let room = (to.capacity() - to.len()).min(self.held.len() / 3);
         to.extend(self.held.drain(..room));
         drop(to);
-        let mut from = lock(self.thread);
+        let mut from = lock(&passed[self.thread]);
         let room = (self.remote.capacity() - self.remote.len()).min(from.len());
         let start = from.len() - room;
         self.remote.extend(from.drain(start..));
@@ -274,34 +256,11 @@ impl Worker<'_> {
     }
 }
 
-/// Moves the times of a chunk to where they belong. In a disturbed chunk the thread did not run for
-/// `missing` nanoseconds.
-fn file(times: &mut Times, chunk: &mut Histogram, is_disturbed: bool, missing: u64) {
-    if chunk.count() == 0 {
-        return;
-    }
-    if is_disturbed {
-        let left = chunk.max().saturating_sub(missing);
-        times.left_of_disturbed = times.left_of_disturbed.max(left);
-        chunk.move_to(&mut times.disturbed);
-    } else {
-        chunk.move_to(&mut times.undisturbed);
-    }
+fn span_since(start: u64) -> Span {
+    let end = clock::ticks_after_loads();
+    Span { start, end }
 }
 
-/// What the kernel says about the calling thread.
-struct Usage {
-    /// How often the thread was switched from its CPU.
-    switches: u64,
-    /// The time that the thread has run, without the time that a hypervisor took.
-    cpu_ns: u64,
-}
-
-impl Usage {
-    fn now() -> std::io::Result<Self> {
-        Ok(Self {
-            switches: sys::context_switches()?,
-            cpu_ns: sys::thread_cpu_ns()?,
-        })
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,10 +6,13 @@
 //! thread asks the kernel how often it was switched from its CPU, and compares the clock with the
 //! CPU time that it got, from which Linux also leaves out the time that a hypervisor *stole*. If
 //! either says that the thread did not run all the time, all samples of the chunk are *disturbed*,
-//! and counted apart. The gaps of the undisturbed idle loop then show what remains: interrupts.
+//! and counted apart. A long sample of an undisturbed chunk is counted apart too if another thread
+//! lost its CPU meanwhile, because that thread may have held a lock. The gaps of the undisturbed
+//! idle loop then show what remains: interrupts.
 
 mod histogram;
 mod load;
+mod outcome;
 
 use std::time::Duration;
 
@@ -25,12 +28,13 @@ pub struct SoakOptions {
     pub length: Duration,
     /// The number of pages of the allocator, at least 16,384.
     pub pages: Pages,
-    /// The time between two drains of all lists, by each thread.
+    /// The time between two drains of all lists, by each thread. There are drains only in every
+    /// other second, so that lists can become long and decay in the other ones.
     pub drain_every: Duration,
 }
 
 impl Default for SoakOptions {
-    /// A minute, 256 MiB, and a drain every 2 ms.
+    /// A minute, 256 MiB, and a drain every 2 ms in every other second.
     fn default() -> Self {
         Self {
             length: Duration::from_secs(60),
@@ -40,17 +44,16 @@ impl Default for SoakOptions {
     }
 }
 
-/// Times of one kind, from chunks in which the thread ran all the time, and from others.
+/// Times of one kind, by what the scheduler did meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// The times of chunks in which the thread had its CPU all the time.
     pub undisturbed: Histogram,
+    /// Times of at least 10 µs of such chunks, while another thread had lost its CPU.
+    pub behind: Histogram,
     /// The times of chunks in which the thread was switched from its CPU, or a hypervisor took the
     /// CPU.
     pub disturbed: Histogram,
-    /// The longest time of a disturbed chunk that remains if all the time that the thread did not
-    /// run is subtracted from it, in nanoseconds. A lower bound for what the sample itself took.
-    pub left_of_disturbed: u64,
 }
 
 /// The results of a soak. All times are in nanoseconds.
@@ -68,35 +71,37 @@ pub struct Soak {
     pub failed: u64,
     /// The number of chunks, and of those that were disturbed.
     pub chunks: [u64; 2],
+    /// The number of page faults of the two threads: first touches of the allocator's records.
+    pub faults: u64,
     /// The number of pages on the lists that vmstat work gave back because they decayed.
     pub decayed: u64,
 }
 
 impl Soak {
-    /// The longest allocation that the scheduler did not cause, in nanoseconds: the longest of the
-    /// undisturbed chunks, or what is left of one in a disturbed chunk.
+    /// The longest allocation that the scheduler did not cause, in nanoseconds.
     #[must_use]
     pub fn longest_own(&self) -> u64 {
-        let Times {
-            undisturbed,
-            left_of_disturbed,
-            ..
-        } = &self.allocs;
-        undisturbed.max().max(*left_of_disturbed)
+        self.allocs.undisturbed.max()
     }
 
-    fn merge(&mut self, other: &Self) {
-        for (to, from) in [
-            (&mut self.allocs, &other.allocs),
-            (&mut self.frees, &other.frees),
-            (&mut self.idle, &other.idle),
-            (&mut self.drains, &other.drains),
-        ] {
+    /// The times of all kinds.
+    fn times(&mut self) -> [&mut Times; 4] {
+        [
+            &mut self.allocs,
+            &mut self.frees,
+            &mut self.idle,
+            &mut self.drains,
+        ]
+    }
+
+    fn merge(&mut self, other: &mut Self) {
+        for (to, from) in self.times().into_iter().zip(other.times()) {
             to.undisturbed.merge(&from.undisturbed);
+            to.behind.merge(&from.behind);
             to.disturbed.merge(&from.disturbed);
-            to.left_of_disturbed = to.left_of_disturbed.max(from.left_of_disturbed);
         }
         self.failed += other.failed;
+        self.faults += other.faults;
         for (to, from) in self.chunks.iter_mut().zip(other.chunks) {
             *to += from;
         }

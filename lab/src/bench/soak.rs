@@ -1,0 +1,139 @@
+//! The longest time that an allocation takes on this computer, in a long run on two CPUs, beside an
+//! idle loop that only reads the clock.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_host::measure::{self, Histogram, Soak, SoakOptions, Times};
+
+use super::{Found, Row};
+use crate::error::Error;
+use crate::measure::metric::Unit;
+use crate::report::Table;
+use crate::report::value::{NOTHING, human};
+use crate::run::progress::Progress;
+
+/// The time that no allocation should exceed, unless the scheduler caused it, in nanoseconds.
+const TARGET_NS: u64 = 50_000;
+
+/// The columns of the tables that are shares of all samples.
+const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
+
+/// Runs a soak of `length`.
+pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error> {
+    progress.start("bench soak");
+    progress.expect(1);
+    let options = SoakOptions {
+        length,
+        ..SoakOptions::default()
+    };
+    let begun = Instant::now();
+    let soak = measure::soak(&options);
+    let soak = soak.map_err(|why| Error::Invalid(format!("bench soak: {why}")))?;
+    progress.step();
+    Ok(Found {
+        tables: vec![table(&soak, begun.elapsed())],
+        rows: rows(&soak),
+    })
+}
+
+/// The kinds of samples, by name.
+fn kinds(soak: &Soak) -> [(&'static str, &Times); 4] {
+    [
+        ("allocation", &soak.allocs),
+        ("free", &soak.frees),
+        ("idle loop", &soak.idle),
+        ("drain of all lists", &soak.drains),
+    ]
+}
+
+fn table(soak: &Soak, took: Duration) -> Table {
+    let [chunks, disturbed] = soak.chunks;
+    let own = soak.longest_own();
+    let verdict = if own <= TARGET_NS { "within" } else { "above" };
+    let mut columns = vec!["operation", "thread", "samples"];
+    columns.extend(SHARES.map(|(name, _)| name));
+    columns.extend(["longest", "over 50 µs", "per sampled second"]);
+    let rows = kinds(soak).into_iter().flat_map(|(kind, times)| {
+        [
+            row(kind, "ran", &times.undisturbed),
+            row("", "waited for one that lost its CPU", &times.behind),
+            row("", "lost its CPU", &times.disturbed),
+        ]
+    });
+    Table {
+        title: "Times of single operations on two CPUs".into(),
+        note: format!(
+            "The longest allocation that the scheduler did not cause took {}, {verdict} the target \
+             of {}; the longest gap of the idle loop was {}. In {disturbed} of {chunks} chunks a \
+             thread lost its CPU. {} allocations found no page, decay gave {} pages back, and the \
+             threads had {} page faults. The run took {:.1} s.",
+            ns(own),
+            ns(TARGET_NS),
+            ns(soak.idle.undisturbed.max()),
+            soak.failed,
+            soak.decayed,
+            soak.faults,
+            took.as_secs_f64(),
+        ),
+        columns: columns.into_iter().map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn row(kind: &str, state: &str, times: &Histogram) -> Vec<String> {
+    let mut cells = vec![kind.to_owned(), state.to_owned(), times.count().to_string()];
+    let or_nothing = |value: u64| {
+        if times.count() == 0 {
+            NOTHING.to_owned()
+        } else {
+            ns(value)
+        }
+    };
+    cells.extend(SHARES.map(|(_, share)| or_nothing(times.quantile(share))));
+    cells.push(or_nothing(times.max()));
+    cells.push(times.above(TARGET_NS).to_string());
+    cells.push(if times.sum() == 0 {
+        NOTHING.to_owned()
+    } else {
+        let seconds = times.sum() as f64 / 1e9;
+        human(times.above(TARGET_NS) as f64 / seconds, Unit::Count)
+    });
+    cells
+}
+
+fn rows(soak: &Soak) -> Vec<Row> {
+    let [chunks, disturbed] = soak.chunks.map(|count| usize::try_from(count).unwrap_or(0));
+    let row = |case: &str, metric, value: u64| Row {
+        machine: "host".into(),
+        load: "soak".into(),
+        case: case.into(),
+        metric,
+        median: value as f64,
+        low: value as f64,
+        high: value as f64,
+        ratio: None,
+        ratio_low: None,
+        ratio_high: None,
+        rounds: chunks,
+        disturbed,
+    };
+    let mut rows = vec![row("allocation", "longest_own_ns", soak.longest_own())];
+    for (kind, times) in kinds(soak) {
+        for (state, times) in [
+            ("", &times.undisturbed),
+            (", behind", &times.behind),
+            (", disturbed", &times.disturbed),
+        ] {
+            let case = format!("{kind}{state}");
+            rows.push(row(&case, "p50_ns", times.quantile(0.5)));
+            rows.push(row(&case, "p99_ns", times.quantile(0.99)));
+            rows.push(row(&case, "p9999_ns", times.quantile(0.9999)));
+            rows.push(row(&case, "longest_ns", times.max()));
+        }
+    }
+    rows
+}
+
+fn ns(value: u64) -> String {
+    human(value as f64, Unit::Nanos)
+}
