@@ -250,8 +250,7 @@ impl Pcp {
         true
     }
 
-    /// Puts a block at the cold end, so that refilled blocks are allocated in the order of their
-    /// arrival.
+    /// Puts a block at the cold end: refilled blocks are allocated in the order of arrival.
     pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
         self.lists[list].push_front(page);
         self.count += order.pages().0;
