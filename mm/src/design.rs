@@ -13,6 +13,7 @@ use crate::page::holds::{
     BOUNDED_ONE_DRAIN, Batched, BatchedDrains, BatchedZoneLock, Bounded, BoundedPages, Holds,
     Lists612, Lists618, UNBATCHED_ALL_DRAIN, Unbatched,
 };
+use crate::page::owned::Owning;
 use crate::space::reap::Reaping;
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
@@ -28,6 +29,8 @@ pub struct Design {
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
+    /// Whether a freed page goes to the CPU that owns the block around it.
+    pub owning: Owning,
     /// The kind of counter used for resident pages.
     pub counting: Counting,
     /// How the memory of a dying address space is emptied.
@@ -83,6 +86,7 @@ impl Design {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
         holds: &Lists618,
+        owning: Owning::None,
         counting: Counting::Flat,
         reaping: Reaping::DescendingByVma,
         selecting: Selecting::Precise,
@@ -104,6 +108,7 @@ impl Design {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
         holds: &Unbatched,
+        owning: Owning::None,
         counting: Counting::Flat,
         reaping: Reaping::Ascending,
         selecting: Selecting::Precise,
@@ -115,6 +120,7 @@ impl Design {
         schedule: &Stretched,
         shepherd: &AtOnce,
         holds: &Batched,
+        owning: Owning::None,
         counting: Counting::Tree,
         reaping: Reaping::DescendingByVma,
         selecting: Selecting::TwoPass16,
@@ -125,6 +131,7 @@ impl Design {
         schedule: &Phased,
         shepherd: &AtPhase,
         holds: &Bounded,
+        owning: Owning::None,
         counting: Counting::OneSided,
         reaping: Reaping::MeetInTheMiddle,
         selecting: Selecting::Bounded,
@@ -151,6 +158,7 @@ impl Design {
             .chain(schedules)
             .chain(shepherds)
             .chain(HOLDS.iter().map(|holds| holds.name()))
+            .chain(Owning::ALL.iter().map(|owning| owning.name()))
             .chain(Counting::ALL.iter().map(|counting| counting.name()))
             .chain(Reaping::ALL.iter().map(|reaping| reaping.name()))
             .chain(Selecting::ALL.iter().map(|selecting| selecting.name()))
@@ -190,6 +198,7 @@ impl Design {
             self.schedule.name(),
             self.shepherd.name(),
             self.holds.name(),
+            self.owning.name(),
             self.counting.name(),
             self.reaping.name(),
             self.selecting.name(),
@@ -217,30 +226,34 @@ impl Design {
             self.holds = holds;
             return Some(2);
         }
+        if let Some(owning) = Owning::ALL.into_iter().find(|owning| owning.name() == part) {
+            self.owning = owning;
+            return Some(3);
+        }
         if let Some(counting) = Counting::ALL
             .into_iter()
             .find(|counting| counting.name() == part)
         {
             self.counting = counting;
-            return Some(3);
+            return Some(4);
         }
         if let Some(reaping) = Reaping::ALL
             .into_iter()
             .find(|reaping| reaping.name() == part)
         {
             self.reaping = reaping;
-            return Some(4);
+            return Some(5);
         }
         let selecting = Selecting::ALL
             .into_iter()
             .find(|selecting| selecting.name() == part)?;
         self.selecting = selecting;
-        Some(5)
+        Some(6)
     }
 }
 
 /// The number of mechanisms that have variants.
-const MECHANISMS: usize = 6;
+const MECHANISMS: usize = 7;
 
 /// The reason why a name is not the name of a design, together with the part of the name that is
 /// wrong.
@@ -323,6 +336,9 @@ mod tests {
             "bounded-pages",
             "bounded-one-drain",
             "bounded",
+            "block-unowned",
+            "block-owned-rfc",
+            "block-owned",
             "shared",
             "flat",
             "tree",

@@ -147,6 +147,7 @@ impl<M: Machine> Manager<M> {
     /// Must be called on another CPU.
     pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
         self.pages.drain_cpu(machine, cpu);
+        self.pages.disown(machine, cpu);
         self.fold(machine, cpu);
         self.recompute(machine);
     }

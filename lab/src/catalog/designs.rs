@@ -5,6 +5,7 @@ use std::fmt;
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{BadName, Design, HOLDS, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::oom::Selecting;
+use plimsoll_mm::page::owned::Owning;
 use plimsoll_mm::space::reap::Reaping;
 
 use crate::error::Error;
@@ -74,6 +75,7 @@ pub fn list() -> Vec<Table> {
     let schedules = SCHEDULES.iter().map(|variant| variant.name());
     let shepherds = SHEPHERDS.iter().map(|variant| variant.name());
     let holds = HOLDS.iter().map(|variant| variant.name());
+    let owning = Owning::ALL.iter().map(|variant| variant.name());
     let counting = Counting::ALL.iter().map(|variant| variant.name());
     let reaping = Reaping::ALL.iter().map(|variant| variant.name());
     let selecting = Selecting::ALL.iter().map(|variant| variant.name());
@@ -81,6 +83,7 @@ pub fn list() -> Vec<Table> {
         ("when vmstat work fires", schedules.collect::<Vec<_>>()),
         ("when dormant CPUs are kicked", shepherds.collect()),
         ("pages per zone-lock hold", holds.collect()),
+        ("which blocks have an owner", owning.collect()),
         ("how resident pages are counted", counting.collect()),
         ("how a dying address space is emptied", reaping.collect()),
         (
@@ -138,6 +141,11 @@ fn about(variant: &str) -> &'static str {
         "bounded" => "ours: one batch and a time limit per hold, everywhere; moved as whole blocks",
         "bounded-pages" => "control: the same bound, page by page",
         "bounded-one-drain" => "control: as bounded, but one CPU at a time drains, as in Linux",
+        "block-unowned" => "Linux: a freed page goes onto the list of the CPU that frees it",
+        "block-owned-rfc" => {
+            "proposed in April 2026: to the CPU that owns the block, under the lock of its lists"
+        }
+        "block-owned" => "ours: into the owner's inbox, without a lock; whole blocks return first",
         "shared" => "control: one atomic integer, exact",
         "flat" => "Linux: a part per CPU, folded at 2 x CPUs",
         "tree" => "the patch: carries of 32 up a tree, error bounded both ways",

@@ -10,6 +10,7 @@ mod emptier;
 mod mrelease;
 mod oom_choice;
 mod oom_storm;
+mod owning;
 mod reaper;
 mod rss_accuracy;
 mod rss_cost;
@@ -108,7 +109,12 @@ pub const CATALOG: &[&dyn Experiment] = &[
 ];
 
 /// Experiments that run only when the user names them.
-const HIDDEN: &[&dyn Experiment] = &[selftest::EXPERIMENT, stalls::EXPERIMENT];
+const HIDDEN: &[&dyn Experiment] = &[
+    selftest::EXPERIMENT,
+    stalls::EXPERIMENT,
+    owning::PURGE,
+    owning::EXITS,
+];
 
 /// The experiment called `name`.
 ///

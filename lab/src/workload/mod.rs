@@ -1,10 +1,12 @@
 //! Workloads: what CPUs do, as programs that fault, unmap and spend time.
 
 pub(crate) mod daemons;
+pub(crate) mod exits;
 pub mod make_like;
 pub(crate) mod mix;
 pub mod overcommit;
 pub(crate) mod page_fault;
+pub(crate) mod purge;
 pub(crate) mod readers;
 pub(crate) mod storm;
 pub(crate) mod stress_swap;

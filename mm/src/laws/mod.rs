@@ -22,6 +22,7 @@ pub mod frontier;
 pub mod grouped;
 pub mod kswapd;
 pub mod oom;
+pub mod owning;
 pub mod parts;
 pub mod reaping;
 pub mod reclaim;

@@ -278,6 +278,14 @@ impl<M: Machine> Zone<M> {
                     .set(page, tag::handed_out(ask.order, ask.mobility));
                 Some(page)
             }
+            Some(None)
+                if self.owners.has_inboxes()
+                    && let Some(page) = self.rob(machine, list, ask) =>
+            {
+                self.tags
+                    .set(page, tag::handed_out(ask.order, ask.mobility));
+                Some(page)
+            }
             // The list is still empty: the zone has no block for it, or would fall below its
             // watermark. Only blocks kept for atomic requests could serve this request now, and it
             // may not use those.
@@ -298,7 +306,8 @@ impl<M: Machine> Zone<M> {
         list: usize,
         ask: ZoneRequest,
     ) -> Option<u32> {
-        if self.allows(machine, ask) {
+        let at_home = self.owners.has_inboxes() && self.refill_at_home(machine, pcp, list, ask);
+        if !at_home && self.allows(machine, ask) {
             self.refill(machine, pcp, list, ask);
         }
         pcp.pop(list, ask.order)
@@ -310,6 +319,9 @@ impl<M: Machine> Zone<M> {
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
         let wanted = pcp.refill_blocks(ask.order, &self.tuning_input(machine));
         let mut wanted = pcp.room(list, wanted);
+        if self.owners.is_on() {
+            wanted = self.refill_by_blocks(machine, pcp, list, ask, wanted);
+        }
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
             let moved = self.take_hold(machine, pcp, list, part, ask.wanted(), wanted);

@@ -93,6 +93,7 @@ impl<M: Machine> Zone<M> {
         let slot = self.slot(cpu);
         // The drain returns all pages to the zone, so also those that an interrupted spill owes.
         slot.owed.take(machine);
+        self.open_inbox(machine, cpu, Site::Drain);
         if slot.count.read(machine) == 0 {
             return Pages::ZERO;
         }
@@ -130,6 +131,7 @@ impl<M: Machine> Zone<M> {
     /// more as an interrupted spill owes (Linux: `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
+        self.open_inbox(machine, cpu, Site::Decay);
         let owed = count_in(self.slot(cpu).owed.take(machine));
         let input = self.tuning_input(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
@@ -177,6 +179,7 @@ impl<M: Machine> Zone<M> {
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
+            || self.owners.has_mail(machine, cpu)
     }
 
     /// Takes `cpu`'s pcp lock and moves the excess that `decide` finds to the zone, up to the limit

@@ -198,7 +198,13 @@ impl<M: Machine> Zone<M> {
     /// Puts blocks of one order, given by their first `pages`, on this CPU's lists and spills the
     /// excess.
     #[inline]
-    fn free_listed(&self, machine: &M, pages: &[u32], order: Order, forced: Option<Mobility>) {
+    pub(super) fn free_here(
+        &self,
+        machine: &M,
+        pages: &[u32],
+        order: Order,
+        forced: Option<Mobility>,
+    ) {
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let cpu = machine.this_cpu();
@@ -310,7 +316,11 @@ impl<M: Machine> Zone<M> {
             return Excess { pages: 0, ..excess };
         }
         let part = part.after(given);
-        let moved = self.give_hold(machine, pcp, part, wanted, &mut list).pages;
+        let moved = if self.owners.is_on() {
+            self.give_by_blocks(machine, pcp, part, wanted, &mut list)
+        } else {
+            self.give_hold(machine, pcp, part, wanted, &mut list).pages
+        };
         let left = if pcp.count() == 0 {
             0
         } else {
@@ -329,7 +339,7 @@ impl<M: Machine> Zone<M> {
 
     /// Frees a block to the zone, bypassing the lists (Linux: `free_one_page`).
     #[cold]
-    fn free_direct(&self, machine: &M, page: u32, order: Order) {
+    pub(super) fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
         self.locked(machine, Site::FreeDirect, |buddy| {
             buddy.give(self.frames(), page, order);
@@ -345,7 +355,7 @@ impl<M: Machine> Zone<M> {
     /// block, or `None` if there is nothing to spill or a list has no room. Adds the number of
     /// blocks pushed to `pushed`.
     #[inline]
-    fn push_run(
+    pub(super) fn push_run(
         &self,
         pcp: &mut Pcp,
         pages: &[u32],

@@ -182,7 +182,7 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        mut part: Part,
+        part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
@@ -199,6 +199,12 @@ impl<M: Machine> Zone<M> {
             blocks.push(coldest.take(), order);
             planned.plan(order);
         }
+        self.give_planned(machine, part, &mut blocks);
+        planned.moved
+    }
+
+    /// Moves `blocks`, which are on no list any more, to the zone.
+    pub(super) fn give_planned(&self, machine: &M, mut part: Part, blocks: &mut Blocks) {
         let before = blocks.len();
         machine.spend(Work::Compare, blocks.join(&self.tags));
         // Joining two blocks costs as much here as merging them does under the lock, but here no
@@ -220,12 +226,14 @@ impl<M: Machine> Zone<M> {
             self.note_hold(machine, part, gauge.moved);
             part.further = true;
         }
-        planned.moved
     }
 
     /// Emits the event for a block that moves from the zone to a page list.
     #[inline]
-    fn note_taken(&self, machine: &M, page: u32, order: Order) {
+    pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
+        if self.owners.has_inboxes() {
+            self.adopt(machine, page, order);
+        }
         let (pfn, listed) = (self.pfn(page), true);
         machine.emit(Event::ZoneLocked { pfn, order, listed });
     }
@@ -371,15 +379,21 @@ impl Gauge {
     fn room(&self, machine: &impl Machine) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
-            Limit::About(max) | Limit::Strict(max) => {
-                let room = max.0.saturating_sub(self.moved.pages);
-                if self.has_time(machine) { room } else { 0 }
-            }
+            _ if !self.has_time(machine) => 0,
+            _ => self.pages_left(),
+        }
+    }
+
+    /// The number of pages that the hold may still move if it has the time.
+    pub(super) fn pages_left(&self) -> u32 {
+        match self.limit {
+            Limit::None => u32::MAX,
+            Limit::About(max) | Limit::Strict(max) => max.0.saturating_sub(self.moved.pages),
         }
     }
 
     /// Returns whether another block of `order` stays within the limit in pages.
-    fn fits(&self, order: Order) -> bool {
+    pub(super) fn fits(&self, order: Order) -> bool {
         let pages = self.moved.pages;
         match self.limit {
             Limit::None => true,
@@ -389,7 +403,7 @@ impl Gauge {
     }
 
     /// Records a block that will be moved later, without charging for it.
-    fn plan(&mut self, order: Order) {
+    pub(super) fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;
     }

@@ -12,7 +12,8 @@
 //! `drain` allocate, free and drain pages. For an allocation that finds no block, `pressure`
 //! reclaims used pages if the embedder provides for that, and `last_resort` is the last step.
 //! `resize` adds memory to a zone and removes it; `report` gives the memory of free huge blocks back
-//! to the system below. `holds` has the variants of the hold policy.
+//! to the system below. `holds` has the variants of the hold policy, and `owned` page lists that own
+//! blocks.
 
 mod alloc;
 mod blocks;
@@ -34,6 +35,7 @@ mod layout;
 mod links;
 mod list_state;
 mod mobility;
+pub mod owned;
 mod pcp;
 #[cfg(test)]
 mod pcp_props;
@@ -73,10 +75,10 @@ use self::watermark::Urgency;
 pub(crate) use self::zone::Zone;
 pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
-use crate::machine::{LocalWord, Machine, Word};
+use crate::machine::{Machine, Word};
 pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, signed, total_in};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, signed, total_in};
 use crate::vmstat::counters::ZoneItem;
 
 /// All physical memory of a machine.
@@ -253,7 +255,7 @@ impl<M: Machine> PageAllocator<M> {
 
     /// The number of pages on `cpu`'s lists in all zones, read without a lock.
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
-        let of = |zone: &Zone<M>| count_in(zone.slot(cpu).count.read(machine));
+        let of = |zone: &Zone<M>| zone.listed(machine, cpu);
         Pages(self.zones.iter().map(of).sum())
     }
 

@@ -20,6 +20,7 @@ use super::holds::FlushFrom;
 use super::links::Metadata;
 use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
+use super::owned::Stock;
 use super::sizing::Sizes;
 use crate::units::{Order, Pages, Pfn, count_of};
 
@@ -35,8 +36,8 @@ pub(crate) const FREE_BATCH: usize = 31;
 const HUGE_UNMOVABLE: usize = 12;
 const HUGE_MOVABLE: usize = 13;
 
-/// The index of the list for `order` and `mobility`, or `None` when blocks of that order bypass the
-/// lists (Linux: `order_to_pindex`).
+/// The index of the list for `order` and `mobility`, or `None` if there is none for blocks of that
+/// order (Linux: `order_to_pindex`).
 #[inline]
 pub(super) const fn list_of(order: Order, mobility: Mobility) -> Option<usize> {
     let mobility = mobility.listed();
@@ -104,8 +105,8 @@ impl TuningInput {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Pcp {
-    /// The number of pages on all lists.
-    count: u32,
+    /// The number of pages on all lists and in the stock.
+    pub(super) count: u32,
     /// Frees spill when the lists have at least this many pages. Tuned between the zone's
     /// `high_min` and `high_max`.
     high: u32,
@@ -122,6 +123,8 @@ pub(crate) struct Pcp {
     /// When memory for the lists is allocated: in advance, or as the lists grow.
     metadata: Metadata,
     lists: Lists,
+    /// The free pages of blocks that the CPU owns.
+    pub(super) stock: Stock,
 }
 
 /// The lists of page numbers, in the order of [`list_of`].
@@ -180,7 +183,6 @@ impl Pcp {
     }
 
     /// The number of pages at which frees start to spill.
-    #[cfg(test)]
     pub(super) fn high(&self) -> u32 {
         self.high
     }
@@ -248,8 +250,7 @@ impl Pcp {
         true
     }
 
-    /// Puts a block at the cold end, so that refilled blocks are allocated in the order of their
-    /// arrival.
+    /// Puts a block at the cold end: refilled blocks are allocated in the order of arrival.
     pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
         self.lists[list].push_front(page);
         self.count += order.pages().0;

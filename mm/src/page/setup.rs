@@ -99,6 +99,7 @@ impl<M: Machine> PageAllocator<M> {
             .map(|(index, zone)| {
                 let policy = Policy {
                     holds: design.holds,
+                    owning: design.owning,
                     grouping,
                     cache_slice,
                     stays_unmixed: grouping.block().is_some() && layout.stays_unmixed(zone),

@@ -5,9 +5,9 @@ use super::mobility::Mobility;
 use super::sizing::Sizes;
 use super::watermark::Watermarks;
 use super::zone::Zone;
-use crate::machine::{LocalWord, Lock, Machine};
+use crate::machine::{Lock, Machine};
 use crate::site::Site;
-use crate::units::{NodeId, Order, Pages, count_in};
+use crate::units::{NodeId, Order, Pages};
 use crate::vmstat::counters::ZoneItem;
 
 /// A snapshot of a zone for reports. It is exact if no operation is in progress.
@@ -50,7 +50,8 @@ impl<M: Machine> Zone<M> {
             };
             (buddy.free(), blocks, Mobility::ALL.map(of))
         });
-        let listed: i64 = self.slots.iter().map(|slot| slot.count.read(machine)).sum();
+        let cpus = machine.topology().ids();
+        let listed = cpus.map(|cpu| self.listed(machine, cpu)).sum();
         ZoneView {
             kind: self.kind,
             node: self.node,
@@ -58,7 +59,7 @@ impl<M: Machine> Zone<M> {
             free,
             blocks,
             blocks_by_mobility,
-            listed: Pages(count_in(listed)),
+            listed: Pages(listed),
             counted_free: self
                 .counters
                 .snapshot(machine, ZoneItem::FreePages as usize),

@@ -19,6 +19,7 @@
 //! | `report.rs` | give the memory of free huge blocks back |
 //! | `seed.rs` | set the initial state of the lists |
 //! | `view.rs` | report the state |
+//! | `owned/` | return pages to the CPUs that own the blocks around them |
 //!
 //! Locks: the zone lock is taken inside the pcp lock. Counters are changed after the zone lock is
 //! released.
@@ -31,6 +32,7 @@ use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
+use super::owned::{Owners, Owning, Stock};
 use super::pcp::{self, Pcp, TuningInput};
 use super::sizing::Sizes;
 use super::tag;
@@ -54,6 +56,7 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
     pub(super) slots: Box<[Slot<M>]>,
+    pub(super) owners: Owners<M>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
     /// True if a request that tries this zone first must, on the fast path, try all zones of the
@@ -137,6 +140,7 @@ impl<M: Machine> Zone<M> {
     ) -> Self {
         let Policy {
             holds,
+            owning,
             grouping,
             cache_slice,
             stays_unmixed,
@@ -167,6 +171,7 @@ impl<M: Machine> Zone<M> {
                 .ids()
                 .map(|cpu| Slot::new(machine, cpu, metadata))
                 .collect(),
+            owners: Owners::new(machine, owning, layout.spanned, metadata),
             holds,
             flush_from: holds.flush_from(),
             stays_unmixed,
@@ -334,8 +339,14 @@ impl<M: Machine> Zone<M> {
         let longest = longest + longest / 8;
         let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed(), grouped);
-        slot.pcp
-            .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
+        let on = self.owners.is_on();
+        let mut stock = on.then(|| Stock::with_room(pages));
+        slot.pcp.with(machine, Site::Control, |pcp| {
+            pcp.replace(&mut longer);
+            stock
+                .iter_mut()
+                .for_each(|longer| pcp.stock.replace(longer));
+        });
         // Two CPUs may run this function for the same lists at once. Then `replace` keeps the
         // longer lists, even if `room` ends up with the smaller of the two lengths.
         slot.room.set(longest);
@@ -350,8 +361,10 @@ impl<M: Machine> Zone<M> {
 
 impl<M: Machine> Slot<M> {
     fn new(machine: &M, cpu: CpuId, metadata: Metadata) -> Self {
+        let mut pcp = Pcp::new(metadata);
+        pcp.stock = Stock::new(cpu, metadata);
         Self {
-            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
+            pcp: machine.cpu_lock(LockClass::Pcp, cpu, pcp),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,
                 // These lists grow on use, so `provide_lists` must never find that they need
@@ -378,6 +391,7 @@ pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
 #[derive(Clone, Copy)]
 pub(super) struct Policy {
     pub(super) holds: &'static dyn Holds,
+    pub(super) owning: Owning,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
     /// True if a request that tries this zone first must, on the fast path, try all zones of the

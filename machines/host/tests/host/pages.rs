@@ -66,6 +66,15 @@ fn memory_is_given_back() {
 }
 
 #[test]
+fn blocks_with_owners() {
+    run_law(&laws::owning::sending_against_collecting(), 2, ROUNDS);
+    run_law(&laws::owning::two_senders_against_their_owner(), 3, ROUNDS);
+    run_law(&laws::owning::inboxes_and_everything(), 3, ROUNDS);
+    run_law(&laws::owning::owner_locks_and_everything(), 3, ROUNDS);
+    run_law(&laws::owning::disowning_against_sending(), 2, ROUNDS);
+}
+
+#[test]
 fn double_free_is_refused() {
     run_law(&laws::double_free_is_refused(), 2, ROUNDS);
 }

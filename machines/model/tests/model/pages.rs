@@ -153,6 +153,33 @@ fn shuttle_waiting_drain_against_frees() {
 }
 
 #[test]
+fn loom_sending_against_collecting() {
+    in_own_process(|| {
+        loom::run_law_within(&laws::owning::sending_against_collecting(), 2, 3);
+    });
+}
+
+#[test]
+fn loom_two_senders_against_their_owner() {
+    in_own_process(|| {
+        loom::run_law_within(&laws::owning::two_senders_against_their_owner(), 3, 2);
+    });
+}
+
+#[test]
+fn shuttle_blocks_with_owners() {
+    let sending = laws::owning::sending_against_collecting();
+    shuttle::run_law(&sending, 2, SCHEDULES);
+    let senders = laws::owning::two_senders_against_their_owner();
+    shuttle::run_law(&senders, 3, SCHEDULES);
+    shuttle::run_law(&laws::owning::inboxes_and_everything(), 3, SCHEDULES);
+    let locks = laws::owning::owner_locks_and_everything();
+    shuttle::run_law(&locks, 3, SCHEDULES);
+    let disowning = laws::owning::disowning_against_sending();
+    shuttle::run_law(&disowning, 2, SCHEDULES);
+}
+
+#[test]
 fn loom_direct_churn() {
     in_own_process(|| {
         loom::run_law_within(&laws::churn::direct_churn(), 2, 3);

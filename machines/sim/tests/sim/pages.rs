@@ -113,6 +113,19 @@ fn two_mobilities() {
 }
 
 #[test]
+fn blocks_with_owners() {
+    let three = small::profile(Topology::flat(3), 1000);
+    let sending = laws::owning::sending_against_collecting();
+    run_law(&sending, &machine(), seeds());
+    let senders = laws::owning::two_senders_against_their_owner();
+    run_law(&senders, &three, seeds());
+    run_law(&laws::owning::inboxes_and_everything(), &three, seeds());
+    run_law(&laws::owning::owner_locks_and_everything(), &three, seeds());
+    let disowning = laws::owning::disowning_against_sending();
+    run_law(&disowning, &machine(), seeds());
+}
+
+#[test]
 fn double_free_is_refused() {
     run_law(&laws::double_free_is_refused(), &machine(), seeds());
 }

@@ -107,6 +107,14 @@ impl Buddy {
         Some(page)
     }
 
+    /// Takes the free block of `order` at `page`, which is inside one page block. The block's tag
+    /// still reads as free until the caller changes it.
+    pub(super) fn take_at<T: Tags>(&mut self, frames: Frames<'_, T>, page: u32, order: Order) {
+        let mobility = frames.types.of(page);
+        self.unlink(page, order, mobility);
+        self.account_taken(order, mobility);
+    }
+
     /// Links the rest of a block of order `from` after its first `1 << to` pages have been taken.
     /// Each upper half goes to the head of its list (Linux: `expand`).
     #[inline]

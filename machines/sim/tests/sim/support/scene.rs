@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::page::owned::Owning;
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::tunables::{Knob, Tunables};
@@ -86,6 +87,8 @@ impl Scene {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
+                // Not drawn, so that all other choices of a seed stay as they were.
+                owning: Owning::ALL[seed as usize % Owning::ALL.len()],
                 ..Design::OURS
             },
             tunables,

@@ -1,0 +1,129 @@
+//! Many large processes that end at the same time.
+//!
+//! A process has a thread on each CPU of a group. Each thread faults in a part of the process's
+//! memory. When the threads of all processes have done so, all processes end at once: the first CPU
+//! of each group unmaps the memory of the whole process, so most pages are freed by another CPU
+//! than the one that allocated them. Then new processes start.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos, Pfn};
+use plimsoll_sim::Sim;
+
+use super::{Mapping, about};
+use crate::run::testbed::Testbed;
+
+/// The processes, and how often they run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exits {
+    /// The number of threads of a process, each on a CPU of its own.
+    pub(crate) threads: u32,
+    /// The number of pages that each thread faults in.
+    pub(crate) pages: usize,
+    /// The number of times that all processes run and end.
+    pub(crate) rounds: u32,
+}
+
+/// What was measured in all rounds but the first, in which memory is in a special state.
+#[derive(Debug, Default)]
+pub(crate) struct Exited {
+    /// The number of processes that have ended.
+    pub(crate) processes: Cell<u64>,
+    /// The time that their exits took together, in nanoseconds.
+    pub(crate) ns: Cell<u64>,
+    /// The longest exit, in nanoseconds.
+    pub(crate) longest_ns: Cell<u64>,
+    /// The time that all threads together took to fault their memory in, in nanoseconds.
+    pub(crate) faulting_ns: Cell<u64>,
+}
+
+/// The state that all tasks of a run share.
+struct Stage {
+    /// The number of threads that have faulted their memory in, over all rounds.
+    ready: Cell<u32>,
+    /// The number of processes that have ended, over all rounds.
+    ended: Cell<u32>,
+    exited: Rc<Exited>,
+}
+
+/// The pages of one process.
+type Memory = Rc<RefCell<Vec<Vec<Pfn>>>>;
+
+/// The time between two looks at the others' progress.
+const LOOK: Nanos = Nanos(50_000);
+
+impl Exits {
+    /// Starts the processes on all CPUs of the machine. The run is over when all tasks have ended.
+    pub(crate) fn start(self, testbed: &Testbed) -> Rc<Exited> {
+        let exited = Rc::<Exited>::default();
+        let stage = Rc::new(Stage {
+            ready: Cell::new(0),
+            ended: Cell::new(0),
+            exited: Rc::clone(&exited),
+        });
+        let processes = testbed.sim.topology().cpus() / self.threads;
+        for process in 0..processes {
+            let memory = Memory::default();
+            for thread in 0..self.threads {
+                let (mm, stage) = (Rc::clone(&testbed.mm), Rc::clone(&stage));
+                let memory = Rc::clone(&memory);
+                let cpu = CpuId(process * self.threads + thread);
+                testbed.sim.spawn(cpu, move |sim| {
+                    for round in 1..=self.rounds {
+                        self.fault(sim, &mm, &stage, &memory, round);
+                        wait_until(sim, || {
+                            stage.ready.get() == round * processes * self.threads
+                        });
+                        if thread == 0 {
+                            exit(sim, &mm, &stage, &memory, round);
+                        }
+                        wait_until(sim, || stage.ended.get() == round * processes);
+                    }
+                });
+            }
+        }
+        exited
+    }
+
+    fn fault(self, sim: &Sim, mm: &Manager<Sim>, stage: &Stage, memory: &Memory, round: u32) {
+        sim.sleep(about(sim, Nanos(200_000)));
+        let from = sim.now();
+        let mut mapping = Mapping::new(mm);
+        mapping.fault(sim, self.pages);
+        if round > 1 {
+            add(&stage.exited.faulting_ns, sim.now().since(from).0);
+        }
+        memory.borrow_mut().push(mapping.into_pages(sim));
+        stage.ready.set(stage.ready.get() + 1);
+    }
+}
+
+fn exit(sim: &Sim, mm: &Manager<Sim>, stage: &Stage, memory: &Memory, round: u32) {
+    let parts = memory.take();
+    let from = sim.now();
+    for pages in parts {
+        Mapping::of(mm, pages).unmap(sim);
+    }
+    let took = sim.now().since(from).0;
+    if round > 1 {
+        let exited = &stage.exited;
+        add(&exited.processes, 1);
+        add(&exited.ns, took);
+        exited.longest_ns.set(exited.longest_ns.get().max(took));
+    }
+    stage.ended.set(stage.ended.get() + 1);
+}
+
+fn add(to: &Cell<u64>, more: u64) {
+    to.set(to.get() + more);
+}
+
+/// Sleeps until `is_reached` is true.
+fn wait_until(sim: &Sim, is_reached: impl Fn() -> bool) {
+    while !is_reached() {
+        sim.sleep(LOOK);
+    }
+}

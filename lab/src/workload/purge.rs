@@ -1,0 +1,136 @@
+//! Threads that allocate while a few others purge, as under an allocator that returns unused memory
+//! from threads of its own (jemalloc, tcmalloc).
+//!
+//! A worker faults in spans of memory and uses them. It keeps a few spans and leaves the oldest to
+//! the purger of its group of CPUs. Once in a while the purger unmaps all spans that it has been
+//! left. So the pages that one CPU allocates are freed by another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use plimsoll_mm::Manager;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos, Pfn};
+use plimsoll_sim::Sim;
+
+use super::stress_vm::Done;
+use super::{Mapping, about};
+use crate::run::testbed::Testbed;
+
+/// The pages of a span: 2 MiB.
+pub(crate) const SPAN: usize = 512;
+
+/// Workers and their purgers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purge {
+    /// The number of CPUs in a group. The first of them has the purger, each other one a worker.
+    pub(crate) group: u32,
+    /// The number of spans that a worker keeps.
+    pub(crate) kept: usize,
+    /// The number of spans that may wait for a purger, for each of its workers. If there are more,
+    /// a worker sleeps.
+    pub(crate) waiting: usize,
+    /// The time in which a worker uses a page, in nanoseconds.
+    pub(crate) use_ns_per_page: u64,
+    /// The mean time between two purges of a group.
+    pub(crate) pause: Nanos,
+}
+
+/// What the purgers have done.
+#[derive(Debug, Default)]
+pub(crate) struct Purged {
+    /// The number of spans that were unmapped.
+    pub(crate) spans: Cell<u64>,
+    /// The time that this took, in nanoseconds.
+    pub(crate) ns: Cell<u64>,
+    /// The longest time for one span, in nanoseconds.
+    pub(crate) longest_ns: Cell<u64>,
+}
+
+/// The spans that wait for a purger, each with the time from which it may be unmapped.
+#[derive(Default)]
+struct Queue {
+    spans: RefCell<VecDeque<(Nanos, Vec<Pfn>)>>,
+    workers: Cell<u32>,
+}
+
+impl Purge {
+    /// Starts workers and purgers on all CPUs of the machine. Workers stop at `until` and leave all
+    /// their memory to the purgers, which end when they have unmapped everything.
+    pub(crate) fn start(self, testbed: &Testbed, until: Nanos) -> (Done, Rc<Purged>) {
+        let (done, purged) = (Done::default(), Rc::<Purged>::default());
+        let cpus = testbed.sim.topology().cpus();
+        for first in (0..cpus).step_by(self.group as usize) {
+            let queue = Rc::new(Queue::default());
+            let workers = (first + self.group).min(cpus) - first - 1;
+            queue.workers.set(workers);
+            for cpu in (first + 1..=first + workers).map(CpuId) {
+                let (mm, queue, done) = (Rc::clone(&testbed.mm), Rc::clone(&queue), done.clone());
+                testbed.sim.spawn(cpu, move |sim| {
+                    self.work(sim, &mm, &queue, &done, until);
+                    queue.workers.set(queue.workers.get() - 1);
+                });
+            }
+            let (mm, purged) = (Rc::clone(&testbed.mm), Rc::clone(&purged));
+            testbed.sim.spawn(CpuId(first), move |sim| {
+                self.purge(sim, &mm, &queue, &purged)
+            });
+        }
+        (done, purged)
+    }
+
+    fn work(self, sim: &Sim, mm: &Manager<Sim>, queue: &Queue, done: &Done, until: Nanos) {
+        sim.sleep(about(sim, Nanos::from_ms(1)));
+        let mut kept = VecDeque::new();
+        while sim.now() < until {
+            let mut mapping = Mapping::new(mm);
+            let whole = mapping.fault(sim, SPAN);
+            let pages = mapping.into_pages(sim);
+            done.add(pages.len());
+            sim.compute(Nanos(self.use_ns_per_page * pages.len() as u64));
+            kept.push_back(pages);
+            if kept.len() > self.kept || !whole {
+                leave(sim, queue, kept.pop_front());
+            }
+            while queue.spans.borrow().len() > self.waiting * queue.workers.get() as usize {
+                sim.sleep(Nanos(100_000));
+            }
+        }
+        kept.into_iter()
+            .for_each(|pages| leave(sim, queue, Some(pages)));
+    }
+
+    fn purge(self, sim: &Sim, mm: &Manager<Sim>, queue: &Queue, purged: &Purged) {
+        loop {
+            sim.sleep(about(sim, self.pause));
+            let is_over = queue.workers.get() == 0;
+            while let Some(pages) = next(sim, queue) {
+                let from = sim.now();
+                let mut mapping = Mapping::of(mm, pages);
+                mapping.unmap(sim);
+                let took = sim.now().since(from).0;
+                purged.spans.set(purged.spans.get() + 1);
+                purged.ns.set(purged.ns.get() + took);
+                purged.longest_ns.set(purged.longest_ns.get().max(took));
+            }
+            if is_over && queue.spans.borrow().is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
+    let pages = pages.into_iter().filter(|pages| !pages.is_empty());
+    let timed = pages.map(|pages| (sim.now(), pages));
+    queue.spans.borrow_mut().extend(timed);
+}
+
+/// Takes a span that was left before now. The clock of a worker may be ahead of the purger's.
+fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
+    let now = sim.now();
+    let mut spans = queue.spans.borrow_mut();
+    let ready = spans.iter().position(|(from, _)| *from <= now)?;
+    spans.remove(ready).map(|(_, pages)| pages)
+}

@@ -1,0 +1,174 @@
+//! Laws of page lists that own blocks. The zone has 16 pages, so its blocks with owners have four
+//! pages each.
+//!
+//! Locks: those of allocations, frees and drains.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Body, FewPages, Law, few_pages};
+use crate::design::Design;
+use crate::machine::{Lock, Machine};
+use crate::page::owned::Owning;
+use crate::site::{LockClass, Site};
+use crate::units::{CpuId, Order, Pfn};
+
+fn design(owning: Owning) -> Design {
+    Design {
+        owning,
+        ..Design::OURS
+    }
+}
+
+/// A few pages, and those that one CPU has allocated for another to free.
+pub struct Handed<M: Machine> {
+    few: FewPages<M>,
+    pages: M::Lock<Vec<Pfn>>,
+}
+
+impl<M: Machine> fmt::Debug for Handed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handed").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Handed<M> {
+    /// Makes a state in which CPU 0 has allocated `count` pages.
+    fn new(machine: &M, owning: Owning, count: usize) -> Self {
+        let few = few_pages(machine, design(owning));
+        let taken = (0..count).filter_map(|_| few.take(machine, Order::ZERO));
+        let pages = taken.collect();
+        Self {
+            few,
+            pages: machine.lock(LockClass::Batches, CpuId(0), pages),
+        }
+    }
+
+    /// Frees one of the pages that CPU 0 has allocated.
+    fn free_one(&self, machine: &M) {
+        let page = self.pages.with(machine, Site::Gather, Vec::pop);
+        if let Some(pfn) = page {
+            self.few.give(machine, pfn, Order::ZERO);
+        }
+    }
+
+    fn allocate_one(&self, machine: &M) {
+        if let Some(pfn) = self.few.take(machine, Order::ZERO) {
+            self.pages
+                .with(machine, Site::Gather, |pages| pages.push(pfn));
+        }
+    }
+
+    fn is_whole(&self, machine: &M) {
+        let pages = self.pages.with(machine, Site::Gather, core::mem::take);
+        for pfn in pages {
+            self.few.give(machine, pfn, Order::ZERO);
+        }
+        self.few.is_whole(machine);
+    }
+}
+
+fn law<M: Machine>(
+    name: &'static str,
+    setup: fn(&M) -> Handed<M>,
+    bodies: Vec<Body<M, Handed<M>>>,
+) -> Law<M, Handed<M>> {
+    Law {
+        name,
+        setup,
+        bodies,
+        check: |machine, handed| handed.is_whole(machine),
+    }
+}
+
+/// Another CPU frees two pages of CPU 0 to its inbox, while CPU 0 collects its mail.
+#[must_use]
+pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "a page in an inbox is collected once, and none is lost",
+        |machine| Handed::new(machine, Owning::Inbox, 4),
+        vec![
+            |machine, handed| {
+                handed.few.pages.drain_cpu(machine, CpuId(0));
+            },
+            |machine, handed| {
+                handed.free_one(machine);
+                handed.free_one(machine);
+            },
+        ],
+    )
+}
+
+/// Two CPUs free pages of the same block of CPU 0, while CPU 0 allocates.
+#[must_use]
+pub fn two_senders_against_their_owner<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "of two CPUs that send pages of one block, one pushes the block onto the inbox",
+        |machine| Handed::new(machine, Owning::Inbox, 4),
+        vec![
+            |machine, handed| handed.allocate_one(machine),
+            |machine, handed| handed.free_one(machine),
+            |machine, handed| handed.free_one(machine),
+        ],
+    )
+}
+
+fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
+    let others: Body<M, Handed<M>> = |machine, handed| {
+        handed.free_one(machine);
+        handed.few.churn(machine);
+        handed.free_one(machine);
+        handed.allocate_one(machine);
+    };
+    vec![
+        |machine, handed| {
+            handed.allocate_one(machine);
+            handed.few.pages.drain_cpu(machine, CpuId(1));
+            handed.allocate_one(machine);
+            handed.few.churn(machine);
+        },
+        others,
+        others,
+    ]
+}
+
+/// CPUs allocate, free each other's pages, rob each other and drain.
+#[must_use]
+pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "no page is lost or shared, whoever frees it, with inboxes",
+        |machine| Handed::new(machine, Owning::Inbox, 6),
+        mixed(),
+    )
+}
+
+/// Checks [`inboxes_and_everything`] with frees under the owner's lock.
+#[must_use]
+pub fn owner_locks_and_everything<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "no page is lost or shared, whoever frees it, with the owner's lock",
+        |machine| Handed::new(machine, Owning::Rfc, 6),
+        mixed(),
+    )
+}
+
+/// A CPU goes offline while another frees its pages.
+#[must_use]
+pub fn disowning_against_sending<M: Machine>() -> Law<M, Handed<M>> {
+    law(
+        "no page is lost that is freed while its owner goes offline",
+        |machine| Handed::new(machine, Owning::Inbox, 4),
+        vec![
+            |machine, handed| {
+                handed.few.pages.drain_cpu(machine, CpuId(0));
+                handed.few.pages.disown(machine, CpuId(0));
+            },
+            |machine, handed| {
+                handed.free_one(machine);
+                handed.allocate_one(machine);
+                handed.free_one(machine);
+            },
+        ],
+    )
+}

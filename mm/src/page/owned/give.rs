@@ -1,0 +1,216 @@
+//! The return of pages to the zone: whole blocks first, then fragments of the fullest block.
+//!
+//! The coldest pages on the page lists are first sorted out: those of the CPU's own blocks go to
+//! its stock, where they are merged; those of other CPUs' blocks go to their owners' inboxes; and
+//! only those of blocks without an owner go to the zone.
+//!
+//! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each hold.
+
+use super::stock::Record;
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::page::blocks::Blocks;
+use crate::page::hold::Part;
+use crate::page::pcp::Pcp;
+use crate::page::tag;
+use crate::page::zone::Zone;
+use crate::site::{Site, Work};
+use crate::units::{CpuId, Order, Pages, count_in};
+
+impl<M: Machine> Zone<M> {
+    /// Returns about `wanted` pages of `pcp` to the zone in one hold. A whole block may be more
+    /// than that. Starts with the list with the index `list`, and sets `list` to the index of the
+    /// list to continue with. Returns the number of pages that have left `pcp`, which is at least 1
+    /// unless `pcp` is empty.
+    pub(in crate::page) fn give_by_blocks(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        part: Part,
+        wanted: u32,
+        list: &mut usize,
+    ) -> u32 {
+        let before = pcp.count();
+        if !self.give_whole(machine, pcp, part) {
+            self.sort_out(machine, pcp, part, wanted, list);
+            if pcp.count() == before && !self.give_whole(machine, pcp, part) {
+                self.give_fragments(machine, pcp, part, wanted);
+            }
+        }
+        before - pcp.count()
+    }
+
+    /// Returns whole blocks of `pcp` to the zone until no more than `high` pages are left. Keeps
+    /// fragments, because the rest of their blocks may still come home.
+    pub(super) fn trim(&self, machine: &M, pcp: &mut Pcp) {
+        let high = pcp.high().max(self.sizes(machine).high_min.0);
+        let part = Part::first(Site::Spill, pcp.stock.cpu);
+        while pcp.count() > high && self.give_whole(machine, pcp, part) {}
+    }
+
+    /// Brings the mail of `cpu` home, if there is any, so that a drain or decay finds it.
+    pub(in crate::page) fn open_inbox(&self, machine: &M, cpu: CpuId, site: Site) {
+        if self.owners.has_mail(machine, cpu) {
+            let slot = self.slot(cpu);
+            slot.pcp.with(machine, site, |pcp| {
+                self.bring_home(machine, pcp);
+                slot.count.set(machine, i64::from(pcp.count()));
+            });
+        }
+    }
+
+    /// Returns one whole block to the zone, and takes its owner away. Returns whether there was
+    /// one.
+    fn give_whole(&self, machine: &M, pcp: &mut Pcp, part: Part) -> bool {
+        let Some((block, _)) = pcp.stock.whole.pop() else {
+            return false;
+        };
+        let order = self.owners.order();
+        // This comes before the hold: as soon as the zone has the block, another CPU may claim it.
+        self.owners.clear_owner(block);
+        let mut blocks = Blocks::new();
+        self.collect_piece(&mut blocks, self.owners.first_page(block), order);
+        pcp.count -= order.pages().0;
+        self.give_joined(machine, part, &mut blocks, order.pages().0 - 1);
+        true
+    }
+
+    /// Sorts the coldest blocks on the lists of `pcp` by their owners, up to `wanted` pages.
+    fn sort_out(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32, list: &mut usize) {
+        // A drain empties the lists of all CPUs in turn, so its pages must not go to the inbox of a
+        // CPU that it has passed.
+        let may_send = self.owners.has_inboxes() && part.site() != Site::Drain;
+        let mut blocks = Blocks::new();
+        let mut planned = self.gauge(machine, part.site());
+        let mut sorted = 0;
+        while sorted < wanted && !blocks.is_full() {
+            let Some(coldest) = pcp.coldest(list) else {
+                break;
+            };
+            let order = coldest.order;
+            if !planned.fits(order) {
+                break;
+            }
+            let page = coldest.take();
+            sorted += order.pages().0;
+            if !self.sort_one(machine, pcp, page, order, may_send) {
+                blocks.push(page, order);
+                planned.plan(order);
+            }
+        }
+        machine.spend(Work::Compare, sorted);
+        self.give_planned(machine, part, &mut blocks);
+    }
+
+    /// Puts a block that was on a list into the stock of `pcp`, or sends it to its owner if that is
+    /// another CPU. Returns `false`, and does nothing, if the block has to go to the zone.
+    fn sort_one(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        page: u32,
+        order: Order,
+        may_send: bool,
+    ) -> bool {
+        if order >= self.owners.order() {
+            return false;
+        }
+        let owner = self.owners.owner(self.owners.block_of(page));
+        let (group, bit) = self.owners.group_of(page);
+        let bits = (u64::MAX >> (64 - order.pages().0)) << bit;
+        match owner {
+            Some(owner) if owner == pcp.stock.cpu => self.try_put(pcp, group, bits),
+            Some(owner) if may_send => {
+                self.owners.send(machine, owner, group, bits);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Returns pieces of the record with the most pages to the zone, in one hold.
+    fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
+        let Some(at) = pcp.stock.fullest() else {
+            return;
+        };
+        let mut blocks = Blocks::new();
+        let record = &mut pcp.stock.parts[at];
+        let (block, before) = (record.block, record.pages);
+        self.collect_pieces(machine, part, record, wanted, &mut blocks);
+        let left = record.pages;
+        pcp.count -= before - left;
+        // This comes before the hold, for the reason that `give_whole` has.
+        if left == 0 {
+            self.remove(pcp, at);
+        }
+        pcp.stock.note_fragment(block);
+        let joins = before - left - blocks.len();
+        self.give_joined(machine, part, &mut blocks, joins);
+    }
+
+    /// Takes about `wanted` pages out of `record` for one hold, in pieces as large as possible.
+    fn collect_pieces(
+        &self,
+        machine: &M,
+        part: Part,
+        record: &mut Record,
+        wanted: u32,
+        blocks: &mut Blocks,
+    ) {
+        let first = self.owners.first_page(record.block);
+        let mut planned = self.gauge(machine, part.site());
+        let mut most = self.owners.order();
+        while !blocks.is_full()
+            && let Some((offset, order)) = record.take_largest(most)
+        {
+            self.collect_piece(blocks, first + offset, order);
+            planned.plan(order);
+            let left = wanted.saturating_sub(planned.moved.pages);
+            match planned.pages_left().min(left).checked_ilog2() {
+                Some(fitting) => most = most.min(order_at_most(fitting)),
+                None => break,
+            }
+        }
+    }
+
+    /// Adds a piece of a block to `blocks`. All its pages but the first become tails.
+    fn collect_piece(&self, blocks: &mut Blocks, page: u32, order: Order) {
+        (page + 1..page + order.pages().0).for_each(|tail| self.tags.set(tail, tag::TAIL));
+        blocks.push(page, order);
+    }
+
+    /// Returns `blocks` to the zone. `joins` is the number of joins that made them out of single
+    /// pages.
+    fn give_joined(&self, machine: &M, part: Part, blocks: &mut Blocks, joins: u32) {
+        // Joining two blocks costs as much here as merging them does under the lock, but here no
+        // CPU waits for it.
+        machine.spend(Work::BuddyFree, joins);
+        self.give_planned(machine, part, blocks);
+    }
+
+    /// Returns all pages of `record`, which is in no stock, to the zone.
+    pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
+        while record.pages > 0 {
+            let mut blocks = Blocks::new();
+            let before = record.pages;
+            self.collect_pieces(machine, part, &mut record, before, &mut blocks);
+            let joins = before - record.pages - blocks.len();
+            self.give_joined(machine, part, &mut blocks, joins);
+        }
+    }
+
+    /// The number of pages on their way to `cpu`. Exact if no operation is in progress.
+    pub(in crate::page) fn mailed(&self, machine: &M, cpu: CpuId) -> Pages {
+        Pages(self.owners.mailed(machine, cpu))
+    }
+
+    /// The number of pages on the lists of `cpu`, in its stock and in its inbox.
+    pub(in crate::page) fn listed(&self, machine: &M, cpu: CpuId) -> u32 {
+        count_in(self.slot(cpu).count.read(machine)) + self.mailed(machine, cpu).0
+    }
+}
+
+/// The order `order`, or the largest one if there is no such order.
+fn order_at_most(order: u32) -> Order {
+    let order = u8::try_from(order).ok().and_then(Order::new);
+    order.unwrap_or(Order::MAX)
+}

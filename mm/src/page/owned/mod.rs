@@ -1,0 +1,212 @@
+//! Page lists that own blocks: each block of 512 pages may have an owner, a CPU to which the pages
+//! of the block return wherever they are freed.
+//!
+//! A CPU that refills its lists claims whole blocks and becomes their owner. If another CPU frees a
+//! page of such a block, the page does not go onto the list of the CPU that frees it, but back to
+//! the owner. So memory that one CPU allocates and another CPU frees needs no zone lock.
+//!
+//! Ownership is only a hint that says where a freed page goes. No page is lost if the hint is
+//! stale: the page then goes to a CPU that gains little from it, and every drain finds it there.
+//!
+//! There are two forms. In the form that was proposed for Linux ([`Owning::Rfc`]), a CPU that frees
+//! a page of another owner takes the lock of the owner's page lists. In ours ([`Owning::Inbox`]),
+//! that CPU sets a bit in a line of the block and takes no lock (`inbox.rs`); the owner keeps its
+//! free pages as bitmaps, block by block (`stock.rs`), and returns whole blocks to the zone first.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `stock.rs` | the free pages that a CPU keeps block by block |
+//! | `inbox.rs` | pages on their way to their owner, without a lock |
+//! | `send.rs` | frees of pages whose blocks have an owner |
+//! | `refill.rs` | refills from own blocks; claims of blocks; recovery of fragments |
+//! | `give.rs` | the return of pages to the zone, whole blocks first |
+//! | `rob.rs` | taking a block from another CPU; taking ownership away from an offline CPU |
+//!
+//! Locks: a block's entry is written under the pcp lock of its owner, or under the zone lock while
+//! no CPU has pages of the block. Freeing CPUs read it without a lock.
+
+mod give;
+mod inbox;
+mod refill;
+mod rob;
+mod send;
+mod stock;
+
+use alloc::boxed::Box;
+use core::ops::Range;
+
+use self::inbox::{Inbox, Mail};
+pub(super) use self::stock::Stock;
+use super::links::Metadata;
+use crate::machine::{Field, Machine, Once};
+use crate::units::{CpuId, Order, Pages, narrow};
+
+/// Where a freed page goes if the block around it has been claimed by a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owning {
+    /// No CPU claims blocks: a freed page goes onto the list of the CPU that frees it (Linux).
+    #[default]
+    None,
+    /// The page goes onto the owner's list, under the lock of that list. (linux-mm, 3 April 2026,
+    /// "mm: page_alloc: pcp buddy allocator")
+    Rfc,
+    /// The page goes into the owner's inbox, without a lock.
+    Inbox,
+}
+
+impl Owning {
+    /// All variants: Linux, the proposed one, ours.
+    pub const ALL: [Self; 3] = [Self::None, Self::Rfc, Self::Inbox];
+
+    /// The variant's name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "block-unowned",
+            Self::Rfc => "block-owned-rfc",
+            Self::Inbox => "block-owned",
+        }
+    }
+}
+
+/// The pages of the largest block that can have an owner. Its inbox has a bit for each of them.
+const PAGES_MAX: usize = Order::HUGE.pages().0 as usize;
+
+/// The number of groups in the largest block. The bits of a group are in one word.
+const GROUPS: usize = PAGES_MAX / 64;
+
+/// The owners of a zone's blocks.
+pub(super) struct Owners<M: Machine> {
+    order: Order,
+    entries: Box<[Entry<M>]>,
+    inboxes: Box<[Inbox<M>]>,
+}
+
+/// The owner of a block, and the block's mail.
+struct Entry<M: Machine> {
+    /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half; the
+    /// lower half is 0 or, if the owner has a record of the block in its stock, the record's index
+    /// plus 1. Only the CPU that holds the owner's pcp lock uses the lower half.
+    owner: M::Field,
+    /// The pages of the block that other CPUs have freed for the owner. Set before the block gets
+    /// its first owner.
+    mail: M::Once<Box<Mail<M>>>,
+}
+
+impl<M: Machine> Owners<M> {
+    /// Creates the owners of a zone of `spanned` pages, in which no block has an owner.
+    pub(super) fn new(machine: &M, owning: Owning, spanned: Pages, metadata: Metadata) -> Self {
+        let order = block_order(spanned);
+        let blocks = match owning {
+            Owning::None => 0,
+            Owning::Rfc | Owning::Inbox => spanned.0.div_ceil(order.pages().0),
+        };
+        let with_mail = owning == Owning::Inbox;
+        let entry = |_| Entry {
+            owner: machine.field(0),
+            mail: match metadata {
+                Metadata::Eager if with_mail => M::Once::of(Mail::new(machine)),
+                Metadata::Eager | Metadata::WhenSplit => machine.once(),
+            },
+        };
+        let cpus = if with_mail {
+            machine.topology().cpus()
+        } else {
+            0
+        };
+        Self {
+            order,
+            entries: (0..blocks).map(entry).collect(),
+            inboxes: (0..cpus).map(|_| Inbox::new(machine)).collect(),
+        }
+    }
+
+    /// Returns whether CPUs claim blocks.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// Returns whether pages go to their owners by inboxes.
+    #[inline]
+    pub(super) fn has_inboxes(&self) -> bool {
+        !self.inboxes.is_empty()
+    }
+
+    /// The order of the blocks that have owners: 9, or less in a tiny zone.
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The number of the block around `page`.
+    fn block_of(&self, page: u32) -> u32 {
+        page >> self.order.get()
+    }
+
+    /// The first page of a block.
+    fn first_page(&self, block: u32) -> u32 {
+        block << self.order.get()
+    }
+
+    /// The numbers of all blocks.
+    fn blocks(&self) -> Range<u32> {
+        0..narrow(self.entries.len() as u64)
+    }
+
+    /// The owner of the block, which may change at any time unless the caller holds the owner's pcp
+    /// lock.
+    #[inline]
+    fn owner(&self, block: u32) -> Option<CpuId> {
+        self.of_entry(block).0
+    }
+
+    /// The owner of the block, and the index of the owner's record of the block.
+    fn of_entry(&self, block: u32) -> (Option<CpuId>, Option<usize>) {
+        let entry = self.entries[block as usize].owner.get();
+        let less_one = |half: u64| narrow(half).checked_sub(1);
+        let owner = less_one(entry >> 32).map(CpuId);
+        let record = less_one(entry & u64::from(u32::MAX));
+        (owner, record.map(|record| record as usize))
+    }
+
+    /// Makes `cpu` the owner of the block. `record` is the index of its record of the block.
+    fn set_owner(&self, block: u32, cpu: CpuId, record: Option<usize>) {
+        let record = record.map_or(0, |record| record as u64 + 1);
+        let entry = (u64::from(cpu.0) + 1) << 32 | record;
+        self.entries[block as usize].owner.set(entry);
+    }
+
+    /// Takes the block's owner away.
+    fn clear_owner(&self, block: u32) {
+        self.entries[block as usize].owner.set(0);
+    }
+
+    /// Provides the block's mail, if it has none yet. Allocates memory only if link records are
+    /// allocated when blocks are split.
+    fn provide_mail(&self, machine: &M, block: u32) {
+        let mail = &self.entries[block as usize].mail;
+        if self.has_inboxes() && mail.get().is_none() {
+            // If two CPUs do this at once, the second mail is dropped.
+            let _other = mail.set(Mail::new(machine));
+        }
+    }
+}
+
+/// The order of the blocks that have owners in a zone of `spanned` pages: huge pages, or less if
+/// the zone would have fewer than four of them.
+fn block_order(spanned: Pages) -> Order {
+    let quarter = (spanned.0 / 4).max(1).ilog2();
+    let order = u8::try_from(quarter).ok().and_then(Order::new);
+    order.map_or(Order::HUGE, |order| order.min(Order::HUGE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiny_zones_have_small_blocks() {
+        let orders = [1, 4, 16, 2047, 2048, 1 << 30].map(|pages| block_order(Pages(pages)).get());
+        assert_eq!(orders, [0, 0, 2, 8, 9, 9]);
+    }
+}

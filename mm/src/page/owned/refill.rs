@@ -1,0 +1,251 @@
+//! Refills of page lists from own blocks: from the stock and the inbox without the zone lock, then
+//! from fragments of own blocks that had gone back to the zone, then from a block that the CPU
+//! claims.
+//!
+//! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each claim and each
+//! recovery.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::stock::Record;
+use crate::machine::{Machine, Tags, Word};
+use crate::page::hold::Part;
+use crate::page::mobility::Mobility;
+use crate::page::pcp::Pcp;
+use crate::page::tag;
+use crate::page::zone::{Zone, ZoneRequest};
+use crate::site::{Site, Work};
+use crate::units::{Order, count_of};
+
+/// The number of records in which a refill looks for pages.
+const LOOKED_AT: usize = 16;
+
+/// The number of blocks whose fragments one refill recovers at most.
+const RECOVERED: usize = 4;
+
+impl<M: Machine> Zone<M> {
+    /// Moves a batch of pages from the stock of `pcp`, or from its inbox, to an empty list. Returns
+    /// whether there were any. Takes no zone lock.
+    pub(in crate::page) fn refill_at_home(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        ask: ZoneRequest,
+    ) -> bool {
+        if ask.order >= self.owners.order() {
+            return false;
+        }
+        let batch = self.sizes(machine).batch.0;
+        let wanted = pcp.room(list, (batch >> ask.order.get()).max(1));
+        if self.take_from_stock(machine, pcp, list, ask, wanted) > 0 {
+            return true;
+        }
+        if !self.owners.has_mail(machine, pcp.stock.cpu) {
+            return false;
+        }
+        self.bring_home(machine, pcp);
+        let taken = self.take_from_stock(machine, pcp, list, ask, wanted);
+        self.trim(machine, pcp);
+        taken > 0
+    }
+
+    /// Refills a list by blocks of the CPU's own, before the zone's other pages are used. Returns
+    /// how many of the `wanted` blocks of the request's order are still missing.
+    pub(in crate::page) fn refill_by_blocks(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        ask: ZoneRequest,
+        wanted: u32,
+    ) -> u32 {
+        if ask.order >= self.owners.order() {
+            return wanted;
+        }
+        let mut wanted = wanted - self.take_from_stock(machine, pcp, list, ask, wanted);
+        for _ in 0..RECOVERED {
+            if wanted == 0 || !self.recover(machine, pcp, ask) {
+                break;
+            }
+            wanted -= self.take_from_stock(machine, pcp, list, ask, wanted);
+        }
+        while wanted > 0 && self.claim(machine, pcp, ask) {
+            let taken = self.take_from_stock(machine, pcp, list, ask, wanted);
+            wanted -= taken;
+        }
+        wanted
+    }
+
+    /// Moves up to `wanted` blocks of the request's order and kind from the stock to a list, and
+    /// returns their number.
+    fn take_from_stock(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        ask: ZoneRequest,
+        wanted: u32,
+    ) -> u32 {
+        let kind = ask.mobility.listed();
+        let mut taken = 0;
+        let mut at = pcp.stock.parts.len();
+        for _ in 0..LOOKED_AT {
+            if taken == wanted || at == 0 {
+                break;
+            }
+            at -= 1;
+            if pcp.stock.parts[at].kind == kind {
+                taken += self.take_from(pcp, at, list, ask.order, wanted - taken);
+            }
+        }
+        while taken < wanted && self.open_whole(pcp, kind) {
+            let at = pcp.stock.parts.len() - 1;
+            taken += self.take_from(pcp, at, list, ask.order, wanted - taken);
+        }
+        machine.spend(Work::Compare, taken << ask.order.get());
+        taken
+    }
+
+    /// Moves up to `wanted` blocks of `order` from the record with the index `at` to a list.
+    /// Removes the record if no page is left in it.
+    fn take_from(&self, pcp: &mut Pcp, at: usize, list: usize, order: Order, wanted: u32) -> u32 {
+        let first = self.owners.first_page(pcp.stock.parts[at].block);
+        let mut taken = 0;
+        while taken < wanted {
+            let Some(offset) = pcp.stock.parts[at].take(order) else {
+                break;
+            };
+            let page = first + offset;
+            self.tags.set(page, tag::listed(order));
+            (page + 1..page + order.pages().0).for_each(|tail| self.tags.set(tail, tag::TAIL));
+            pcp.count -= order.pages().0;
+            pcp.push_cold(list, order, page);
+            taken += 1;
+        }
+        if pcp.stock.parts[at].pages == 0 {
+            self.remove(pcp, at);
+        }
+        taken
+    }
+
+    /// Makes a record of a whole block of this kind. Returns whether there was one, and room.
+    fn open_whole(&self, pcp: &mut Pcp, kind: Mobility) -> bool {
+        let stock = &mut pcp.stock;
+        let Some(at) = stock.whole.iter().rposition(|whole| whole.1 == kind) else {
+            return false;
+        };
+        if !stock.has_room() {
+            return false;
+        }
+        let (block, kind) = stock.whole.swap_remove(at);
+        self.insert(pcp, Record::whole(block, kind, self.owners.order()));
+        true
+    }
+
+    /// Claims a whole block of the request's type, and adds it to the stock. Returns whether the
+    /// zone had one to spare.
+    fn claim(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
+        let order = self.owners.order();
+        let short = self.settings.below_high.load(machine, Relaxed) != 0;
+        if short && self.owners.has_inboxes()
+            || !pcp.stock.has_room()
+            || !self.spares(machine, ask, order.pages())
+        {
+            return false;
+        }
+        let cpu = pcp.stock.cpu;
+        let mut gauge = self.gauge(machine, Site::Refill);
+        let claimed = self.locked(machine, Site::Refill, |buddy| {
+            gauge.start(machine);
+            let page = buddy.take(self.frames(), order, ask.mobility)?;
+            self.tags.set(page, tag::listed(order));
+            let block = self.owners.block_of(page);
+            self.owners.provide_mail(machine, block);
+            self.owners.set_owner(block, cpu, None);
+            self.note_taken(machine, page, order);
+            gauge.moved(machine, order);
+            gauge.stop(machine);
+            Some(block)
+        });
+        let Some(block) = claimed else {
+            return false;
+        };
+        self.note_hold(machine, Part::first(Site::Refill, cpu), gauge.moved);
+        // Splitting the block costs as much here as it does under the zone lock, but here no other
+        // CPU waits for it.
+        machine.spend(Work::BuddyAlloc, order.pages().0 - 1);
+        let record = Record::whole(block, ask.mobility.listed(), order);
+        pcp.count += record.pages;
+        self.insert(pcp, record);
+        true
+    }
+
+    /// Takes free fragments of a block of the CPU's own from the zone, up to the limit of one hold,
+    /// and adds them to the stock. Returns whether the CPU remembered such a block.
+    fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
+        let Some(block) = pcp.stock.take_fragmented() else {
+            return false;
+        };
+        let order = self.owners.order();
+        let cpu = pcp.stock.cpu;
+        if self.owners.owner(block) != Some(cpu)
+            || self.types.of(self.owners.first_page(block)) != ask.mobility
+            || !self.spares(machine, ask, order.pages())
+        {
+            return true;
+        }
+        let mut found = Record::empty(block, ask.mobility.listed());
+        let mut gauge = self.gauge(machine, Site::Refill);
+        self.locked(machine, Site::Refill, |buddy| {
+            gauge.start(machine);
+            let first = self.owners.first_page(block);
+            let end = (first + order.pages().0).min(count_of(self.frames_range().len()));
+            let mut page = first;
+            while page < end {
+                match tag::free_order(self.tags.get(page)) {
+                    // The block is whole in the zone, and may have another owner from now on.
+                    Some(piece) if piece >= order => break,
+                    Some(piece) if gauge.admits(machine, piece) => {
+                        buddy.take_at(self.frames(), page, piece);
+                        self.tags.set(page, tag::listed(piece));
+                        found.add_run(page - first, piece);
+                        self.note_taken(machine, page, piece);
+                        gauge.moved(machine, piece);
+                        page += piece.pages().0;
+                    }
+                    Some(_) => break,
+                    None => page += 1,
+                }
+            }
+            gauge.stop(machine);
+        });
+        if found.pages > 0 {
+            self.note_hold(machine, Part::first(Site::Refill, cpu), gauge.moved);
+            machine.spend(Work::BuddyAlloc, found.pages - gauge.moved.blocks);
+            self.put_all(machine, pcp, &found);
+        }
+        true
+    }
+
+    /// Adds all pages of `found` to the stock or the lists of `pcp`.
+    pub(super) fn put_all(&self, machine: &M, pcp: &mut Pcp, found: &Record) {
+        let (first, _) = self.owners.group_of(self.owners.first_page(found.block));
+        for (index, &bits) in (0..).zip(&found.bits) {
+            if bits != 0 {
+                self.put(machine, pcp, first.after(index), bits);
+            }
+        }
+    }
+
+    /// Makes this CPU the owner of the block around a page that leaves the zone, if the block has
+    /// no owner. The caller holds the zone lock.
+    #[cold]
+    pub(in crate::page) fn adopt(&self, machine: &M, page: u32, order: Order) {
+        let block = self.owners.block_of(page);
+        if order < self.owners.order() && self.owners.owner(block).is_none() {
+            self.owners.provide_mail(machine, block);
+            self.owners.set_owner(block, machine.this_cpu(), None);
+        }
+    }
+}

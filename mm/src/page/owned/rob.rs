@@ -1,0 +1,130 @@
+//! Taking a block from another CPU, and taking ownership away from a CPU that is offline.
+//!
+//! A CPU that owns blocks and has gone idle strands their free pages. If a zone has no page for an
+//! allocation, the allocation takes the free pages of one block from another CPU, together with the
+//! ownership, before it would drain the lists of all CPUs.
+//!
+//! Locks: the other CPU's pcp lock, and after it this CPU's; never both at once.
+
+use super::stock::Record;
+use crate::machine::{CpuLock, LocalWord, Machine};
+use crate::page::PageAllocator;
+use crate::page::hold::Part;
+use crate::page::pcp::Pcp;
+use crate::page::zone::{Zone, ZoneRequest};
+use crate::site::{Site, Work};
+use crate::units::CpuId;
+
+/// The number of CPUs whose page counts an allocation reads when it looks for a block.
+const LOOKED_AT: u32 = 32;
+
+/// The number of blocks whose owners are read in one hold when a CPU goes offline.
+const AT_ONCE: usize = 64;
+
+impl<M: Machine> PageAllocator<M> {
+    /// Takes the ownership of all blocks away from `cpu`, which has gone offline, and returns to
+    /// the zones what is left on its lists.
+    pub(crate) fn disown(&self, machine: &M, cpu: CpuId) {
+        for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
+            zone.disown(machine, cpu);
+        }
+        // Another CPU may have sent pages just before the blocks lost their owner.
+        if self.zones().iter().any(|zone| zone.owners.is_on()) {
+            self.drain_cpu(machine, cpu);
+        }
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    /// Takes a block's free pages from another CPU, and allocates from them. Returns `None` if none
+    /// of the CPUs looked at has a block for this request.
+    #[cold]
+    pub(in crate::page) fn rob(&self, machine: &M, list: usize, ask: ZoneRequest) -> Option<u32> {
+        if ask.order >= self.owners.order() {
+            return None;
+        }
+        let thief = machine.this_cpu();
+        let mut left = Some(self.find_victim(machine, thief, ask)?);
+        let slot = self.slot(thief);
+        let page = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+            self.put_all(machine, pcp, &left.take()?);
+            let page = pcp.pop(list, ask.order).or_else(|| {
+                self.refill_at_home(machine, pcp, list, ask);
+                pcp.pop(list, ask.order)
+            });
+            slot.count.set(machine, i64::from(pcp.count()));
+            page
+        });
+        if let Some(record) = left {
+            // Another CPU is draining this CPU's lists, so the zone gets the pages.
+            let part = Part::first(Site::Drain, thief);
+            self.give_record(machine, part, record);
+        }
+        page.flatten()
+    }
+
+    /// Removes a record from the stock of the next CPU that has many pages, and makes `thief` the
+    /// owner of its block.
+    fn find_victim(&self, machine: &M, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
+        let cpus = machine.topology().cpus();
+        let batch = i64::from(self.sizes(machine).batch.0);
+        for step in 1..cpus.min(LOOKED_AT) {
+            let cpu = CpuId((thief.0 + step) % cpus);
+            machine.spend(Work::ScanCpu, 1);
+            let slot = self.slot(cpu);
+            if slot.count.read(machine) < batch && !self.owners.has_mail(machine, cpu) {
+                continue;
+            }
+            let found = slot.pcp.with(machine, Site::Drain, |pcp| {
+                self.bring_home(machine, pcp);
+                let found = self.take_record(pcp, thief, ask);
+                slot.count.set(machine, i64::from(pcp.count()));
+                found
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Removes a record that can serve `ask`, and makes `thief` the owner of its block.
+    fn take_record(&self, pcp: &mut Pcp, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
+        let kind = ask.mobility.listed();
+        if let Some(at) = pcp.stock.whole.iter().position(|whole| whole.1 == kind) {
+            let (block, kind) = pcp.stock.whole.swap_remove(at);
+            self.owners.set_owner(block, thief, None);
+            pcp.count -= self.owners.order().pages().0;
+            return Some(Record::whole(block, kind, self.owners.order()));
+        }
+        let at = pcp.stock.fullest()?;
+        let record = pcp.stock.parts[at];
+        let can_serve = record.kind == kind && record.has(ask.order);
+        can_serve.then(|| {
+            let record = self.remove(pcp, at);
+            self.owners.set_owner(record.block, thief, None);
+            pcp.count -= record.pages;
+            record
+        })
+    }
+
+    /// Takes the ownership of all blocks of which `cpu` has no free pages away from it.
+    fn disown(&self, machine: &M, cpu: CpuId) {
+        let slot = self.slot(cpu);
+        let all = self.owners.blocks();
+        for from in all.clone().step_by(AT_ONCE) {
+            let some = from..(from + AT_ONCE as u32).min(all.end);
+            let is_owned = |block: &u32| self.owners.of_entry(*block) == (Some(cpu), None);
+            if !some.clone().any(|block| is_owned(&block)) {
+                continue;
+            }
+            slot.pcp.with(machine, Site::Control, |_| {
+                // Under the zone lock no CPU claims a block that the zone has whole.
+                self.locked(machine, Site::Control, |_| {
+                    some.filter(is_owned)
+                        .for_each(|block| self.owners.clear_owner(block));
+                });
+            });
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Frees of pages whose blocks have an owner: by the owner's lock, or by its inbox.
+//!
+//! Locks: with inboxes, none, except that the CPU which makes an inbox too full takes the owner's
+//! pcp lock and empties the inbox for the owner. In the proposed form, the owner's pcp lock for
+//! each run of pages. A CPU that frees holds no pcp lock of its own meanwhile.
+
+use super::inbox::Group;
+use super::stock::Record;
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::page::free::Excess;
+use crate::page::hold::Part;
+use crate::page::mobility::Mobility;
+use crate::page::pcp::{Pcp, list_of};
+use crate::page::tag;
+use crate::page::zone::Zone;
+use crate::site::{Site, Work};
+use crate::units::{CpuId, Order, count_in, count_of};
+
+/// The number of groups in an inbox at which a CPU that sends empties the inbox for the owner. In a
+/// small zone it is less.
+const WAITING_MAX: u32 = 64;
+
+impl<M: Machine> Zone<M> {
+    /// Frees blocks of one order, given by their first `pages`: each to the owner of the block
+    /// around it, or else to this CPU's lists. If the type `forced` is given, all go to this CPU's
+    /// lists of that type.
+    #[inline]
+    pub(in crate::page) fn free_listed(
+        &self,
+        machine: &M,
+        pages: &[u32],
+        order: Order,
+        forced: Option<Mobility>,
+    ) {
+        if self.owners.is_on() && forced.is_none() && order < self.owners.order() {
+            self.free_by_owner(machine, pages, order);
+        } else {
+            self.free_here(machine, pages, order, forced);
+        }
+    }
+
+    #[inline(never)]
+    fn free_by_owner(&self, machine: &M, pages: &[u32], order: Order) {
+        let here = machine.this_cpu();
+        let elsewhere = |page: u32| {
+            let owner = self.owners.owner(self.owners.block_of(page));
+            owner.filter(|owner| *owner != here)
+        };
+        let mut rest = pages;
+        while let Some(&first) = rest.first() {
+            let owner = elsewhere(first);
+            let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
+            // The owner may change while it is read, so that the run is empty.
+            let (run, others) = rest.split_at(run.count().max(1));
+            match owner {
+                None => self.free_here(machine, run, order, None),
+                Some(owner) if self.owners.has_inboxes() => {
+                    self.send(machine, owner, run, order);
+                }
+                Some(owner) => self.free_at(machine, owner, run, order),
+            }
+            rest = others;
+        }
+    }
+
+    /// Frees blocks to the inbox of `owner`.
+    fn send(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
+        machine.spend(Work::PcpFree, count_of(pages.len()));
+        let sizes = self.sizes(machine);
+        let full = u64::from((sizes.high_max.0 / 64).clamp(2, WAITING_MAX));
+        let each = u64::MAX >> (64 - order.pages().0);
+        let mut rest = pages;
+        while let Some(&first) = rest.first() {
+            let (group, _) = self.owners.group_of(first);
+            let mut bits = 0;
+            let mut sent = 0;
+            for &page in rest {
+                let (other, bit) = self.owners.group_of(page);
+                if other != group {
+                    break;
+                }
+                bits |= each << bit;
+                sent += 1;
+            }
+            rest = &rest[sent..];
+            let waiting = self.owners.send(machine, owner, group, bits);
+            if waiting.is_some() && self.owners.owner(group.block()).is_none() {
+                // The owner has gone offline meanwhile, and may have been drained already.
+                self.drain(machine, owner);
+            }
+            // Only the CPU that sees this number empties the inbox, so that one CPU does.
+            if waiting == Some(full) {
+                self.empty_inbox(machine, owner);
+            }
+        }
+    }
+
+    /// Brings the mail of `cpu` home from any CPU, and returns to the zone what exceeds `high`.
+    #[cold]
+    pub(super) fn empty_inbox(&self, machine: &M, cpu: CpuId) {
+        let slot = self.slot(cpu);
+        slot.pcp.with(machine, Site::PcpFree, |pcp| {
+            self.bring_home(machine, pcp);
+            self.trim(machine, pcp);
+            slot.count.set(machine, i64::from(pcp.count()));
+        });
+    }
+
+    /// Frees blocks to the lists of `owner` under the lock of these lists, and spills their excess.
+    fn free_at(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
+        let slot = self.slot(owner);
+        let part = Part::first(Site::Spill, owner);
+        let mut rest = pages;
+        let mut left = Excess::default();
+        while !rest.is_empty() || left.pages > 0 {
+            let mut pushed = 0;
+            let mut has_room = true;
+            let mut is_owner = true;
+            left = slot.pcp.with(machine, Site::PcpFree, |pcp| {
+                let first = rest.first().copied();
+                is_owner = first.is_none_or(|page| {
+                    self.owners.owner(self.owners.block_of(page)) == Some(owner)
+                });
+                let excess = if left.pages > 0 || !is_owner {
+                    left
+                } else {
+                    let input = self.tuning_input(machine);
+                    let excess = self.push_run(pcp, rest, order, None, &input, &mut pushed);
+                    // The owner waits for this work, as it does in the proposed form.
+                    machine.spend(Work::PcpFree, pushed);
+                    has_room = pushed > 0;
+                    let (pages, list) = excess.unwrap_or_default();
+                    let owed = if pages > 0 {
+                        slot.owed.take(machine)
+                    } else {
+                        0
+                    };
+                    Excess {
+                        pages: pages + count_in(owed),
+                        list,
+                        given: 0,
+                    }
+                };
+                let left = self.spill_hold(machine, pcp, part, excess);
+                slot.count.set(machine, i64::from(pcp.count()));
+                left
+            });
+            rest = &rest[pushed as usize..];
+            if !is_owner {
+                // The owner has gone offline meanwhile.
+                self.free_here(machine, rest, order, None);
+                rest = &[];
+            }
+            if let Some(&first) = rest.first().filter(|_| !has_room) {
+                self.free_direct(machine, first, order);
+                rest = &rest[1..];
+            }
+        }
+        self.notice_plenty(machine);
+    }
+
+    /// Moves the mail of the CPU with the lists `pcp` to its stock.
+    pub(in crate::page) fn bring_home(&self, machine: &M, pcp: &mut Pcp) {
+        let cpu = pcp.stock.cpu;
+        let mut pages = 0;
+        self.owners.collect(machine, cpu, |group, bits| {
+            self.put(machine, pcp, group, bits);
+            pages += bits.count_ones();
+        });
+        machine.spend(Work::Compare, pages);
+    }
+
+    /// Adds free pages of one group, which are on no list, to the stock of `pcp`, or else to its
+    /// page lists.
+    pub(super) fn put(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
+        if !self.try_put(pcp, group, bits) {
+            self.list(machine, pcp, group, bits);
+        }
+    }
+
+    /// Adds free pages of one group, which are on no list, to the stock of `pcp`. Returns `false`,
+    /// and does nothing, if the CPU of `pcp` does not own the block or has no room for a record.
+    pub(super) fn try_put(&self, pcp: &mut Pcp, group: Group, bits: u64) -> bool {
+        let Some(at) = self.record_of(pcp, group.block()) else {
+            return false;
+        };
+        let record = &mut pcp.stock.parts[at];
+        record.add(group.index(), bits);
+        let is_whole = record.pages == self.owners.order().pages().0;
+        pcp.count += bits.count_ones();
+        if is_whole && pcp.stock.has_room_for_whole() {
+            let record = self.remove(pcp, at);
+            pcp.stock.whole.push((record.block, record.kind));
+        }
+        true
+    }
+
+    /// The index of the record of `block` in the stock of `pcp`. Makes a record if there is none.
+    /// Returns `None` if the CPU of `pcp` does not own the block, or has no room for a record.
+    fn record_of(&self, pcp: &mut Pcp, block: u32) -> Option<usize> {
+        let (owner, record) = self.owners.of_entry(block);
+        if owner != Some(pcp.stock.cpu) {
+            return None;
+        }
+        record.or_else(|| {
+            let kind = self.kind_of(block);
+            pcp.stock
+                .has_room()
+                .then(|| self.insert(pcp, Record::empty(block, kind)))
+        })
+    }
+
+    /// The mobility of the page lists that the pages of a block go to.
+    pub(super) fn kind_of(&self, block: u32) -> Mobility {
+        self.types.of(self.owners.first_page(block)).listed()
+    }
+
+    /// Adds a record for which there is room, and returns its index.
+    pub(super) fn insert(&self, pcp: &mut Pcp, record: Record) -> usize {
+        let stock = &mut pcp.stock;
+        let at = stock.parts.len();
+        self.owners.set_owner(record.block, stock.cpu, Some(at));
+        stock.parts.push(record);
+        at
+    }
+
+    /// Removes a record. The CPU remains the owner of the block.
+    pub(super) fn remove(&self, pcp: &mut Pcp, at: usize) -> Record {
+        let stock = &mut pcp.stock;
+        let record = stock.parts.swap_remove(at);
+        self.owners.set_owner(record.block, stock.cpu, None);
+        if let Some(moved) = stock.parts.get(at) {
+            self.owners.set_owner(moved.block, stock.cpu, Some(at));
+        }
+        record
+    }
+
+    /// Puts pages of one group on the page lists one by one. If a list has no room, the zone gets
+    /// the page.
+    #[cold]
+    fn list(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
+        let first = self.owners.page_of(group);
+        for page in (0..64).filter(|bit| bits >> bit & 1 == 1) {
+            let page = first + page;
+            self.tags.set(page, tag::listed(Order::ZERO));
+            let list = list_of(Order::ZERO, self.types.of(page));
+            let listed = list.is_some_and(|list| pcp.push(list, Order::ZERO, page));
+            if !listed {
+                self.free_direct(machine, page, Order::ZERO);
+            }
+        }
+    }
+}

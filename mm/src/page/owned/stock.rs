@@ -1,0 +1,293 @@
+//! The free pages that a CPU keeps block by block: a bitmap for each of its blocks.
+//!
+//! Pages that come home are merged by setting a bit, and a block whose bits are all set is whole
+//! again. Whole blocks return to the zone first, so the zone gets them back at the price of one
+//! operation under its lock.
+//!
+//! Memory for the records is allocated together with that of the page lists. A page for which there
+//! is no room goes onto a page list instead.
+//!
+//! Locks: a `&mut Stock` exists only while its CPU's pcp lock is held.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::GROUPS;
+use crate::page::links::Metadata;
+use crate::page::mobility::Mobility;
+use crate::units::{CpuId, Order, Pages};
+
+/// The records of one CPU's free pages in one zone, by block.
+#[derive(Debug)]
+pub(in crate::page) struct Stock {
+    /// The CPU that has these pages.
+    pub(super) cpu: CpuId,
+    /// Whether records are allocated on use, or all in advance.
+    metadata: Metadata,
+    /// The blocks of which some pages are here, but not all.
+    pub(super) parts: Vec<Record>,
+    /// The numbers and kinds of the blocks of which all pages are here.
+    pub(super) whole: Vec<(u32, Mobility)>,
+    /// The blocks of which fragments have gone back to the zone, newest first. Only a few are
+    /// remembered.
+    fragmented: [Option<u32>; FRAGMENTED],
+}
+
+/// The number of blocks with fragments that a CPU remembers.
+const FRAGMENTED: usize = 16;
+
+/// Some free pages of one block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) block: u32,
+    /// The mobility of the lists that the pages go to.
+    pub(super) kind: Mobility,
+    /// The number of pages that are here.
+    pub(super) pages: u32,
+    /// A bit for each page that is here.
+    pub(super) bits: [u64; GROUPS],
+}
+
+impl Record {
+    pub(super) const fn empty(block: u32, kind: Mobility) -> Self {
+        Self {
+            block,
+            kind,
+            pages: 0,
+            bits: [0; GROUPS],
+        }
+    }
+
+    /// A record of all pages of a block of `order`.
+    pub(super) fn whole(block: u32, kind: Mobility, order: Order) -> Self {
+        let pages = order.pages().0;
+        let mut record = Self::empty(block, kind);
+        for (group, bits) in (0..pages.div_ceil(64)).zip(&mut record.bits) {
+            *bits = ones((pages - group * 64).min(64));
+        }
+        record.pages = pages;
+        record
+    }
+
+    /// Returns whether a block of `order`, at most 6, is here.
+    pub(super) fn has(&self, order: Order) -> bool {
+        let pages = order.pages().0;
+        self.bits.iter().any(|bits| starts(*bits, pages) != 0)
+    }
+
+    /// Adds pages, of which none is here yet.
+    pub(super) fn add(&mut self, group: usize, bits: u64) {
+        debug_assert_eq!(self.bits[group] & bits, 0, "no page is here twice");
+        self.bits[group] |= bits;
+        self.pages += bits.count_ones();
+    }
+
+    /// Adds the block of `order` whose first page is at `offset`. None of its pages is here yet.
+    pub(super) fn add_run(&mut self, offset: u32, order: Order) {
+        let pages = order.pages().0;
+        let (group, bit) = ((offset / 64) as usize, offset % 64);
+        if pages <= 64 {
+            self.add(group, ones(pages) << bit);
+        } else {
+            (group..group + (pages / 64) as usize).for_each(|group| self.add(group, u64::MAX));
+        }
+    }
+
+    /// Takes the lowest free block of `order`, at most 6, and returns the offset of its first page.
+    pub(super) fn take(&mut self, order: Order) -> Option<u32> {
+        let pages = order.pages().0;
+        for (group, bits) in (0..).zip(&mut self.bits) {
+            let at = starts(*bits, pages).trailing_zeros();
+            if at < 64 {
+                *bits &= !(ones(pages) << at);
+                self.pages -= pages;
+                return Some(group * 64 + at);
+            }
+        }
+        None
+    }
+
+    /// Takes the largest block that is free and aligned to its size, and has at most order `most`.
+    /// Returns the offset of its first page and its order.
+    pub(super) fn take_largest(&mut self, most: Order) -> Option<(u32, Order)> {
+        let small = |order: &Order| order.get() <= 6;
+        for order in Order::all().rev().filter(|order| *order <= most) {
+            let found = if small(&order) {
+                self.take(order)
+            } else {
+                self.take_groups(order)
+            };
+            if let Some(at) = found {
+                return Some((at, order));
+            }
+        }
+        None
+    }
+
+    /// Takes a free block of more than one group.
+    fn take_groups(&mut self, order: Order) -> Option<u32> {
+        let groups = (order.pages().0 / 64) as usize;
+        let free = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);
+        let at = self.bits.chunks(groups).position(free)? * groups;
+        self.bits[at..at + groups].fill(0);
+        self.pages -= order.pages().0;
+        u32::try_from(at * 64).ok()
+    }
+}
+
+/// `count` ones from bit 0 up. `count` is 1 to 64.
+const fn ones(count: u32) -> u64 {
+    u64::MAX >> (64 - count)
+}
+
+/// A bit for each place at which `pages` free pages begin, aligned to `pages`, a power of two of at
+/// most 64.
+fn starts(bits: u64, pages: u32) -> u64 {
+    let mut starts = bits;
+    let mut step = 1;
+    while step < pages {
+        starts &= starts >> step;
+        step *= 2;
+    }
+    // One bit in each `pages` bits.
+    starts & (u64::MAX / ones(pages))
+}
+
+impl Default for Stock {
+    fn default() -> Self {
+        Self::new(CpuId(0), Metadata::Eager)
+    }
+}
+
+impl Stock {
+    /// An empty stock of `cpu`, without room for records.
+    pub(in crate::page) const fn new(cpu: CpuId, metadata: Metadata) -> Self {
+        Self {
+            cpu,
+            metadata,
+            parts: Vec::new(),
+            whole: Vec::new(),
+            fragmented: [None; FRAGMENTED],
+        }
+    }
+
+    /// An empty stock with room for as many records as a CPU needs that keeps up to `pages` pages.
+    /// If memory is short, it has less room. Must be called with no lock held.
+    pub(in crate::page) fn with_room(pages: Pages) -> Self {
+        // On average, a record is expected to have at least this many pages.
+        const PAGES_EACH: usize = 64;
+        let records = pages.index() / PAGES_EACH + 8;
+        let mut stock = Self::default();
+        let _parts = stock.parts.try_reserve_exact(records);
+        let _whole = stock.whole.try_reserve_exact(records);
+        stock
+    }
+
+    /// Takes the room of `longer` if that has more, and moves the records over. The caller drops
+    /// the old room, now in `longer`, with no lock held.
+    pub(in crate::page) fn replace(&mut self, longer: &mut Self) {
+        if self.parts.capacity() < longer.parts.capacity() {
+            longer.parts.append(&mut self.parts);
+            mem::swap(&mut self.parts, &mut longer.parts);
+        }
+        if self.whole.capacity() < longer.whole.capacity() {
+            longer.whole.append(&mut self.whole);
+            mem::swap(&mut self.whole, &mut longer.whole);
+        }
+    }
+
+    /// Returns whether there is room for another record.
+    pub(super) fn has_room(&mut self) -> bool {
+        let grows = self.metadata == Metadata::WhenSplit;
+        self.parts.len() < self.parts.capacity() || grows && self.parts.try_reserve(8).is_ok()
+    }
+
+    /// Returns whether there is room for another whole block.
+    pub(super) fn has_room_for_whole(&mut self) -> bool {
+        let grows = self.metadata == Metadata::WhenSplit;
+        self.whole.len() < self.whole.capacity() || grows && self.whole.try_reserve(8).is_ok()
+    }
+
+    /// Remembers that a fragment of `block` has gone back to the zone.
+    pub(super) fn note_fragment(&mut self, block: u32) {
+        if self.fragmented.contains(&Some(block)) {
+            return;
+        }
+        self.fragmented.rotate_right(1);
+        self.fragmented[0] = Some(block);
+    }
+
+    /// Takes the block whose fragment went back to the zone last.
+    pub(super) fn take_fragmented(&mut self) -> Option<u32> {
+        let block = self.fragmented[0].take()?;
+        self.fragmented.rotate_left(1);
+        Some(block)
+    }
+
+    /// The index of the record with the most pages among the last few, or `None` if there is none.
+    pub(super) fn fullest(&self) -> Option<usize> {
+        const FEW: usize = 16;
+        let from = self.parts.len().saturating_sub(FEW);
+        (from..self.parts.len()).max_by_key(|&at| self.parts[at].pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn order(order: u8) -> Order {
+        Order::new(order).expect("small")
+    }
+
+    #[test]
+    fn pages_are_taken_in_ascending_order_and_aligned() {
+        let mut record = Record::whole(0, Mobility::Movable, Order::HUGE);
+        assert_eq!(record.take(Order::ZERO), Some(0));
+        assert_eq!(record.take(order(1)), Some(2));
+        assert_eq!(record.take(Order::ZERO), Some(1));
+        assert_eq!(record.take(order(3)), Some(8));
+        assert_eq!(record.take(order(2)), Some(4));
+        assert_eq!(record.take(order(6)), Some(64));
+        assert_eq!(record.pages, 512 - 1 - 2 - 1 - 8 - 4 - 64);
+    }
+
+    #[test]
+    fn the_largest_blocks_are_taken_first_and_all_pages_are_taken_once() {
+        let mut record = Record::whole(0, Mobility::Movable, Order::HUGE);
+        assert_eq!(record.take(Order::ZERO), Some(0));
+        let mut seen = vec![(0, 0)];
+        while let Some((at, order)) = record.take_largest(Order::HUGE) {
+            seen.push((at, order.get()));
+        }
+        let orders: Vec<u8> = seen.iter().map(|found| found.1).collect();
+        assert_eq!(orders, [0, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        assert_eq!(seen.iter().map(|found| 1 << found.1).sum::<u32>(), 512);
+        assert_eq!((record.pages, record.bits), (0, [0; GROUPS]));
+    }
+
+    #[test]
+    fn a_whole_block_is_one_piece_whatever_its_size() {
+        for size in [0, 2, 6, 7, 9] {
+            let mut record = Record::whole(3, Mobility::Movable, order(size));
+            assert_eq!(record.pages, 1 << size);
+            assert_eq!(record.take_largest(order(size)), Some((0, order(size))));
+            assert_eq!(record.pages, 0);
+        }
+    }
+
+    #[test]
+    fn blocks_with_fragments_are_remembered_once_and_newest_first() {
+        let mut stock = Stock::default();
+        for block in [1, 2, 1, 3] {
+            stock.note_fragment(block);
+        }
+        let mut taken = Vec::new();
+        while let Some(block) = stock.take_fragmented() {
+            taken.push(block);
+        }
+        assert_eq!(taken, [3, 2, 1]);
+    }
+}
