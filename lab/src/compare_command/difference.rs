@@ -13,10 +13,14 @@ const INTERVALS: u64 = 5;
 
 /// The mechanisms in the order of [`Design::variants`](plimsoll_mm::design::Design::variants), each
 /// with a command whose runs depend on the mechanism.
-const MECHANISMS: [(&str, &str); 6] = [
+const MECHANISMS: [(&str, &str); 7] = [
     ("when vmstat work fires", "plimsoll reproduce vmstat"),
     ("when dormant CPUs are kicked", "plimsoll reproduce vmstat"),
     ("pages per zone-lock hold", "plimsoll reproduce drain"),
+    (
+        "whether page lists own blocks",
+        "plimsoll reproduce purge exits",
+    ),
     (
         "how resident pages are counted",
         "plimsoll reproduce rss-accuracy rss-cost",
