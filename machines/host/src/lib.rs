@@ -30,7 +30,7 @@ mod host;
 mod job_queue;
 mod machine;
 
-pub use host::Host;
+pub use host::{Host, OwnerLocks};
 
 /// The examples of the README, which are compiled and run as doc tests.
 #[cfg(doctest)]
