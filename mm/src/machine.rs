@@ -49,11 +49,23 @@ pub trait Machine: Sized + 'static {
     /// A lock that several readers may hold at once; see [`RwLock`].
     type RwLock<T>: RwLock<Self, T>;
 
+    /// True if each load of a [`Word`] has a price on this machine. The manager then loads the same
+    /// words in each operation, so that the price of an operation does not depend on short cuts
+    /// that save only local work. Otherwise it may keep what it computed from them.
+    const PRICES_LOADS: bool = false;
+
     /// All possible CPUs, and the cores, caches, nodes and sockets that they share.
     fn topology(&self) -> &Topology;
 
     /// The CPU that the caller runs on (Linux: `raw_smp_processor_id`).
     fn this_cpu(&self) -> CpuId;
+
+    /// The CPU that the caller runs on, as [`Machine::this_cpu`]. May be `None` if the machine needs
+    /// more than a few instructions to find it out.
+    #[inline]
+    fn this_cpu_at_once(&self) -> Option<CpuId> {
+        Some(self.this_cpu())
+    }
 
     /// The monotonic time of this CPU's clock, in nanoseconds.
     fn now(&self) -> Nanos;
@@ -297,6 +309,13 @@ pub trait CpuLock<M, T> {
     /// Runs `f` pinned if the lock is free. Returns `None` if it is held. Only the owner may call
     /// this.
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+
+    /// Does what [`CpuLock::try_local`] does, but may return `None` also if taking the lock needs
+    /// more than a few instructions. The caller then uses [`CpuLock::try_local`].
+    #[inline]
+    fn try_quick<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.try_local(machine, site, f)
+    }
 
     /// Waits for the lock, then runs `f` pinned. Any CPU may call this.
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;

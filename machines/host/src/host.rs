@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::Machine;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos};
 
@@ -16,6 +17,7 @@ use crate::affinity::{self, CpuMask};
 use crate::cpu::{self, Entered, HostId, PinError};
 use crate::fork;
 use crate::job_queue::JobQueue;
+use crate::locks;
 use crate::numa::{self, Placement};
 use crate::topology;
 
@@ -39,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) observer: Option<Box<Observer>>,
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
+    owner_locks: OwnerLocks,
     /// True while the machine has worker threads, which run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
@@ -56,7 +59,15 @@ impl Host {
     /// A machine with this topology, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
-        Self::build(topology, None)
+        Self::build(topology, OwnerLocks::BIASED, None)
+    }
+
+    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page lists
+    /// in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`], the
+    /// machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
+    #[must_use]
+    pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
+        Self::build(topology, locks, None)
     }
 
     /// Creates a machine as [`Host::with_topology`] does, and passes each event, with its CPU and
@@ -72,15 +83,20 @@ impl Host {
         topology: Topology,
         observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static,
     ) -> Self {
-        Self::build(topology, Some(Box::new(observer)))
+        Self::build(topology, OwnerLocks::BIASED, Some(Box::new(observer)))
     }
 
-    fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
+    fn build(topology: Topology, wanted: OwnerLocks, observer: Option<Box<Observer>>) -> Self {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
         // Relaxed is enough: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
         let job_queues = topology.ids().map(|_cpu| JobQueue::default()).collect();
         let allowed = CpuMask::of_this_thread();
+        let owner_locks = if locks::barriers_are_available() {
+            wanted
+        } else {
+            OwnerLocks::Exchanged
+        };
         let (created, served) = (Instant::now(), AtomicBool::new(false));
         Self(Arc::new(Shared {
             id,
@@ -91,6 +107,7 @@ impl Host {
             allowed,
             observer,
             job_queues,
+            owner_locks,
             served,
         }))
     }
@@ -101,6 +118,7 @@ impl Host {
     /// If the machine has no such CPU.
     pub fn enter(&self, cpu: CpuId) -> Entered {
         self.assert_has(cpu);
+        self.sit_down();
         Entered::new(self.0.id, cpu)
     }
 
@@ -115,7 +133,20 @@ impl Host {
     /// If the machine has no such CPU.
     pub fn enter_pinned(&self, cpu: CpuId) -> Result<Entered, PinError> {
         self.assert_has(cpu);
+        self.sit_down();
         Entered::pinned(self.0.id, cpu, &self.0.allowed)
+    }
+
+    /// The way in which this machine's threads take the locks of page lists.
+    #[must_use]
+    pub fn owner_locks(&self) -> OwnerLocks {
+        self.0.owner_locks
+    }
+
+    fn sit_down(&self) {
+        if self.0.owner_locks != OwnerLocks::Exchanged {
+            locks::sit_down();
+        }
     }
 
     fn assert_has(&self, cpu: CpuId) {
@@ -125,6 +156,7 @@ impl Host {
     }
 
     /// The CPU that the kernel reports, for a thread that plays no CPU of this machine.
+    #[cold]
     #[inline(never)]
     pub(crate) fn this_cpu_slow(&self) -> CpuId {
         self.abort_in_child();
@@ -175,9 +207,40 @@ impl Host {
         };
     }
 
+    /// Passes `event` to the observer, if there is one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell(&self, event: Event) {
+        if let Some(observer) = &self.0.observer {
+            observer(self.this_cpu(), self.now(), event);
+        }
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }
+}
+
+/// How the threads of a [`Host`] take an [`OwnerLock`](locks::OwnerLock).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerLocks {
+    /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes its owner. The
+    /// owner takes the lock by plain stores. Another thread that takes the lock makes the kernel
+    /// issue a barrier on all CPUs that run this process (`membarrier`), which takes microseconds.
+    /// Needs Linux 4.14.
+    Biased {
+        /// The number of times in a row. If another thread ends the ownership, the number grows
+        /// for this lock. It stays 0 if it is 0, so that tests end ownerships often.
+        after: u32,
+    },
+    /// Every thread takes a lock by one atomic exchange.
+    Exchanged,
+}
+
+impl OwnerLocks {
+    /// Ownership after 64 times in a row. So a thread that plays a CPU only for a few operations,
+    /// for instance to drain its lists, does not become the owner of its locks.
+    pub const BIASED: Self = Self::Biased { after: 64 };
 }
 
 impl Default for Host {

@@ -43,7 +43,7 @@ mod job_queue;
 mod machine;
 mod sys;
 
-pub use host::Host;
+pub use host::{Host, OwnerLocks};
 
 /// The examples of the README, which are compiled and run as doc tests.
 #[cfg(doctest)]

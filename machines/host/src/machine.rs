@@ -42,6 +42,12 @@ impl Machine for Host {
         }
     }
 
+    /// `None` for a thread that plays no CPU.
+    #[inline(always)]
+    fn this_cpu_at_once(&self) -> Option<CpuId> {
+        cpu::played(self.0.id)
+    }
+
     /// The time since the machine was created.
     fn now(&self) -> Nanos {
         self.0.created.elapsed().into()
@@ -66,7 +72,7 @@ impl Machine for Host {
     }
 
     fn cpu_lock<T>(&self, _class: LockClass, _cpu: CpuId, value: T) -> OwnerLock<T> {
-        OwnerLock::new(value)
+        OwnerLock::new(self.owner_locks(), value)
     }
 
     fn rw_lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> SharedLock<T> {
@@ -123,8 +129,8 @@ impl Machine for Host {
 
     #[inline]
     fn emit(&self, event: Event) {
-        if let Some(observer) = &self.0.observer {
-            observer(self.this_cpu(), self.now(), event);
+        if self.0.observer.is_some() {
+            self.tell(event);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Checks the locks of `host` under shuttle: their files are compiled with shuttle's atomics. There
 //! are more threads than under loom, in random interleavings.
 
+#[path = "../../host/src/locks/biased.rs"]
+mod biased;
 #[path = "../../host/src/locks/fifo.rs"]
 mod fifo;
-#[path = "../../host/src/locks/flag.rs"]
-mod flag;
 #[path = "../../host/src/job_queue.rs"]
 mod job_queue;
 #[path = "host_locks/laws.rs"]
@@ -16,23 +16,44 @@ mod ticket;
 
 /// The module that provides atomics and threads to the locks of `host`.
 mod sync {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use shuttle::sync::atomic::fence;
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::{Thread, current, park, park_timeout, sleep};
+
+    /// Under a model checker, both sides of the barrier are full barriers.
+    pub(crate) fn heavy_barrier() {
+        fence(SeqCst);
+    }
+
+    pub(crate) fn light_barrier() {
+        fence(SeqCst);
+    }
 }
 
 mod locks {
     pub(crate) use super::sync;
 }
 
-/// The threads and atomics that the laws use.
+/// The threads, atomics and seats that the laws use.
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};
     pub(crate) use shuttle::thread;
+
+    use crate::biased::Seat;
+
+    shuttle::lazy_static! {
+        static ref SEATS: Vec<Seat> = (0..3).map(Seat::new).collect();
+    }
+
+    pub(crate) fn seats() -> &'static [Seat] {
+        &SEATS
+    }
 }
 
-use flag::Flag;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use ticket::Ticket;
@@ -49,13 +70,18 @@ fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
 
 #[test]
 fn locks_have_one_holder() {
-    explore(2000, || laws::holders_are_alone::<Flag>(4, 2));
     explore(2000, || laws::holders_are_alone::<Ticket>(4, 2));
-    explore(2000, || laws::impatient_waiters_are_alone::<Flag>(3));
-    explore(2000, laws::tries_are_alone_too::<Flag>);
     explore(2000, laws::tries_are_alone_too::<Ticket>);
     explore(2000, laws::tickets_wrap);
     explore(2000, laws::tickets_are_served_in_order);
+}
+
+#[test]
+fn a_biased_lock_has_one_holder() {
+    explore(4000, laws::an_owner_meets_a_drain);
+    explore(4000, laws::an_owner_meets_another_thread);
+    explore(4000, laws::an_owner_meets_both);
+    explore(2000, || laws::a_lock_without_owners_has_one_holder(4));
 }
 
 #[test]

@@ -28,6 +28,8 @@ impl Machine for Sim {
     type Field = SimField;
     type RwLock<T> = SimRwLock<T>;
 
+    const PRICES_LOADS: bool = true;
+
     fn topology(&self) -> &Topology {
         &self.0.topology
     }

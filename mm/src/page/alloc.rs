@@ -37,17 +37,25 @@ impl<M: Machine> PageAllocator<M> {
     ///   error says which of these were tried. A request that must not wait (see
     ///   [`Urgency::waits`]) tries none of them. A failure with [`Urgency::NoWait`] emits no event.
     /// - [`AllocError::NoSuchZone`] if the machine has no zone that the request may use.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
-        let pfn = match self.try_zones(machine, request, Mark::Low) {
+        let pfn = match self.alloc_quickly(machine, request) {
             Some(pfn) => pfn,
-            None => self.alloc_slow(machine, request)?,
+            None => self.alloc_fully(machine, request)?,
         };
         machine.emit(Event::PageAlloc {
             pfn,
             order: request.order,
         });
         Ok(pfn)
+    }
+
+    #[inline(never)]
+    fn alloc_fully(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+        match self.try_zones(machine, request, Mark::Low) {
+            Some(pfn) => Ok(pfn),
+            None => self.alloc_slow(machine, request),
+        }
     }
 
     // Inlined so that for a constant request the compiler resolves the branches at compile time and

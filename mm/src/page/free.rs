@@ -13,6 +13,7 @@ use super::hold::Part;
 use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
 use super::pcp::{FREE_BATCH, Pcp, TuningInput, list_of};
+use super::quick::Quick;
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
@@ -26,13 +27,12 @@ impl<M: Machine> PageAllocator<M> {
     /// # Errors
     /// If `pfn` is not the first frame of a block allocated with `order`; nothing changes in that
     /// case.
-    #[inline]
+    #[inline(always)]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
-        zone.reclaim_tag(page, order)?;
-        machine.emit(Event::PageFree { pfn, order });
-        zone.free_block(machine, page, order, None);
-        Ok(())
+        match self.free_quickly(machine, pfn, order) {
+            Quick::Freed => Ok(()),
+            quick => self.free_fully(machine, pfn, order, None, quick == Quick::Tagged),
+        }
     }
 
     /// Frees a block as [`PageAllocator::free`] does, but puts it on this CPU's list of `mobility`,
@@ -50,10 +50,26 @@ impl<M: Machine> PageAllocator<M> {
         order: Order,
         mobility: Mobility,
     ) -> Result<(), FreeError> {
+        self.free_fully(machine, pfn, order, Some(mobility), false)
+    }
+
+    /// Frees a block in any case: the list takes it, or the list spills, or the zone takes it.
+    /// `is_tagged` says that the block has already been tagged as listed.
+    #[inline(never)]
+    fn free_fully(
+        &self,
+        machine: &M,
+        pfn: Pfn,
+        order: Order,
+        forced: Option<Mobility>,
+        is_tagged: bool,
+    ) -> Result<(), FreeError> {
         let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
-        zone.reclaim_tag(page, order)?;
-        machine.emit(Event::PageFree { pfn, order });
-        zone.free_block(machine, page, order, Some(mobility));
+        if !is_tagged {
+            zone.reclaim_tag(page, order)?;
+            machine.emit(Event::PageFree { pfn, order });
+        }
+        zone.free_block(machine, page, order, forced);
         Ok(())
     }
 
@@ -156,11 +172,23 @@ impl<M: Machine> Zone<M> {
     /// `order`.
     #[inline]
     fn retag(&self, page: u32, order: Order, new: u8) -> Result<(), FreeError> {
-        let pfn = self.pfn(page);
-        let mut replaced = self.tags.replace(page, tag::allocated(order), new);
-        if replaced == Err(tag::movable(order)) {
-            replaced = self.tags.replace(page, tag::movable(order), new);
+        match self.tags.replace(page, tag::allocated(order), new) {
+            Ok(()) => Ok(()),
+            Err(found) => self.retag_other(page, order, new, found),
         }
+    }
+
+    /// Does what [`Zone::retag`] does for a block whose tag is not that of an allocated block of
+    /// `order`, but `found`.
+    #[cold]
+    #[inline(never)]
+    fn retag_other(&self, page: u32, order: Order, new: u8, found: u8) -> Result<(), FreeError> {
+        let pfn = self.pfn(page);
+        let replaced = if found == tag::movable(order) {
+            self.tags.replace(page, found, new)
+        } else {
+            Err(found)
+        };
         match replaced {
             Ok(()) => Ok(()),
             Err(found) => Err(match tag::allocated_order(found) {
@@ -187,7 +215,7 @@ impl<M: Machine> Zone<M> {
 
     /// The index of the list that a freed block goes to.
     #[inline]
-    fn list_for(&self, page: u32, order: Order, forced: Option<Mobility>) -> usize {
+    pub(super) fn list_for(&self, page: u32, order: Order, forced: Option<Mobility>) -> usize {
         let mobility = match forced {
             Some(mobility) => self.types.served_as(mobility),
             None => self.types.of(page),
@@ -211,6 +239,7 @@ impl<M: Machine> Zone<M> {
             let slot = self.slot(cpu);
             let mut pushed = 0;
             let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
+                let version = (!M::PRICES_LOADS).then(|| self.version_before_load(machine));
                 let input = self.tuning_input(machine);
                 let excess = self.push_run(pcp, rest, order, forced, &input, &mut pushed);
                 let left = excess.map(|(pages, list)| {
@@ -222,6 +251,9 @@ impl<M: Machine> Zone<M> {
                     };
                     self.spill_hold(machine, pcp, Part::first(Site::Spill, cpu), excess)
                 });
+                if let Some(version) = version {
+                    pcp.note_quiet(&input, version);
+                }
                 slot.count.set(machine, i64::from(pcp.count()));
                 left
             });

@@ -40,6 +40,7 @@ mod pcp;
 #[cfg(test)]
 mod pcp_props;
 mod pressure;
+mod quick;
 mod report;
 mod resize;
 mod seed;
@@ -379,10 +380,15 @@ impl<M: Machine> PageAllocator<M> {
     /// the request tries no other zone.
     #[inline(always)]
     fn first_zone(&self, machine: &M, request: Request) -> Option<&Zone<M>> {
+        self.first_zone_from(machine, machine.this_cpu(), request)
+    }
+
+    /// Does what [`PageAllocator::first_zone`] does, for a caller on `cpu`.
+    #[inline(always)]
+    fn first_zone_from(&self, machine: &M, cpu: CpuId, request: Request) -> Option<&Zone<M>> {
         if request.node != LOCAL {
             return self.zonelist(machine, request).next();
         }
-        let cpu = machine.this_cpu();
         let Some(nearest) = self.nearest.get(cpu.index()) else {
             zone::no_such_cpu(cpu, self.nearest.len());
         };

@@ -126,3 +126,47 @@ proptest! {
         }
     }
 }
+
+/// Frees a block as the complete path does, and prepares quiet frees.
+fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
+    let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
+    assert!(pcp.push(list, order, 0), "the lists grow");
+    let excess = pcp.note_free(order, input);
+    give(pcp, excess);
+    pcp.note_quiet(input, version);
+}
+
+proptest! {
+    #[test]
+    fn a_quiet_free_does_what_any_free_does(
+        first in tuning_input(),
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let (mut always, mut quick) = (Pcp::new(Metadata::WhenSplit), Pcp::new(Metadata::WhenSplit));
+        let (mut input, mut version) = (first, 1);
+        for op in ops {
+            let mut unchanged = input;
+            match op {
+                Op::Free(order) => {
+                    let order = Order::new(order).expect("a list's order");
+                    let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
+                    free(&mut always, order, &input, version);
+                    let may_be_quiet = !(1..=3).contains(&order.get());
+                    if !(may_be_quiet && quick.push_if_quiet(list, order, 0, version)) {
+                        free(&mut quick, order, &input, version);
+                    }
+                }
+                Op::TuningInput(next) => {
+                    input = next;
+                    version += 1;
+                }
+                other => {
+                    step(&mut always, other, &mut unchanged)?;
+                    step(&mut quick, other, &mut unchanged)?;
+                }
+            }
+            prop_assert_eq!(always.decided(), quick.decided(), "after {:?}", op);
+            prop_assert_eq!(always.count(), quick.count(), "after {:?}", op);
+        }
+    }
+}

@@ -44,6 +44,7 @@ impl<M: Machine> Zone<M> {
 
     pub(super) fn set_below_high(&self, machine: &M) {
         self.settings.below_high.store(machine, 1, Relaxed);
+        self.settings_changed(machine);
     }
 
     /// Tests the high watermark, and sets the hint if the zone is below it. The hint then stays set
@@ -58,6 +59,7 @@ impl<M: Machine> Zone<M> {
             return Supply::Plenty;
         }
         below_high.store(machine, 1, Relaxed);
+        self.settings_changed(machine);
         Supply::Short
     }
 
@@ -109,6 +111,7 @@ impl<M: Machine> Zone<M> {
         let free = self.free_for(machine, ask);
         if self.stays_above(machine, self.watermarks(machine).high, ask, free) {
             below_high.store(machine, 0, Relaxed);
+            self.settings_changed(machine);
         }
     }
 }

@@ -25,7 +25,7 @@
 //! released.
 
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
@@ -101,11 +101,14 @@ pub(super) struct Settings<M: Machine> {
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
     reclaiming: M::Word,
+    /// Raised by every change of a setting that [`TuningInput`] has.
+    version: M::Word,
     /// One CPU's share of the last-level data cache, in pages.
     cache_slice: Pages,
 }
 
-// All accesses are relaxed: no setting depends on another, and acting on an old value is harmless.
+// Accesses of settings are relaxed: no setting depends on another, and acting on an old value is
+// harmless.
 impl<M: Machine> Settings<M> {
     fn new(machine: &M, cache_slice: Pages) -> Self {
         let word = |value| machine.word(value);
@@ -121,6 +124,7 @@ impl<M: Machine> Settings<M> {
             below_high: word(0),
             free_kept: word(0),
             reclaiming: word(0),
+            version: word(1),
             cache_slice,
         }
     }
@@ -323,6 +327,30 @@ impl<M: Machine> Zone<M> {
         let (scale_max, hold) = (signed(scale_max), signed(hold.0));
         settings.scale_max.store(machine, scale_max, Relaxed);
         settings.hold_time_max.store(machine, hold, Relaxed);
+        self.settings_changed(machine);
+    }
+
+    /// Makes CPUs forget what they computed from the settings of their page lists. Called after
+    /// each change of a setting that [`TuningInput`] has.
+    pub(super) fn settings_changed(&self, machine: &M) {
+        if !M::PRICES_LOADS {
+            // Release pairs with the Acquire in `version_before_load`: a CPU that reads the new
+            // version then reads the new setting too.
+            self.settings.version.add(machine, 1, Release);
+        }
+    }
+
+    /// The version of the settings that a following [`Zone::tuning_input`] reads, or an older one.
+    #[inline]
+    pub(super) fn version_before_load(&self, machine: &M) -> i64 {
+        self.settings.version.load(machine, Acquire)
+    }
+
+    /// The version of the settings, to be compared with an earlier one. Acting on an old version is
+    /// as harmless as acting on an old setting.
+    #[inline]
+    pub(super) fn version(&self, machine: &M) -> i64 {
+        self.settings.version.load(machine, Relaxed)
     }
 
     /// Allocates memory for the longest lists that `cpu` may have at the current sizes. Does
@@ -356,6 +384,7 @@ impl<M: Machine> Zone<M> {
         self.settings
             .reclaiming
             .store(machine, reclaiming as i64, Relaxed);
+        self.settings_changed(machine);
     }
 }
 

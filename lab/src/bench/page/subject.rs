@@ -239,7 +239,8 @@ const FLOOR_MAX: usize = 1024;
 impl Floor {
     pub(super) fn new() -> Self {
         let host = Host::with_topology(Topology::flat(CPUS));
-        let stack = |_| OwnerLock::new(Vec::with_capacity(FLOOR_MAX));
+        let locks = host.owner_locks();
+        let stack = |_| OwnerLock::new(locks, Vec::with_capacity(FLOOR_MAX));
         Self {
             stacks: (0..CPUS).map(stack).collect(),
             common: Mutex::new((0..FRAMES.0).rev().collect()),

@@ -10,7 +10,7 @@
 
 use std::cell::UnsafeCell;
 
-use super::flag::Flag;
+use super::biased::{Biased, Seating, Sitter};
 use super::raw::RawLock;
 use super::ticket::Ticket;
 
@@ -20,15 +20,20 @@ use super::ticket::Ticket;
 /// # Safety
 /// An implementation must guarantee that there is at most one holder at a time, and that each
 /// release happens before the next acquisition. [`Guarded`] relies on both guarantees.
-pub(crate) unsafe trait Excludes: RawLock {}
+pub(crate) unsafe trait Excludes {}
 
 // SAFETY: tickets are unique until 2³² waiters exist, and only the thread whose ticket is being
 // served holds the lock. The Release store to `serving` pairs with the Acquire load that reads the
 // stored value.
 unsafe impl Excludes for Ticket {}
-// SAFETY: only the thread whose swap changed the flag from clear to set holds the lock. The Release
-// store that clears the flag pairs with the next such swap.
-unsafe impl Excludes for Flag {}
+// SAFETY: a thread that takes the lock by its state is alone with `TAKEN`, which only one exchange
+// sets at a time. A thread that takes it as its owner has stored the lock's address in its own seat
+// and has then read a state without `TAKEN`. A barrier follows the exchange, so one of the two sees
+// the other: the owner leaves at once, or the other thread waits or gives up. The owner changes
+// only while `TAKEN` is set and no owner is inside, and no two threads have the same seat
+// (`seats.rs`). The Release stores of `Held::drop` pair with the Acquire accesses in `sit`, `take`
+// and `is_inside`.
+unsafe impl<P: Seating> Excludes for Biased<P> {}
 
 /// A value behind a raw lock.
 #[derive(Default)]
@@ -41,14 +46,7 @@ pub(crate) struct Guarded<L, T> {
 // the lock. So sharing `Guarded` only sends the `T` from thread to thread.
 unsafe impl<L: Excludes + Sync, T: Send> Sync for Guarded<L, T> {}
 
-impl<L: Excludes, T> Guarded<L, T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self {
-            raw: L::default(),
-            value: UnsafeCell::new(value),
-        }
-    }
-
+impl<L: Excludes + RawLock, T> Guarded<L, T> {
     /// Acquires the lock and runs `f`. Calls `relax` after each attempt that finds the lock held.
     #[inline]
     pub(crate) fn with<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
@@ -62,10 +60,57 @@ impl<L: Excludes, T> Guarded<L, T> {
         let held = self.raw.try_acquire()?;
         Some(self.run(held, f))
     }
+}
 
-    /// Runs `f` on the value and drops `_held` afterwards, even if `f` panics.
-    fn run<'a, R>(&'a self, _held: L::Held<'a>, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: `_held` lives until `f` has returned. Both callers of this function got `_held`
+impl<P: Seating, T> Guarded<Biased<P>, T> {
+    /// Runs `f` if the lock is free; otherwise returns `None`. `me` is the calling thread's seat.
+    #[inline(always)]
+    pub(crate) fn try_local<R>(
+        &self,
+        me: Option<Sitter<'_>>,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let held = self.raw.try_local(me)?;
+        Some(self.run(held, f))
+    }
+
+    /// Runs `f` if [`Biased::try_quick`] acquires the lock; otherwise returns `None`.
+    #[inline(always)]
+    pub(crate) fn try_quick<R>(
+        &self,
+        me: Option<Sitter<'_>>,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let held = self.raw.try_quick(me)?;
+        Some(self.run(held, f))
+    }
+
+    /// Acquires the lock and runs `f`. `me` is the calling thread's seat. Calls `relax` after each
+    /// attempt that finds the lock held.
+    pub(crate) fn with_seat<R>(
+        &self,
+        me: Option<Sitter<'_>>,
+        relax: impl FnMut(u32),
+        f: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let held = self.raw.acquire(me, relax);
+        self.run(held, f)
+    }
+}
+
+impl<L: Excludes, T> Guarded<L, T> {
+    pub(crate) fn new(raw: L, value: T) -> Self {
+        Self {
+            raw,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Runs `f` on the value and drops `_held` afterwards, even if `f` panics. `_held` must be a
+    /// guard of `self.raw`.
+    #[inline(always)]
+    fn run<H, R>(&self, _held: H, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: `_held` lives until `f` has returned. All callers of this function got `_held`
         // from `self.raw`, which has at most one holder at a time because `L: Excludes`. So this is
         // the only reference to the value.
         let value = unsafe { &mut *self.value.get() };

@@ -1,8 +1,8 @@
 //! The locks of the host: [`TicketLock`], which serves waiters in the order of arrival;
-//! [`OwnerLock`], which is a flag; and [`SharedLock`], which readers share.
+//! [`OwnerLock`], which one thread takes often; and [`SharedLock`], which readers share.
 //!
-//! The first two are a raw lock (`ticket`, `flag`) around a value (`guarded`). Acquiring a raw lock
-//! (`raw`) returns a guard that releases the lock when it is dropped. So the lock is also released
+//! The first two are a raw lock (`ticket`, `biased`) around a value (`guarded`). Acquiring a raw lock
+//! returns a guard that releases the lock when it is dropped. So the lock is also released
 //! if the critical section, which a caller passes as a closure, panics.
 //!
 //! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads only
@@ -12,12 +12,14 @@
 //! a bounded number of attempts a waiter yields its CPU, and sleeping would gain nothing beyond
 //! that. A thread that waits for a [`SharedLock`] may wait for a long time, so it does sleep.
 
+mod barrier;
+mod biased;
 mod fifo;
-mod flag;
 mod guarded;
 mod owner;
 mod queued;
 mod raw;
+mod seats;
 mod shared;
 pub(crate) mod sync;
 mod ticket;
@@ -27,6 +29,9 @@ use crate::Host;
 pub use owner::OwnerLock;
 pub use queued::TicketLock;
 pub use shared::SharedLock;
+
+pub(crate) use barrier::are_available as barriers_are_available;
+pub(crate) use seats::sit_down;
 
 /// The number of attempts to acquire a lock before a waiter starts to yield. They take about two
 /// microseconds, which is more than a short hold and far less than a time slice.

@@ -16,7 +16,7 @@ pub struct TicketLock<T>(Guarded<Ticket, T>);
 impl<T> TicketLock<T> {
     /// Creates an unlocked lock around `value`.
     pub fn new(value: T) -> Self {
-        Self(Guarded::new(value))
+        Self(Guarded::new(Ticket::default(), value))
     }
 
     /// Acquires the lock and runs `f`. Calls `relax` after each attempt that finds the lock held.

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
 
-use plimsoll_host::Host;
+use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::machine::{CpuLock, Lock, Machine};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
@@ -114,4 +115,108 @@ fn a_panic_inside_releases() {
 
 fn panic_on_purpose(_: &mut i32) {
     panic!("on purpose");
+}
+
+/// The ways in which threads can take a CPU's lock. With 0, ownership changes all the time.
+const WAYS: [OwnerLocks; 4] = [
+    OwnerLocks::Exchanged,
+    OwnerLocks::BIASED,
+    OwnerLocks::Biased { after: 0 },
+    OwnerLocks::Biased { after: 3 },
+];
+
+/// Tries the lock `turns` times as a thread that plays CPU 0, and returns how often it got it.
+fn tries(host: &Host, lock: &impl CpuLock<Host, u64>, turns: u64) -> u64 {
+    let _entered = host.enter(CpuId(0));
+    let once = |_| match lock.try_quick(host, Site::PcpFree, slow_increment) {
+        None => lock.try_local(host, Site::PcpFree, slow_increment),
+        got => got,
+    };
+    (0..turns).filter_map(once).count() as u64
+}
+
+#[test]
+fn no_turn_is_lost_while_threads_play_one_cpu_and_others_wait() {
+    for way in WAYS {
+        let host = Host::with_owner_locks(Topology::flat(2), way);
+        let lock = host.cpu_lock(LockClass::Pcp, CpuId(0), 0_u64);
+        let taken: u64 = thread::scope(|scope| {
+            let players = [(); 2].map(|()| scope.spawn(|| tries(&host, &lock, TURNS)));
+            for _ in 0..TURNS / 100 {
+                lock.with(&host, Site::Drain, slow_increment);
+            }
+            players
+                .map(|player| player.join().expect("no panic"))
+                .into_iter()
+                .sum()
+        });
+        let count = lock.with(&host, Site::Control, |count| *count);
+        assert_eq!(count, taken + TURNS / 100, "{way:?}");
+    }
+}
+
+#[test]
+fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
+    let mask = CpuMask::of_this_thread();
+    for way in WAYS {
+        let host = Host::with_owner_locks(Topology::flat(2), way);
+        let lock = host.cpu_lock(LockClass::Pcp, CpuId(0), 0_u64);
+        let taken: u64 = thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                for _ in 0..TURNS / 100 {
+                    lock.with(&host, Site::Drain, slow_increment);
+                }
+            });
+            // Each thread inherits the seat of its predecessor, and moves from CPU to CPU.
+            let player = |_| {
+                let play = || {
+                    let moves = mask.cpus().iter().cycle().take(20);
+                    moves
+                        .map(|&cpu| {
+                            let _ = affinity::pin(&CpuMask::only(cpu));
+                            tries(&host, &lock, TURNS / 200)
+                        })
+                        .sum::<u64>()
+                };
+                let player = scope.spawn(play);
+                player.join().expect("no panic")
+            };
+            let taken = (0..10).map(player).sum();
+            waiter.join().expect("no panic");
+            taken
+        });
+        let count = lock.with(&host, Site::Control, |count| *count);
+        assert_eq!(count, taken + TURNS / 100, "{way:?}");
+    }
+}
+
+#[test]
+fn an_owner_that_panics_lets_go_and_none_enters_twice() {
+    for way in WAYS {
+        let host = Host::with_owner_locks(Topology::flat(1), way);
+        let _entered = host.enter(CpuId(0));
+        let [lock, inner] = [0, 0].map(|value| host.cpu_lock(LockClass::Pcp, CpuId(0), value));
+        tries(&host, &lock, 100);
+        tries(&host, &inner, 100);
+        let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
+        catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
+        let nested = lock.try_local(&host, Site::PcpFree, |_| {
+            // The same lock, as in an interrupt handler, and another lock.
+            let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
+                || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
+            let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();
+            (again, other)
+        });
+        assert_eq!(nested, Some((false, true)), "{way:?}");
+        assert!(lock.try_local(&host, Site::PcpFree, |_| ()).is_some());
+    }
+}
+
+#[test]
+fn a_machine_says_how_its_locks_are_taken() {
+    let host = |way| Host::with_owner_locks(Topology::flat(1), way).owner_locks();
+    assert_eq!(host(OwnerLocks::Exchanged), OwnerLocks::Exchanged);
+    let biased = host(OwnerLocks::BIASED);
+    assert!(biased == OwnerLocks::BIASED || biased == OwnerLocks::Exchanged);
+    assert_eq!(Host::with_topology(Topology::flat(1)).owner_locks(), biased);
 }

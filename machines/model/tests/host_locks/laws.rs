@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use plimsoll_mm::machine::{Job, JobState};
 use plimsoll_mm::units::Nanos;
 
+use crate::biased::{Biased, Held, Seat, Seating, Sitter};
 use crate::checker::thread::{self, JoinHandle};
-use crate::checker::{AtomicBool, AtomicU32, Condvar, Mutex};
+use crate::checker::{self, AtomicBool, AtomicU32, Condvar, Mutex};
 use crate::fifo::{Fifo, Place, Purpose};
 use crate::job_queue::JobQueue;
 use crate::raw::RawLock;
@@ -110,20 +111,6 @@ impl<L: RawLock> Guarded<L> {
         self.bell.ring();
     }
 
-    /// Waits for the lock and adds 1, but gives up after two attempts that find the lock held.
-    fn wait_little_and_add(&self) {
-        let give_up = |looks| {
-            if looks >= 2 {
-                // `resume_unwind` panics without printing a message.
-                panic::resume_unwind(Box::new(GaveUp));
-            }
-        };
-        let waited = panic::catch_unwind(AssertUnwindSafe(|| self.lock.acquire(give_up)));
-        let Ok(_held) = waited else { return };
-        add_one(&self.sum);
-        self.won.fetch_add(1, Relaxed);
-    }
-
     fn try_and_add(&self) {
         let Some(held) = self.lock.try_acquire() else {
             return;
@@ -149,20 +136,124 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// Asserts that each holder is alone even if waiters give up. The main thread and `others` more
-/// threads give up after two attempts that find the lock held; one more thread only tries once. The
-/// lock must allow its waiters to give up.
-pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
-    let guarded = Arc::new(Guarded::<L>::default());
-    let waits = Guarded::wait_little_and_add;
-    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, waits)).collect();
-    guarded.wait_little_and_add();
-    let tries = spawn(&guarded, Guarded::try_and_add);
+/// The seats that the laws bias a lock to.
+struct Seats;
+
+impl Seating for Seats {
+    fn seats() -> &'static [Seat] {
+        checker::seats()
+    }
+}
+
+/// A lock that can be biased, and the sum that it protects.
+struct Owned {
+    lock: Biased<Seats>,
+    sum: AtomicU32,
+    won: AtomicU32,
+}
+
+impl Owned {
+    fn new(after: Option<u32>) -> Self {
+        Self {
+            lock: Biased::new(after),
+            sum: AtomicU32::new(0),
+            won: AtomicU32::new(0),
+        }
+    }
+
+    /// A lock that is biased to seat 0, the seat of the calling thread.
+    fn by_this_thread() -> Arc<Self> {
+        let owned = Arc::new(Self::new(Some(0)));
+        owned.try_on(0);
+        assert_eq!(owned.won.load(Relaxed), 1, "the lock is free");
+        owned
+    }
+
+    /// Tries the lock as the thread on seat `seat`, and adds 1 if it gets the lock.
+    fn try_on(&self, seat: usize) {
+        let me = Some(Sitter::new(&Seats::seats()[seat]));
+        self.add_with(self.lock.try_local(me));
+    }
+
+    /// Does what [`Owned::try_on`] does, but first by the quick way.
+    fn try_quickly_on(&self, seat: usize) {
+        let me = Some(Sitter::new(&Seats::seats()[seat]));
+        let held = self.lock.try_quick(me);
+        self.add_with(held.or_else(|| self.lock.try_local(me)));
+    }
+
+    fn add_with(&self, held: Option<Held<'_>>) {
+        if held.is_some() {
+            add_one(&self.sum);
+            drop(held);
+            self.won.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Waits for the lock without a seat, as a drain does, but gives up after two attempts that
+    /// find the lock held.
+    fn drain(&self) {
+        let give_up = |looks| {
+            if looks >= 2 {
+                // `resume_unwind` panics without printing a message.
+                panic::resume_unwind(Box::new(GaveUp));
+            }
+        };
+        let wait = AssertUnwindSafe(|| self.lock.acquire(None, give_up));
+        self.add_with(panic::catch_unwind(wait).ok());
+    }
+
+    fn is_whole(&self) {
+        let (sum, won) = (self.sum.load(Relaxed), self.won.load(Relaxed));
+        assert_eq!(sum, won, "no holder's addition is lost");
+        self.try_on(0);
+        assert_eq!(self.won.load(Relaxed), won + 1, "all threads have let go");
+    }
+}
+
+/// Asserts that the owner of a lock and a thread that waits for the lock are never inside at once.
+pub(crate) fn an_owner_meets_a_drain() {
+    let owned = Owned::by_this_thread();
+    let drain = spawn(&owned, Owned::drain);
+    owned.try_on(0);
+    owned.try_quickly_on(0);
+    join(drain);
+    owned.is_whole();
+}
+
+/// Asserts that the owner of a lock and a thread that becomes the owner are never inside at once.
+pub(crate) fn an_owner_meets_another_thread() {
+    let owned = Owned::by_this_thread();
+    let other = spawn(&owned, |owned| owned.try_on(1));
+    owned.try_on(0);
+    owned.try_on(0);
+    join(other);
+    owned.is_whole();
+}
+
+/// Asserts that an owner, a thread that becomes the owner and a thread that waits for the lock are
+/// alone when they are inside.
+pub(crate) fn an_owner_meets_both() {
+    let owned = Owned::by_this_thread();
+    let others = [
+        spawn(&owned, |owned| owned.try_quickly_on(1)),
+        spawn(&owned, Owned::drain),
+    ];
+    owned.try_on(0);
+    owned.try_on(0);
+    others.into_iter().for_each(join);
+    owned.is_whole();
+}
+
+/// Asserts that the main thread and `others` more threads are alone in a lock that is never biased.
+pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
+    let owned = Arc::new(Owned::new(None));
+    let threads: Vec<_> = (0..others)
+        .map(|_| spawn(&owned, |owned| owned.try_quickly_on(1)))
+        .collect();
+    owned.drain();
     threads.into_iter().for_each(join);
-    join(tries);
-    let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
-    assert_eq!(sum, won, "no holder's addition is lost");
-    assert!(won > 0, "the first one got in");
+    owned.is_whole();
 }
 
 /// Asserts that each holder is alone if one thread waits for the lock and two other threads only

@@ -5,9 +5,11 @@
 //! woken at any moment.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::sync::atomic::fence;
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize};
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 
@@ -64,4 +66,13 @@ pub(crate) fn park_timeout(_: Duration) {
 
 pub(crate) fn sleep(_: Duration) {
     thread::yield_now();
+}
+
+/// Under a model checker, both sides of the barrier are full barriers.
+pub(crate) fn heavy_barrier() {
+    fence(SeqCst);
+}
+
+pub(crate) fn light_barrier() {
+    fence(SeqCst);
 }

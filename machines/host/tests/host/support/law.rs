@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::{hint, thread};
 
-use plimsoll_host::Host;
 use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::{Host, OwnerLocks};
 use plimsoll_mm::laws::{Body, Law};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
@@ -30,12 +30,24 @@ const SPINS_MAX: u32 = 200;
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
 /// CPUs.
 pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
+    // With 0, almost every acquisition gets or ends an ownership.
+    for locks in [OwnerLocks::Exchanged, OwnerLocks::Biased { after: 0 }] {
+        run_law_with(locks, law, cpus, rounds / 2);
+    }
+}
+
+fn run_law_with<S: Send + Sync + 'static>(
+    locks: OwnerLocks,
+    law: &Law<Host, S>,
+    cpus: u32,
+    rounds: u32,
+) {
     assert!(
         law.bodies.len() <= cpus as usize,
         "law {:?} needs a CPU per body",
         law.name
     );
-    let host = &Host::with_topology(Topology::flat(cpus));
+    let host = &Host::with_owner_locks(Topology::flat(cpus), locks);
     let real = &CpuMask::of_this_thread();
     thread::scope(|scope| {
         let bodies = (0..).map(CpuId).zip(law.bodies.iter().copied());

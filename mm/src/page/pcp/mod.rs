@@ -12,16 +12,20 @@
 //!
 //! Locks: a `&mut Pcp` exists only while its pcp lock is held.
 
+mod quiet;
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::holds::FlushFrom;
-use super::links::Metadata;
-use super::list_state::{ListState, TypedBlock};
-use super::mobility::Mobility;
-use super::owned::Stock;
-use super::sizing::Sizes;
+use crate::page::holds::FlushFrom;
+use crate::page::links::Metadata;
+use crate::page::list_state::{ListState, TypedBlock};
+use crate::page::mobility::Mobility;
+use crate::page::owned::Stock;
+use crate::page::sizing::Sizes;
 use crate::units::{Order, Pages, Pfn, count_of};
 
 /// The number of lists that a CPU has in a zone: one for each combination of order 0 to 3 and three
@@ -115,6 +119,13 @@ pub(crate) struct Pcp {
     alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
+    /// A free is quiet if it leaves at most this many pages on the lists: see `quiet.rs`. 0 after
+    /// each change of `high`.
+    quiet_max: u32,
+    /// Frees raise `free_count` while it is below this number. Valid as long as `quiet_max` is.
+    free_count_max: u32,
+    /// The version of the zone's settings for which `quiet_max` was computed.
+    quiet_version: i64,
     /// True if the last free was of order 1 to 3.
     freed_high_order: bool,
     /// If the zone is on a remote node: the number of vmstat intervals until a batch of pages must
@@ -187,6 +198,15 @@ impl Pcp {
         self.high
     }
 
+    /// Everything but the lists that later decisions depend on.
+    #[cfg(test)]
+    pub(super) fn decided(&self) -> (u32, u32, u32, bool) {
+        let Self {
+            high, alloc_factor, ..
+        } = *self;
+        (high, alloc_factor, self.free_count, self.freed_high_order)
+    }
+
     /// The state of the lists, with page numbers converted to frames by `pfn`. The blocks are
     /// written into `room`, whose memory becomes part of the result. If `room` is too small, the
     /// error is the number of blocks that it must hold.
@@ -218,10 +238,15 @@ impl Pcp {
 
     /// Copies everything from `state` except the blocks.
     pub(super) fn set_state(&mut self, state: &ListState) {
-        self.high = state.high.0;
+        self.set_high(state.high.0);
         self.alloc_factor = state.alloc_factor;
         self.free_count = state.free_count.0;
         self.freed_high_order = state.freed_high_order;
+    }
+
+    fn set_high(&mut self, high: u32) {
+        self.high = high;
+        self.quiet_max = 0;
     }
 
     /// Removes the hottest block from a list.
@@ -287,7 +312,7 @@ impl Pcp {
         };
         if high_min != high_max && !input.below_high {
             high = (high + batch).min(high_max);
-            self.high = high;
+            self.set_high(high);
         }
         if order == Order::ZERO {
             let room = high
@@ -329,40 +354,6 @@ impl Pcp {
         }
     }
 
-    /// The number of single pages that can be freed before the lists may have to spill.
-    #[inline]
-    pub(super) fn quiet_frees(&self, input: &TuningInput) -> u32 {
-        if input.reclaiming || input.below_high {
-            return 0;
-        }
-        let Sizes {
-            high_min, high_max, ..
-        } = input.sizes;
-        let high = self.high.clamp(high_min.0, high_max.0);
-        high.saturating_sub(self.count + 1)
-    }
-
-    /// Pushes single pages onto the unmovable list, with the same result as calling [`Pcp::push`]
-    /// and [`Pcp::note_free`] for each page. There must be at most [`Pcp::quiet_frees`] of them. If
-    /// the list has no room, returns `false` and changes nothing.
-    #[inline]
-    pub(super) fn push_quietly(&mut self, pages: &[u32], input: &TuningInput) -> bool {
-        let count = count_of(pages.len());
-        let stack = &mut self.lists[0];
-        if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
-            return false;
-        }
-        self.lists[0].extend(pages);
-        self.count += count;
-        self.alloc_factor = self.alloc_factor.checked_shr(count).unwrap_or(0);
-        self.freed_high_order &= pages.is_empty();
-        let most = input.sizes.batch.0 << input.scale_max;
-        if self.free_count < most {
-            self.free_count = (self.free_count + count).min(most);
-        }
-        true
-    }
-
     /// Returns the number of pages at which frees start to spill, and tunes `high` (Linux:
     /// `nr_pcp_high`).
     #[inline]
@@ -379,24 +370,24 @@ impl Pcp {
         }
         let lowered_by = |pages: u32| high.saturating_sub(pages).max(high_min);
         if flush {
-            self.high = lowered_by(batch << input.scale_max);
+            self.set_high(lowered_by(batch << input.scale_max));
             return 0;
         }
         if input.reclaiming {
-            self.high = lowered_by(self.free_count.max(batch));
+            self.set_high(lowered_by(self.free_count.max(batch)));
             return self.high.min(4 * batch);
         }
         if high_min == high_max {
             return high;
         }
         if input.below_high {
-            self.high = lowered_by(self.free_count.max(batch));
+            self.set_high(lowered_by(self.free_count.max(batch)));
             return self.count.max(high_min);
         }
         // `seed_lists` may have set `free_count` to any number, so the sum must saturate.
         let need = self.free_count.saturating_add(batch);
         if self.count >= high && self.high < need {
-            self.high = need.clamp(high_min, high_max);
+            self.set_high(need.clamp(high_min, high_max));
         }
         high
     }
@@ -421,7 +412,7 @@ impl Pcp {
         let mut more = false;
         if self.high > high_min {
             let one_drain = self.count.saturating_sub(batch << input.scale_max);
-            self.high = one_drain.max(self.high - self.high / 8).max(high_min);
+            self.set_high(one_drain.max(self.high - self.high / 8).max(high_min));
             more = self.high > high_min;
         }
         let excess = self.count.saturating_sub(self.high.max(high_min));
@@ -494,7 +485,3 @@ impl Coldest<'_> {
             .expect("its list was seen non-empty")
     }
 }
-
-#[cfg(test)]
-#[path = "pcp_tests.rs"]
-mod tests;

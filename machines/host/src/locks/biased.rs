@@ -1,0 +1,313 @@
+//! A lock that one thread can take without an atomic read-modify-write instruction.
+//!
+//! A thread that plays a CPU has a [`Seat`]. If such a thread has taken the lock several times in a
+//! row, the lock is *biased* to its seat: from then on the thread, the *owner*, takes the lock by
+//! two plain stores. Other threads take the lock by an atomic exchange. If the lock is biased, they
+//! then issue a barrier on all CPUs that run threads of this process, and wait until the owner has
+//! left.
+//!
+//! How this excludes: the owner stores the lock's address in its seat and then reads the lock's
+//! state. Another thread changes the state and then reads the seat. With a full barrier between
+//! each thread's two steps, at least one of the two threads sees the store of the other. The
+//! barrier of the other thread acts on the owner's CPU too, so the owner needs only an order of the
+//! compiler ([`light_barrier`]).
+//!
+//! A thread that only tries the lock, but is not its owner, ends the bias. Each such end makes the
+//! next bias [`BIAS_GROWTH`] times harder to get. So threads that alternate soon use the lock
+//! without a bias. A thread that waits for the lock leaves the bias to the owner.
+
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::sync::{AtomicU32, AtomicUsize, heavy_barrier, light_barrier};
+
+/// The bit of the state that is set while a thread other than a seated owner holds the lock.
+const TAKEN: usize = 1;
+/// The state of a lock that is never biased, while no thread holds it.
+const NEVER: usize = 0;
+/// The state of a lock that has no owner but may get one, while no thread holds it.
+const UNOWNED: usize = 2;
+/// The token of the first seat. The tokens of further seats follow in steps of 2.
+const FIRST: usize = 4;
+
+/// After each end of a bias, the lock must be taken this many times more often in a row before it
+/// is biased again.
+const BIAS_GROWTH: u32 = 16;
+
+/// The place where a thread notes which biased lock it holds. The thread is the only one that
+/// writes to it.
+#[repr(align(128))]
+pub(crate) struct Seat {
+    /// The address of the lock that the thread holds as its owner, or 0.
+    holding: AtomicUsize,
+    /// The state of a lock that is biased to this seat and that no other thread holds.
+    token: usize,
+}
+
+impl Seat {
+    /// The seat with the index `index` in the table of seats.
+    pub(crate) fn new(index: usize) -> Self {
+        Self {
+            holding: AtomicUsize::new(0),
+            token: FIRST + 2 * index,
+        }
+    }
+}
+
+/// The right of the calling thread to use a seat, which it shares with no other thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Sitter<'a> {
+    seat: &'a Seat,
+    /// Makes the type `!Send`: it is the thread that has the right.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<'a> Sitter<'a> {
+    /// The caller must make sure that only the calling thread uses `seat` from now on, until this
+    /// thread no longer uses any copy of the result.
+    pub(crate) fn new(seat: &'a Seat) -> Self {
+        Self {
+            seat,
+            _not_send: PhantomData,
+        }
+    }
+}
+
+/// The table of the seats that a lock can be biased to.
+pub(crate) trait Seating {
+    /// All seats, each at the index with which it was created.
+    fn seats() -> &'static [Seat];
+}
+
+/// A lock that can be biased to a seat of `P`.
+#[repr(align(128))]
+pub(crate) struct Biased<P> {
+    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. [`TAKEN`] is added while a thread
+    /// holds the lock that did not take it as its owner.
+    state: AtomicUsize,
+    /// The token of the thread that took the unbiased lock last. Changed only by the thread that
+    /// has set [`TAKEN`], as are the next two.
+    last: AtomicUsize,
+    /// The number of times in a row that this thread took it.
+    in_a_row: AtomicU32,
+    /// The number of times in a row after which the lock is biased to the thread.
+    wanted: AtomicU32,
+    seating: PhantomData<fn() -> P>,
+}
+
+impl<P: Seating> Biased<P> {
+    /// Creates an unlocked lock. A thread with a seat becomes its owner when it has taken the lock
+    /// `after` times in a row; never if `after` is `None`.
+    pub(crate) fn new(after: Option<u32>) -> Self {
+        let state = if after.is_some() { UNOWNED } else { NEVER };
+        Self {
+            state: AtomicUsize::new(state),
+            last: AtomicUsize::new(0),
+            in_a_row: AtomicU32::new(0),
+            wanted: AtomicU32::new(after.unwrap_or(u32::MAX)),
+            seating: PhantomData,
+        }
+    }
+}
+
+/// The guard of the lock's holder, which releases the lock when it is dropped.
+pub(crate) struct Held<'a> {
+    /// The field `holding` of the owner's seat, if the holder is the owner. Otherwise the state of
+    /// the lock, in which the holder has set [`TAKEN`].
+    word: &'a AtomicUsize,
+    /// The value of that word after the release.
+    after: usize,
+}
+
+impl<'a> Held<'a> {
+    fn taken(state: &'a AtomicUsize, after: usize) -> Self {
+        Self { word: state, after }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire load of `holding` in `is_inside`, or with the Acquire
+        // accesses of the state in `sit` and `take`. So the next holder sees the writes of this
+        // holder.
+        self.word.store(self.after, Release);
+    }
+}
+
+impl<P: Seating> Biased<P> {
+    /// Acquires the lock if it is free, for a thread that takes it often. `me` is the thread's
+    /// seat, if it has one. Returns `None` if another thread, or this thread, holds the lock.
+    #[inline(always)]
+    pub(crate) fn try_local<'a>(&'a self, me: Option<Sitter<'a>>) -> Option<Held<'a>> {
+        match me {
+            Some(me) => match self.sit(me) {
+                None => self.try_seldom(me),
+                held => held,
+            },
+            None => match self.take()? {
+                free @ (NEVER | UNOWNED) => Some(Held::taken(&self.state, free)),
+                owner => self.end_bias(owner),
+            },
+        }
+    }
+
+    /// Acquires the lock if the thread is its owner, or if the lock is never biased and free.
+    /// Otherwise returns `None`, and the caller should use [`Biased::try_local`].
+    #[inline(always)]
+    pub(crate) fn try_quick<'a>(&'a self, me: Option<Sitter<'a>>) -> Option<Held<'a>> {
+        if let Some(held) = me.and_then(|me| self.sit(me)) {
+            return Some(held);
+        }
+        // Relaxed is enough: the exchange in `take` loads the state again.
+        if self.state.load(Relaxed) != NEVER {
+            return None;
+        }
+        let free = self.take()?;
+        Some(Held::taken(&self.state, free))
+    }
+
+    /// Acquires the lock, and waits while another thread holds it. Calls `relax` after each attempt
+    /// that finds the lock held.
+    pub(crate) fn acquire<'a>(
+        &'a self,
+        me: Option<Sitter<'a>>,
+        mut relax: impl FnMut(u32),
+    ) -> Held<'a> {
+        if let Some(held) = me.and_then(|me| self.sit(me)) {
+            return held;
+        }
+        let mut looks = 0;
+        let owner = loop {
+            if let Some(owner) = self.take() {
+                break owner;
+            }
+            // Relaxed is enough: this load only decides when to try again, and `take` provides the
+            // ordering. The loop ends when the holder releases the lock. A thread that takes the
+            // lock in quick succession can overtake this waiter, but after each release the lock
+            // is free for a moment.
+            while self.state.load(Relaxed) & TAKEN != 0 {
+                relax(looks);
+                looks = looks.saturating_add(1);
+            }
+        };
+        // From here on the lock is released if `relax` panics.
+        let held = Held::taken(&self.state, owner);
+        if owner >= FIRST {
+            heavy_barrier();
+            // The loop ends when the owner leaves. It cannot take the lock again before this
+            // thread releases it.
+            while self.is_inside(owner) {
+                relax(looks);
+                looks = looks.saturating_add(1);
+            }
+        }
+        held
+    }
+
+    /// Acquires the lock as its owner. Returns `None` if the thread is not the owner, already holds
+    /// a lock as owner, or finds that another thread has taken the lock.
+    #[inline(always)]
+    fn sit<'a>(&'a self, Sitter { seat, .. }: Sitter<'a>) -> Option<Held<'a>> {
+        // Relaxed is enough for both loads: the state is loaded again below, and only this thread
+        // writes `holding`.
+        if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
+            return None;
+        }
+        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock, which
+        // this thread held before, may read this address instead of the 0 that was stored then.
+        seat.holding.store(self.address(), Release);
+        light_barrier();
+        // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The
+        // barrier above and the one after `take` make sure that either this load sees the state
+        // that `take` stored, or `is_inside` sees the address.
+        if self.state.load(Acquire) == seat.token {
+            Some(Held {
+                word: &seat.holding,
+                after: 0,
+            })
+        } else {
+            seat.holding.store(0, Release);
+            None
+        }
+    }
+
+    /// Sets [`TAKEN`] and returns the state before that. Returns `None` if `TAKEN` is already set,
+    /// or the state has just changed. An owner may still be inside.
+    #[inline]
+    fn take(&self) -> Option<usize> {
+        // Acquire pairs with the Release in `Held::drop`. The load can be Relaxed: the exchange
+        // fails if the state has changed.
+        let state = self.state.load(Relaxed);
+        if state & TAKEN != 0 {
+            return None;
+        }
+        self.state
+            .compare_exchange(state, state | TAKEN, Acquire, Relaxed)
+            .ok()
+    }
+
+    /// Tries the lock for a thread that could not take it as its owner.
+    #[cold]
+    #[inline(never)]
+    fn try_seldom<'a>(&'a self, me: Sitter<'a>) -> Option<Held<'a>> {
+        let token = me.seat.token;
+        match self.take()? {
+            NEVER => Some(Held::taken(&self.state, NEVER)),
+            UNOWNED => Some(Held::taken(&self.state, self.owner_after(token))),
+            owner if owner == token => {
+                let held = Held::taken(&self.state, owner);
+                // The thread holds another lock as owner, or this one.
+                (!self.is_inside(owner)).then_some(held)
+            }
+            owner => self.end_bias(owner),
+        }
+    }
+
+    /// Ends the bias to `owner` for a thread that has set [`TAKEN`]. If the owner is inside, it
+    /// keeps the bias, and the result is `None`.
+    #[cold]
+    #[inline(never)]
+    fn end_bias(&self, owner: usize) -> Option<Held<'_>> {
+        let kept = Held::taken(&self.state, owner);
+        heavy_barrier();
+        if self.is_inside(owner) {
+            return None;
+        }
+        std::mem::forget(kept);
+        let wanted = self.wanted.load(Relaxed);
+        self.wanted
+            .store(wanted.saturating_mul(BIAS_GROWTH), Relaxed);
+        Some(Held::taken(&self.state, UNOWNED))
+    }
+
+    /// Counts an acquisition of the unbiased lock by the thread with this token. Returns the
+    /// token if the lock is to be biased to the thread, otherwise [`UNOWNED`].
+    fn owner_after(&self, token: usize) -> usize {
+        let in_a_row = if self.last.load(Relaxed) == token {
+            self.in_a_row.load(Relaxed).saturating_add(1)
+        } else {
+            1
+        };
+        self.last.store(token, Relaxed);
+        self.in_a_row.store(in_a_row, Relaxed);
+        if in_a_row < self.wanted.load(Relaxed) {
+            return UNOWNED;
+        }
+        self.in_a_row.store(0, Relaxed);
+        token
+    }
+
+    /// Returns whether the owner with this token holds the lock. The caller has set [`TAKEN`].
+    fn is_inside(&self, owner: usize) -> bool {
+        let seat = &P::seats()[(owner - FIRST) / 2];
+        // Acquire pairs with the Release stores of `holding` in `Held::drop` and `sit`: if the
+        // owner has left, the caller sees its writes.
+        seat.holding.load(Acquire) == self.address()
+    }
+
+    fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+}

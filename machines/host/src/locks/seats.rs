@@ -1,0 +1,74 @@
+//! The seats of this process: a thread that plays a CPU gets one, and keeps it until it ends.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::barrier;
+use super::biased::{Seat, Seating, Sitter};
+
+/// The number of seats. Threads beyond this number have none, and take every lock by an atomic
+/// exchange.
+const SEATS: usize = 1024;
+
+/// The seats of this process.
+pub(crate) struct Threads;
+
+impl Seating for Threads {
+    fn seats() -> &'static [Seat] {
+        static ALL: OnceLock<Box<[Seat]>> = OnceLock::new();
+        ALL.get_or_init(|| (0..SEATS).map(Seat::new).collect())
+    }
+}
+
+/// The indices of the seats that no thread has. `None` before the first thread sits down.
+static FREE: Mutex<Option<Vec<usize>>> = Mutex::new(None);
+
+thread_local! {
+    static MINE: Cell<Option<Sitter<'static>>> = const { Cell::new(None) };
+    static LEASE: OnceCell<Option<Lease>> = const { OnceCell::new() };
+}
+
+/// The seat of the calling thread, if it has one.
+#[inline]
+pub(crate) fn mine() -> Option<Sitter<'static>> {
+    MINE.get()
+}
+
+/// Gives the calling thread a seat, unless it has one, all seats are taken, or the kernel offers no
+/// barrier.
+pub(crate) fn sit_down() {
+    if MINE.get().is_some() || !barrier::are_available() {
+        return;
+    }
+    // The access fails if the thread is ending: then it remains without a seat.
+    let _ = LEASE.try_with(|lease| lease.get_or_init(Lease::new).is_some());
+}
+
+/// The right of a thread to its seat, which ends with the thread.
+struct Lease(usize);
+
+impl Lease {
+    fn new() -> Option<Self> {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = free
+            .get_or_insert_with(|| (0..SEATS).rev().collect())
+            .pop()?;
+        // The index was in `FREE`, so no other thread uses the seat. The last thread that used it
+        // put the index there; the mutex makes the writes of that thread visible to this one.
+        MINE.set(Some(Sitter::new(&Threads::seats()[index])));
+        Some(Self(index))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // The thread no longer uses the seat after this line. Locks that are biased to the seat
+        // stay so, and the next thread on the seat becomes their owner.
+        MINE.set(None);
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(free) = &mut *free {
+            // There is room, because the index came from this vector.
+            free.push(self.0);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Quiet frees: frees that certainly spill no pages, and so need no decision.
+//!
+//! The limit `high` and the zone's settings seldom change. So a CPU computes once how many pages its
+//! lists may have after a free that spills none. Until `high` or a setting changes, a free compares
+//! only the number of pages with this bound.
+
+use super::{Pcp, TuningInput, has_grown};
+use crate::page::sizing::Sizes;
+use crate::units::{Order, count_of};
+
+impl Pcp {
+    /// Computes up to which number of pages frees are quiet. `version` is the version of the
+    /// settings in `input`.
+    pub(in crate::page) fn note_quiet(&mut self, input: &TuningInput, version: i64) {
+        self.quiet_max = self.quiet_bound(input);
+        self.free_count_max = input.sizes.batch.0 << input.scale_max;
+        self.quiet_version = version;
+    }
+
+    /// Pushes a block onto `list` and records that it was freed, with the same result as
+    /// [`Pcp::push`] and [`Pcp::note_free`]. If the lists might have to spill then, or the list has
+    /// no room, or `version` is not the version of the last [`Pcp::note_quiet`], returns `false`
+    /// and changes nothing. `order` must not be 1 to 3, because frees of these orders can empty the
+    /// lists.
+    #[inline(always)]
+    pub(in crate::page) fn push_if_quiet(
+        &mut self,
+        list: usize,
+        order: Order,
+        page: u32,
+        version: i64,
+    ) -> bool {
+        debug_assert!(!(1..=3).contains(&order.get()), "may empty the lists");
+        let count = self.count + order.pages().0;
+        let stack = &mut self.lists[list];
+        if count > self.quiet_max
+            || self.quiet_version != version
+            || stack.len() == stack.capacity()
+        {
+            return false;
+        }
+        stack.push_back(page);
+        self.count = count;
+        self.alloc_factor >>= 1;
+        self.freed_high_order = false;
+        if self.free_count < self.free_count_max {
+            self.free_count += order.pages().0;
+        }
+        true
+    }
+
+    /// Takes the hottest block of a list and records the allocation. Does nothing if the list is
+    /// empty.
+    #[inline(always)]
+    pub(in crate::page) fn pop_if_any(&mut self, list: usize, order: Order) -> Option<u32> {
+        let page = self.pop(list, order)?;
+        self.note_alloc();
+        Some(page)
+    }
+
+    /// The number of single pages that can be freed before the lists may have to spill.
+    #[inline]
+    pub(in crate::page) fn quiet_frees(&self, input: &TuningInput) -> u32 {
+        self.quiet_bound(input).saturating_sub(self.count)
+    }
+
+    /// The number of pages that the lists may have after a free that spills none.
+    #[inline]
+    fn quiet_bound(&self, input: &TuningInput) -> u32 {
+        if input.reclaiming || input.below_high {
+            return 0;
+        }
+        let Sizes {
+            high_min, high_max, ..
+        } = input.sizes;
+        let high = self.high.clamp(high_min.0, high_max.0);
+        high.saturating_sub(1)
+    }
+
+    /// Pushes single pages onto the unmovable list, with the same result as calling [`Pcp::push`]
+    /// and [`Pcp::note_free`] for each page. There must be at most [`Pcp::quiet_frees`] of them. If
+    /// the list has no room, returns `false` and changes nothing.
+    #[inline]
+    pub(in crate::page) fn push_quietly(&mut self, pages: &[u32], input: &TuningInput) -> bool {
+        let count = count_of(pages.len());
+        let stack = &mut self.lists[0];
+        if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
+            return false;
+        }
+        self.lists[0].extend(pages);
+        self.count += count;
+        self.alloc_factor = self.alloc_factor.checked_shr(count).unwrap_or(0);
+        self.freed_high_order &= pages.is_empty();
+        let most = input.sizes.batch.0 << input.scale_max;
+        if self.free_count < most {
+            self.free_count = (self.free_count + count).min(most);
+        }
+        true
+    }
+}

@@ -1,0 +1,105 @@
+//! The quick paths: a block moves between the caller and this CPU's list, and nothing else happens.
+//!
+//! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
+//! nothing at all. A machine that prices the loads of words always takes the complete path.
+//!
+//! Locks: the pcp lock of this CPU, tried.
+
+use super::mobility::Mobility;
+use super::pcp::list_of;
+use super::zone::Zone;
+use super::{PageAllocator, Request, tag};
+use crate::event::Event;
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::site::{Site, Work};
+use crate::units::{Order, Pfn};
+
+impl<M: Machine> PageAllocator<M> {
+    /// Takes a block from this CPU's list of the first zone that `request` tries. Returns `None`,
+    /// without having done anything, if there is no such list, the list is empty, or another CPU
+    /// holds its lock.
+    #[inline(always)]
+    pub(super) fn alloc_quickly(&self, machine: &M, request: Request) -> Option<Pfn> {
+        if M::PRICES_LOADS {
+            return None;
+        }
+        let cpu = machine.this_cpu_at_once()?;
+        let zone = self.first_zone_from(machine, cpu, request)?;
+        let (order, mobility) = (request.order, zone.types.served_as(request.mobility));
+        let list = list_of(order, mobility)?;
+        let slot = zone.slot(cpu);
+        let take = slot.pcp.try_quick(
+            machine,
+            Site::PcpAlloc,
+            #[inline(always)]
+            |pcp| {
+                let page = pcp.pop_if_any(list, order)?;
+                slot.count.set(machine, i64::from(pcp.count()));
+                Some(page)
+            },
+        );
+        let page = take.flatten()?;
+        zone.tags.set(page, tag::handed_out(order, mobility));
+        machine.spend(Work::PcpAlloc, 1);
+        Some(zone.pfn(page))
+    }
+
+    /// Puts a block on this CPU's list if the free is quiet.
+    #[inline(always)]
+    pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
+        if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
+            return Quick::Nothing;
+        }
+        // Most memory is in the highest zone.
+        let (Some(cpu), Some(zone)) = (machine.this_cpu_at_once(), self.zones.last()) else {
+            return Quick::Nothing;
+        };
+        let (Some(page), Some(list)) = (zone.page(pfn), zone.only_list_of(order)) else {
+            return Quick::Nothing;
+        };
+        let slot = zone.slot(cpu);
+        let done = slot.pcp.try_quick(
+            machine,
+            Site::PcpFree,
+            #[inline(always)]
+            |pcp| {
+                let (old, new) = (tag::allocated(order), tag::listed(order));
+                if zone.tags.replace(page, old, new).is_err() {
+                    return Quick::Nothing;
+                }
+                machine.emit(Event::PageFree { pfn, order });
+                if !pcp.push_if_quiet(list, order, page, zone.version(machine)) {
+                    return Quick::Tagged;
+                }
+                slot.count.set(machine, i64::from(pcp.count()));
+                machine.spend(Work::PcpFree, 1);
+                Quick::Freed
+            },
+        );
+        done.unwrap_or(Quick::Nothing)
+    }
+}
+
+/// What the quick path of a free has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quick {
+    /// The block is on the list.
+    Freed,
+    /// The block is tagged as listed, but is on no list, because the free is not quiet.
+    Tagged,
+    /// Nothing has changed. Either the machine needs longer for one of the steps, or the block was
+    /// not allocated with this order, or its list depends on its mobility or its owner.
+    Nothing,
+}
+
+impl<M: Machine> Zone<M> {
+    /// The index of this CPU's list for freed blocks of `order`, if neither their mobility nor the
+    /// owner of the page block around them makes a difference.
+    #[inline(always)]
+    fn only_list_of(&self, order: Order) -> Option<usize> {
+        if self.types.on() || self.owners.is_on() {
+            return None;
+        }
+        list_of(order, Mobility::Unmovable)
+    }
+}
