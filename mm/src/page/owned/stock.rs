@@ -281,7 +281,9 @@ mod tests {
     #[test]
     fn blocks_with_fragments_are_remembered_once_and_newest_first() {
         let mut stock = Stock::default();
-        [1, 2, 1, 3].map(|block| stock.note_fragment(block));
+        for block in [1, 2, 1, 3] {
+            stock.note_fragment(block);
+        }
         let mut taken = Vec::new();
         while let Some(block) = stock.take_fragmented() {
             taken.push(block);
