@@ -74,7 +74,7 @@ impl Purge {
             }
             let (mm, purged) = (Rc::clone(&testbed.mm), Rc::clone(&purged));
             testbed.sim.spawn(CpuId(first), move |sim| {
-                self.purge(sim, &mm, &queue, &purged)
+                self.purge(sim, &mm, &queue, &purged);
             });
         }
         (done, purged)

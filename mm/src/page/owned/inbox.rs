@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{GROUPS, Owners};
 use crate::machine::{Field, Line, Machine, Once};
-use crate::units::{CpuId, count_of, signed};
+use crate::units::{CpuId, count_of, narrow, signed};
 
 /// The pages of a block that were freed for the owner and have not reached it yet.
 pub(super) struct Mail<M: Machine> {
@@ -75,8 +75,9 @@ impl<M: Machine> Inbox<M> {
 pub(super) struct Group(pub(super) u64);
 
 impl Group {
-    pub(super) const fn block(self) -> u32 {
-        (self.0 / GROUPS as u64) as u32
+    /// The number of the block that the group is in.
+    pub(super) fn block(self) -> u32 {
+        narrow(self.0 / GROUPS as u64)
     }
 
     /// The group `index` places after this one.
@@ -85,8 +86,8 @@ impl Group {
     }
 
     /// The index of the group in its block.
-    pub(super) const fn index(self) -> usize {
-        (self.0 % GROUPS as u64) as usize
+    pub(super) fn index(self) -> usize {
+        narrow(self.0 % GROUPS as u64) as usize
     }
 }
 

@@ -19,7 +19,7 @@ use crate::units::CpuId;
 const LOOKED_AT: u32 = 32;
 
 /// The number of blocks whose owners are read in one hold when a CPU goes offline.
-const AT_ONCE: usize = 64;
+const AT_ONCE: u32 = 64;
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes the ownership of all blocks away from `cpu`, which has gone offline, and returns to
@@ -112,8 +112,8 @@ impl<M: Machine> Zone<M> {
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();
-        for from in all.clone().step_by(AT_ONCE) {
-            let some = from..(from + AT_ONCE as u32).min(all.end);
+        for from in all.clone().step_by(AT_ONCE as usize) {
+            let some = from..(from + AT_ONCE).min(all.end);
             let is_owned = |block: &u32| self.owners.of_entry(*block) == (Some(cpu), None);
             if !some.clone().any(|block| is_owned(&block)) {
                 continue;
