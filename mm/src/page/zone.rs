@@ -25,6 +25,7 @@
 //! released.
 
 use alloc::boxed::Box;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::buddy::{Buddy, Wanted, absent_blocks};
@@ -51,7 +52,10 @@ pub(crate) struct Zone<M: Machine> {
     start: Pfn,
     spanned: Pages,
     /// The number of pages of memory. A CPU changes it with the sizing lock held.
-    managed: M::Field,
+    ///
+    /// This is no word of the machine, because readers need no particular order: accesses have no
+    /// price, and the model checkers need not try them.
+    managed: AtomicU32,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
@@ -167,7 +171,7 @@ impl<M: Machine> Zone<M> {
             node: layout.node,
             start: layout.start,
             spanned: layout.spanned,
-            managed: machine.field(layout.managed().0.into()),
+            managed: AtomicU32::new(layout.managed().0),
             tags,
             types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
@@ -226,13 +230,16 @@ impl<M: Machine> Zone<M> {
 
     /// The number of pages of memory in the zone, without holes.
     pub(crate) fn managed(&self) -> Pages {
-        Pages(narrow(self.managed.get()))
+        // Relaxed is enough: settings that depend on the number are computed under the sizing lock,
+        // and all other readers may use an old number.
+        Pages(self.managed.load(Relaxed))
     }
 
     /// Records that the zone has `pages` pages of memory from now on. The caller holds the sizing
     /// lock.
     pub(super) fn set_managed(&self, pages: Pages) {
-        self.managed.set(pages.0.into());
+        // Relaxed is enough: see `managed`.
+        self.managed.store(pages.0, Relaxed);
     }
 
     /// The number of pages that the zone spans, holes included.
