@@ -59,7 +59,7 @@ impl Host {
     /// A machine with this topology, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
-        Self::build(topology, OwnerLocks::BIASED, None)
+        Self::build(topology, OwnerLocks::Exchanged, None)
     }
 
     /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page lists
@@ -83,7 +83,7 @@ impl Host {
         topology: Topology,
         observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static,
     ) -> Self {
-        Self::build(topology, OwnerLocks::BIASED, Some(Box::new(observer)))
+        Self::build(topology, OwnerLocks::Exchanged, Some(Box::new(observer)))
     }
 
     fn build(topology: Topology, wanted: OwnerLocks, observer: Option<Box<Observer>>) -> Self {
@@ -227,13 +227,15 @@ pub enum OwnerLocks {
     /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes its owner. The
     /// owner takes the lock by plain stores. Another thread that takes the lock makes the kernel
     /// issue a barrier on all CPUs that run this process (`membarrier`), which takes microseconds.
-    /// Needs Linux 4.14.
+    /// The periodic work of each CPU does so once an interval and zone, so this is for machines of
+    /// few CPUs. Needs Linux 4.14.
     Biased {
         /// The number of times in a row. If another thread ends the ownership, the number grows
         /// for this lock. It stays 0 if it is 0, so that tests end ownerships often.
         after: u32,
     },
-    /// Every thread takes a lock by one atomic exchange.
+    /// Every thread takes a lock by one atomic exchange. This is the default: a drain or the
+    /// periodic work of a CPU that another thread plays interrupts no CPU.
     Exchanged,
 }
 

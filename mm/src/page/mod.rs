@@ -44,6 +44,7 @@ mod quick;
 mod report;
 mod resize;
 mod seed;
+mod settings;
 mod setup;
 pub mod sizing;
 mod supply;

@@ -8,8 +8,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::layout::ZoneKind;
 use super::mobility::Mobility;
+use super::settings::Settings;
 use super::watermark::{self, Urgency};
-use super::zone::{Mark, Settings, Zone, ZoneRequest};
+use super::zone::{Mark, Zone, ZoneRequest};
 use crate::machine::{Machine, Word};
 use crate::units::{Order, Pages};
 

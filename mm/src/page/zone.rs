@@ -3,11 +3,12 @@
 //! A page is in exactly one place: on a free list, on a pcp list, or allocated. Page numbers inside
 //! this module are relative to the zone's first page.
 //!
-//! This file has the zone's fields and its settings. Each operation of a zone has a file of its
+//! This file has the zone's fields. Each operation of a zone has a file of its
 //! own, together with the methods of [`PageAllocator`](super::PageAllocator) that call it:
 //!
 //! | file | methods of [`Zone`] |
 //! |---|---|
+//! | `settings.rs` | read and change settings |
 //! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
@@ -27,7 +28,7 @@
 
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::buddy::{Buddy, Wanted, absent_blocks};
 use super::holds::{FlushFrom, Holds};
@@ -35,15 +36,14 @@ use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::owned::{Owners, Owning, Stock};
-use super::pcp::{self, Pcp, TuningInput};
-use super::sizing::Sizes;
+use super::pcp::{self, Pcp};
+use super::settings::Settings;
 use super::tag;
-use super::watermark::{Urgency, Watermarks};
-use crate::machine::{CpuLock, Field, Machine, Tags, Word};
-use crate::site::{LockClass, Site, Work};
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, narrow, signed};
+use super::watermark::Urgency;
+use crate::machine::{CpuLock, Field, Machine, Tags};
+use crate::site::{LockClass, Site};
+use crate::units::{CpuId, NodeId, Order, Pages, Pfn, narrow};
 use crate::vmstat::counters::{Counters, ZoneItem};
-use crate::vmstat::threshold;
 
 /// One zone of a machine.
 pub(crate) struct Zone<M: Machine> {
@@ -63,7 +63,7 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) owners: Owners<M>,
     pub(super) holds: &'static dyn Holds,
-    flush_from: FlushFrom,
+    pub(super) flush_from: FlushFrom,
     /// True if a request that tries this zone first must, on the fast path, try all zones of the
     /// node before a zone may mix types in a page block to serve it.
     pub(super) stays_unmixed: bool,
@@ -84,59 +84,6 @@ pub(super) struct Slot<M: Machine> {
     /// The number of pages that the lists can hold before they need more memory for their entries.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
-}
-
-/// A zone's settings and hints. Each is a separate word, which the fast path reads without a lock.
-pub(super) struct Settings<M: Machine> {
-    sizes: M::Word,
-    pub(super) scale_max: M::Word,
-    pub(super) hold_time_max: M::Word,
-    min: M::Word,
-    low: M::Word,
-    high: M::Word,
-    /// For each `class` of a request, the number of free pages that the zone withholds from the
-    /// request (Linux: `lowmem_reserve`).
-    pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// The number of free pages below which readers of the free-page counter must also read all
-    /// CPUs' differentials and include them in the result.
-    drift_mark: M::Word,
-    /// 1 from the moment when an allocation finds the zone below its high watermark, until a spill
-    /// finds the zone above that watermark; otherwise 0.
-    pub(super) below_high: M::Word,
-    /// The number of free pages in blocks kept for atomic requests.
-    pub(super) free_kept: M::Word,
-    reclaiming: M::Word,
-    /// Raised by every change of a setting that [`TuningInput`] has.
-    version: M::Word,
-    /// One CPU's share of the last-level data cache, in pages.
-    cache_slice: Pages,
-}
-
-// Accesses of settings are relaxed: no setting depends on another, and acting on an old value is
-// harmless.
-impl<M: Machine> Settings<M> {
-    fn new(machine: &M, cache_slice: Pages) -> Self {
-        let word = |value| machine.word(value);
-        Self {
-            sizes: word(Sizes::BOOT.pack()),
-            scale_max: word(0),
-            hold_time_max: word(0),
-            min: word(0),
-            low: word(0),
-            high: word(0),
-            reserve: core::array::from_fn(|_| word(0)),
-            drift_mark: word(0),
-            below_high: word(0),
-            free_kept: word(0),
-            reclaiming: word(0),
-            version: word(1),
-            cache_slice,
-        }
-    }
-
-    pub(super) fn pages(machine: &M, word: &M::Word) -> Pages {
-        Pages(count_in(word.load(machine, Relaxed)))
-    }
 }
 
 impl<M: Machine> Zone<M> {
@@ -257,110 +204,6 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The current values of everything that decides about page lists, except the lists themselves.
-    #[inline]
-    pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
-        let settings = &self.settings;
-        let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
-        TuningInput {
-            sizes,
-            scale_max: count_in(settings.scale_max.load(machine, Relaxed)),
-            below_high: settings.below_high.load(machine, Relaxed) != 0,
-            reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
-            flush_from: self.flush_from,
-            large_cache: settings.cache_slice.0 > 3 * sizes.batch.0,
-        }
-    }
-
-    /// The batch of each CPU's lists and the bounds of their `high`.
-    pub(super) fn sizes(&self, machine: &M) -> Sizes {
-        Sizes::unpack(self.settings.sizes.load(machine, Relaxed))
-    }
-
-    /// The zone's current min, low and high watermarks, in pages.
-    pub(super) fn watermarks(&self, machine: &M) -> Watermarks {
-        let of = |word| Settings::<M>::pages(machine, word);
-        let Settings { min, low, high, .. } = &self.settings;
-        Watermarks {
-            min: of(min),
-            low: of(low),
-            high: of(high),
-        }
-    }
-
-    /// The number of free pages. If the shared word alone shows that the zone is well above its
-    /// watermarks, only that word is read; otherwise every CPU's differential is added.
-    pub(super) fn free_pages(&self, machine: &M) -> u64 {
-        let item = ZoneItem::FreePages as usize;
-        let cheap = self.counters.approximate(machine, item);
-        let drift_mark = u64::from(Settings::<M>::pages(machine, &self.settings.drift_mark).0);
-        if cheap >= drift_mark {
-            cheap
-        } else {
-            machine.spend(Work::ScanCpu, machine.topology().cpus());
-            self.counters.snapshot(machine, item)
-        }
-    }
-
-    pub(super) fn set_watermarks(&self, machine: &M, marks: Watermarks, drift: Option<Pages>) {
-        let store = |word: &M::Word, pages: Pages| word.store(machine, i64::from(pages.0), Relaxed);
-        store(&self.settings.min, marks.min);
-        store(&self.settings.low, marks.low);
-        store(&self.settings.high, marks.high);
-        store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
-    }
-
-    /// Sets the threshold at which the counters fold, which depends on whether kswapd is awake.
-    /// Does nothing unless the differentials of all CPUs together could hide that the zone's free
-    /// memory is below the min watermark.
-    pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
-        if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
-            return;
-        }
-        let marks = self.watermarks(machine);
-        let threshold = match kswapd {
-            Kswapd::Asleep => threshold::normal(online, self.managed()),
-            Kswapd::Awake => threshold::pressure(online, marks.low.saturating_sub(marks.min)),
-        };
-        self.counters.set_threshold(machine, threshold);
-    }
-
-    pub(super) fn set_reserve(&self, machine: &M, class: ZoneKind, pages: Pages) {
-        self.settings.reserve[class as usize].store(machine, i64::from(pages.0), Relaxed);
-    }
-
-    pub(super) fn set_sizes(&self, machine: &M, sizes: Sizes, scale_max: u64, hold: Nanos) {
-        let settings = &self.settings;
-        settings.sizes.store(machine, sizes.pack(), Relaxed);
-        let (scale_max, hold) = (signed(scale_max), signed(hold.0));
-        settings.scale_max.store(machine, scale_max, Relaxed);
-        settings.hold_time_max.store(machine, hold, Relaxed);
-        self.settings_changed(machine);
-    }
-
-    /// Makes CPUs forget what they computed from the settings of their page lists. Called after
-    /// each change of a setting that [`TuningInput`] has.
-    pub(super) fn settings_changed(&self, machine: &M) {
-        if !M::PRICES_LOADS {
-            // Release pairs with the Acquire in `version_before_load`: a CPU that reads the new
-            // version then reads the new setting too.
-            self.settings.version.add(machine, 1, Release);
-        }
-    }
-
-    /// The version of the settings that a following [`Zone::tuning_input`] reads, or an older one.
-    #[inline]
-    pub(super) fn version_before_load(&self, machine: &M) -> i64 {
-        self.settings.version.load(machine, Acquire)
-    }
-
-    /// The version of the settings, to be compared with an earlier one. Acting on an old version is
-    /// as harmless as acting on an old setting.
-    #[inline]
-    pub(super) fn version(&self, machine: &M) -> i64 {
-        self.settings.version.load(machine, Relaxed)
-    }
-
     /// Allocates memory for the longest lists that `cpu` may have at the current sizes. Does
     /// nothing if the lists already have enough memory. Must be called with no lock held.
     pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
@@ -386,13 +229,6 @@ impl<M: Machine> Zone<M> {
         // Two CPUs may run this function for the same lists at once. Then `replace` keeps the
         // longer lists, even if `room` ends up with the smaller of the two lengths.
         slot.room.set(longest);
-    }
-
-    pub(super) fn set_reclaiming(&self, machine: &M, reclaiming: Reclaiming) {
-        self.settings
-            .reclaiming
-            .store(machine, reclaiming as i64, Relaxed);
-        self.settings_changed(machine);
     }
 }
 
