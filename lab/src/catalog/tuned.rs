@@ -90,6 +90,7 @@ mod tests {
             error.expect_err("the default is 1 s").to_string(),
             "`linux` and `linux@vm.stat_interval=1` are the same design: name two that differ"
         );
-        assert!(find_different(&["linux@"], &[]).is_err());
+        let empty = find_different(&["linux@"], &[]).expect_err("no setting follows");
+        assert!(empty.is_bad_input());
     }
 }

@@ -68,12 +68,11 @@ const OURS: [&str; 2] = [
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
 /// The largest number of seeds with numbers of helpers that are only in the table by number of
-/// helpers, because the seeds hardly differ.
+/// helpers, which shows only medians.
 const CURVE_SEEDS: usize = 2;
 /// The largest number of seeds of a victim of huge pages.
 const HUGE_SEEDS: usize = 3;
-/// The largest number of seeds of the larger victim. One of its runs takes this computer seconds,
-/// and the seeds hardly differ.
+/// The largest number of seeds of the larger victim. One of its runs takes this computer seconds.
 const LARGER_SEEDS: usize = 1;
 
 fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding), Error> {

@@ -88,7 +88,7 @@ impl Scene {
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
                 // Not drawn, so that all other choices of a seed stay as they were.
-                owning: Owning::ALL[seed as usize % Owning::ALL.len()],
+                owning: Owning::ALL[usize::try_from(seed).expect("64 bits") % Owning::ALL.len()],
                 ..Design::OURS
             },
             tunables,
