@@ -96,8 +96,8 @@ pub trait Experiment: Sync {
 /// that take longest come last, so that a user soon sees a first answer.
 pub const CATALOG: &[&dyn Experiment] = &[
     rss_accuracy::EXPERIMENT,
-    rss_memory::EXPERIMENT,
     rss_cost::EXPERIMENT,
+    rss_memory::EXPERIMENT,
     reaper::EXPERIMENT,
     mrelease::EXPERIMENT,
     oom_choice::LATENCY,
