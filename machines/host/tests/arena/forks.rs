@@ -36,11 +36,10 @@ fn in_child(child: impl FnOnce() -> i32) -> (End, String) {
     // SAFETY: the child only runs `child`, which calls nothing that needs other threads, and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: both descriptors are open. A child that hangs is killed.
-        unsafe {
-            libc::dup2(writer.as_raw_fd(), 2);
-            libc::alarm(20);
-        }
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(writer.as_raw_fd(), 2) };
+        // SAFETY: a child that hangs is killed, as the alarm has no handler.
+        unsafe { libc::alarm(20) };
         let code = child();
         // SAFETY: ends the child without running what belongs to the parent.
         unsafe { libc::_exit(code) };

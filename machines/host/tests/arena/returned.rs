@@ -278,7 +278,7 @@ fn blocks_come_back_if_giving_their_memory_back_panics() {
             true
         })
     });
-    assert!(catch_unwind(round).is_err());
+    catch_unwind(round).expect_err("the third block panics");
     world.is_whole();
     let given = world.round(&mut sweep, PAGES) + world.round(&mut sweep, PAGES);
     assert_eq!(given, PAGES.0 - 2048, "two blocks were given back");
