@@ -172,8 +172,9 @@ impl<M: Machine> Manager<M> {
 
     /// Removes memory from a zone: the frames from `first` on, all of them free, become a hole
     /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. Drains the page
-    /// lists of all CPUs and tries once more if the first page in the way is on one, or the zone
-    /// has too few free pages. Moves no page: see [`ResizeError`] for the reasons why a block stays.
+    /// lists of all CPUs and tries once more if the first page in the way is on one. Moves no page:
+    /// see [`ResizeError`] for the reasons why a block stays. Pages on page lists do not count as
+    /// free pages of the zone; [`PageAllocator::drain_all_sync`] frees them.
     ///
     /// Waits for locks. So neither a reclaimer, a notifier nor a last resort may call it, nor a
     /// thread that holds a lock which an allocation may need.

@@ -179,14 +179,12 @@ impl<M: Machine> PageAllocator<M> {
                 Ok(())
             })
         };
-        // A drain frees the pages that are on page lists.
-        let may_drain = |why: &ResizeError| match why {
-            ResizeError::InUse { holder, .. } => *holder == Holder::Listed,
-            ResizeError::Needed { .. } => true,
-            _ => false,
+        let listed = |why: &ResizeError| {
+            let holder = Holder::Listed;
+            matches!(why, ResizeError::InUse { holder: on, .. } if *on == holder)
         };
         match remove() {
-            Err(why) if may_drain(&why) => {
+            Err(why) if listed(&why) => {
                 self.drain_all_sync(machine);
                 remove()?;
             }
