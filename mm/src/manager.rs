@@ -159,6 +159,9 @@ impl<M: Machine> Manager<M> {
     /// The layout decides how far a zone can grow: its span has to include the frames
     /// ([`Layout::arena_up_to`](crate::page::Layout::arena_up_to)).
     ///
+    /// Allocates heap memory, and waits for locks. So neither a notifier nor a last resort may call
+    /// it, nor a thread that holds a lock which an allocation may need.
+    ///
     /// # Errors
     /// If the range is not a hole of a zone, or records cannot be allocated. Nothing changes then.
     pub fn memory_online(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
@@ -169,12 +172,18 @@ impl<M: Machine> Manager<M> {
 
     /// Removes memory from a zone: the frames from `first` on, all of them free, become a hole
     /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. Drains the page
-    /// lists of all CPUs if a page of the range is on one. Moves no page: see [`ResizeError`] for
-    /// the reasons why a block stays.
+    /// lists of all CPUs and tries once more if the first page in the way is on one. Moves no page:
+    /// see [`ResizeError`] for the reasons why a block stays. Pages on page lists do not count as
+    /// free pages of the zone; [`PageAllocator::drain_all_sync`] frees them.
+    ///
+    /// Waits for locks. So neither a reclaimer, a notifier nor a last resort may call it, nor a
+    /// thread that holds a lock which an allocation may need.
     ///
     /// # Errors
-    /// If a page of the range is in use, or the zone would fall below its high watermark. Nothing
-    /// changes then, except that page lists may have been drained.
+    /// If a page of the range is in use, or the zone would fall below its high watermark. The zone
+    /// then has the same memory as before; page lists may have been drained. The blocks of a range
+    /// are checked before the first of them is removed. Only if a CPU takes a page of the range
+    /// between the check and the removal, some free blocks are off their lists for a moment.
     pub fn memory_offline(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_offline(machine, first, pages)?;
         self.recompute(machine);

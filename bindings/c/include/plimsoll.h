@@ -15,6 +15,10 @@
 // thread that has made it: any other thread gets PLIMSOLL_WRONG_THREAD. A thread may hold several;
 // the one made last says which CPU the thread plays, and must be left first.
 //
+// Forks. A pool belongs to the process that has created it. On Linux, a forked child has no memory at
+// the addresses of the pool's pages, and aborts if it allocates or frees a page of the pool. It may
+// free the pool, or leave it, and create pools of its own.
+//
 // This file is generated from the Rust code: change that, and run `cargo xtask c-header`.
 
 

@@ -112,9 +112,8 @@ impl ToKernel {
     /// that call returns, no reference to the frame's memory may exist, and no thread may read or
     /// write it. This holds if clones are passed only to
     /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding), for address spaces whose
-    /// users and notifiers have no pointer to a page after the page has left the address space. For
-    /// [`ReturnFree::start`](crate::return_free::ReturnFree::start) it holds if no thread accesses
-    /// a page after it was freed to the manager.
+    /// users and notifiers have no pointer to a page after the page has left the address space.
+    /// [`ReturnFree::start`](crate::return_free::ReturnFree::start) has a contract of its own.
     #[expect(
         unsafe_code,
         reason = "discarding a frame destroys its contents, even for code that has a reference to it"
@@ -151,8 +150,14 @@ impl ToKernel {
     }
 
     /// Returns a free block to the kernel. Returns whether the kernel took it.
-    pub(crate) fn give_block(&self, host: &Host, first: Pfn, order: Order) -> bool {
-        self.give(self.counts(host), first, order.pages())
+    ///
+    /// # Safety
+    /// Until the call returns, no reference to the memory of the block's frames may exist, and no
+    /// thread may read or write it.
+    #[expect(unsafe_code, reason = "as for `Arena::give_back`")]
+    pub(crate) unsafe fn give_block(&self, host: &Host, first: Pfn, order: Order) -> bool {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.give(self.counts(host), first, order.pages()) }
     }
 
     fn counts(&self, host: &Host) -> &Counts {
@@ -160,13 +165,15 @@ impl ToKernel {
     }
 
     /// Returns a range of adjacent frames to the kernel. Returns whether the kernel took it.
-    fn give(&self, counts: &Counts, first: Pfn, pages: Pages) -> bool {
+    ///
+    /// # Safety
+    /// As for [`Arena::give_back`].
+    #[expect(unsafe_code, reason = "as for `Arena::give_back`")]
+    unsafe fn give(&self, counts: &Counts, first: Pfn, pages: Pages) -> bool {
         // Relaxed is enough: no other memory access depends on the counts. The addition has to be
         // atomic, because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
-        // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees that
-        // nothing uses them.
-        #[expect(unsafe_code, reason = "see `ToKernel::new`")]
+        // SAFETY: the caller's contract is the same.
         let given = unsafe { self.0.arena.give_back(first, pages) };
         match given {
             Ok(()) => {
@@ -194,8 +201,12 @@ impl Discard<Host> for ToKernel {
             sorted.sort_unstable();
             for run in sorted.chunk_by(|one, next| next.0 - one.0 == each) {
                 let blocks = u32::try_from(run.len()).expect("few");
+                // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees
+                // that nothing uses them.
+                #[expect(unsafe_code, reason = "see `ToKernel::new`")]
+                let given = unsafe { self.give(counts, run[0], Pages(blocks * each)) };
                 // If the kernel refuses, the frames keep their memory, and are counted.
-                let _given = self.give(counts, run[0], Pages(blocks * each));
+                let _given = given;
             }
         }
     }

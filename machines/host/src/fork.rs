@@ -3,15 +3,18 @@
 //! A forked child has a copy of the allocator's records but only one of the threads. So a lock may
 //! be held for ever, no worker runs, and if the arena is shared, parent and child would hand out
 //! the same frames. A child therefore may not use a machine of its parent. It may create a machine
-//! of its own.
+//! of its own, and it may drop what it has inherited.
 //!
 //! The guard costs nothing on the path of an allocation. In the child, `fork` makes the only thread
 //! leave the CPU that it played. Every operation that asks for its CPU then takes the slow path,
 //! which compares the number of forks with that of the machine's creation, as does a thread that
 //! enters a CPU or has waited for a lock for some time. A child that was created by a system call
-//! rather than by the C library's `fork` is not noticed.
+//! rather than by the C library's `fork` is not noticed, and on systems other than Linux no child
+//! is.
+//!
+//! [`Origin`] is for values that have to know even then: it compares the process too, which takes
+//! a system call.
 
-use std::os::fd::AsFd;
 use std::process;
 use std::sync::Once;
 
@@ -35,6 +38,29 @@ pub(crate) fn watched_forks() -> u64 {
     cpu::forks()
 }
 
+/// The process that created a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    forks: u64,
+    process: u32,
+}
+
+impl Origin {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Self {
+            forks: watched_forks(),
+            process: process::id(),
+        }
+    }
+
+    /// Whether this is still the process that created the value, rather than a child of it.
+    pub(crate) fn is_here(self) -> bool {
+        // In a new PID namespace, a child may have the number of its parent.
+        self.forks == cpu::forks() && self.process == process::id()
+    }
+}
+
 extern "C" fn in_child() {
     cpu::leave_in_child();
 }
@@ -49,6 +75,8 @@ pub(crate) fn abort_child() -> ! {
 
 #[cfg(target_os = "linux")]
 fn write_error(text: &[u8]) {
+    use std::os::fd::AsFd;
+
     // If the stream is closed, the abort itself remains as a sign.
     let _written = rustix::io::write(std::io::stderr().as_fd(), text);
 }

@@ -165,13 +165,20 @@ impl Host {
 
     /// Aborts the process, with a message, if it was forked from the one that created the machine.
     pub(crate) fn abort_in_child(&self) {
-        if self.0.forks != cpu::forks() {
+        if self.is_in_child() {
             fork::abort_child();
         }
     }
 
-    /// Whether the page lists and other state of each CPU, of all managers of this machine, are on
-    /// the node of that CPU.
+    /// Whether this process was forked from the one that created the machine.
+    pub(crate) fn is_in_child(&self) -> bool {
+        self.0.forks != cpu::forks()
+    }
+
+    /// Whether the locks and counts of each CPU's page lists, of all managers of this machine, are
+    /// on the node of that CPU. The entries of the lists are separate memory, which the kernel
+    /// takes from the node of the thread that first writes to it. The per-CPU parts of zone and
+    /// node counters are on the node of the thread that created the manager.
     #[must_use]
     pub fn placement(&self) -> Placement {
         *self.placement_now()
@@ -192,9 +199,10 @@ impl Host {
         } else {
             let node = |cpu: CpuId| topology.place(cpu).node;
             let nodes: Vec<_> = topology.ids().take(cpus).map(node).collect();
-            match numa::move_home(&numa::homes(first, each, &nodes)) {
-                Ok(pages) => Placement::Placed { pages },
-                Err(_why) => Placement::Refused,
+            let homes = numa::homes(first, each, &nodes);
+            match numa::move_home(&homes) {
+                Ok(pages) if pages > 0 || homes.is_empty() => Placement::Placed { pages },
+                Ok(_) | Err(_) => Placement::Refused,
             }
         };
         let mut placement = self.placement_now();

@@ -16,13 +16,15 @@
 //!
 //! `docs/embedding.md` of the repository is the guide for programs that use this crate.
 //!
-//! A machine belongs to the process that created it. If a child that was forked from this process
-//! uses the machine, the child aborts with a message.
+//! A machine belongs to the process that created it. On Linux, if a child that was forked from this
+//! process allocates or frees pages, enters a CPU, or waits for a lock of the manager, the child
+//! aborts with a message. A few calls that only read or set a number, and take no lock that is held,
+//! work on the child's copy. The child may drop what it has inherited.
 //!
 //! These files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the
-//! kernel; `discard.rs`, which calls `arena/` to return the memory of freed pages; `sys.rs`, with
-//! system calls; and `fork.rs`, which runs a function in the child of a fork.
+//! kernel; `discard.rs` and `return_free.rs`, which call `arena/` to return the memory of freed
+//! pages; `sys.rs`, with system calls; and `fork.rs`, which runs a function in the child of a fork.
 
 pub mod affinity;
 pub mod arena;

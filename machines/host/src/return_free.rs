@@ -8,12 +8,13 @@
 //! resident.
 //!
 //! Locks: the condition of the thread's sleep has a mutex, which is held together with no other
-//! lock.
+//! lock. A forked child does not take it, because a thread that the child does not have may hold
+//! it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fmt, io};
+use std::{fmt, io, mem};
 
 use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Reported, Sweep};
@@ -26,9 +27,11 @@ use crate::discard::ToKernel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The time between two rounds. A block is returned if it was free in two rounds in a row and
-    /// was not used in between, so after one to two times this time.
+    /// was not used in between, so after one to two times this time if `most` is large enough. It
+    /// must not be 0.
     pub interval: Duration,
-    /// About the largest number of pages that one round returns, at least 1024.
+    /// About the largest number of pages that one round returns, at least 1024. If more pages are
+    /// due, later rounds return them: at the default, 64 GiB take 512 rounds, or 17 minutes.
     pub most: Pages,
 }
 
@@ -42,9 +45,11 @@ impl Default for Pace {
     }
 }
 
-/// The thread that returns free memory. Dropping this stops and joins it.
+/// The thread that returns free memory. Dropping this stops and joins it. In a forked child, which
+/// has no such thread, the drop does nothing.
 #[must_use = "dropping it stops the thread"]
 pub struct ReturnFree {
+    host: Host,
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -77,12 +82,25 @@ pub struct Returned {
 
 impl ReturnFree {
     /// Starts the thread for the memory of `manager`, whose pages are the frames of the arena of
-    /// `to_kernel`. The contract of [`ToKernel::new`] must hold for the pages that are freed to
-    /// `manager`.
+    /// `to_kernel`.
+    ///
+    /// `manager` must belong to `host`. If the thread panics, it ends; [`ReturnFree::is_running`]
+    /// says so.
     ///
     /// # Errors
-    /// If `pace.most` is less than 1024 pages, or the thread could not be created.
-    pub fn start(
+    /// If `pace.most` is less than 1024 pages, `pace.interval` is 0, or the thread could not be
+    /// created.
+    ///
+    /// # Safety
+    /// The thread zeroes frames whose pages are free in `manager`. While a page is free there, no
+    /// reference to the memory of the frame with its number may exist, and no thread may read or
+    /// write it. This holds for pages that were never allocated too. So no other manager may use
+    /// the arena, and no thread may access a page after it was freed.
+    #[expect(
+        unsafe_code,
+        reason = "it destroys the contents of free frames, even for code that has a reference"
+    )]
+    pub unsafe fn start(
         host: &Host,
         manager: Arc<Manager<Host>>,
         to_kernel: ToKernel,
@@ -92,21 +110,37 @@ impl ReturnFree {
             let why = "a round returns whole blocks: give it at least 1024 pages";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        if pace.interval.is_zero() {
+            let why = "the thread would never sleep: set an interval above 0";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let state = Arc::new(State::default());
+        let parent = host.clone();
         let (host, shared) = (host.clone(), Arc::clone(&state));
         let thread = thread::Builder::new().name("plimsoll/return".into());
         let thread = thread.spawn(move || {
             let mut sweep = Sweep::default();
             while shared.sleep(pace.interval) {
-                let report = |pfn, order| to_kernel.give_block(&host, pfn, order);
+                // SAFETY: `report_free` calls this while the block is free in `manager` and off its
+                // lists. By the contract of `start`, nothing uses the frames of free pages.
+                let report = |pfn, order| unsafe { to_kernel.give_block(&host, pfn, order) };
                 let pages = manager.pages();
                 shared.count(pages.report_free(&host, &mut sweep, pace.most, report));
             }
         })?;
         Ok(Self {
+            host: parent,
             state,
             thread: Some(thread),
         })
+    }
+
+    /// Whether the thread still runs. If it has panicked, no memory is returned any more.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 
     /// The work of the thread so far.
@@ -144,6 +178,11 @@ impl State {
 
 impl Drop for ReturnFree {
     fn drop(&mut self) {
+        if self.host.is_in_child() {
+            // Joining or detaching a thread that does not exist is undefined.
+            mem::forget(self.thread.take());
+            return;
+        }
         self.state.table().stopping = true;
         self.state.changed.notify_one();
         if let Some(thread) = self.thread.take() {

@@ -9,7 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::{fmt, io};
+use std::{fmt, io, mem};
 
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::units::CpuId;
@@ -109,7 +109,8 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
 /// The threads that run a machine's deferred work. Dropping this stops and joins them.
 ///
 /// Pending jobs then stay pending, for workers that are started later. A handler may drop the
-/// workers on which it runs, but the machine cannot have new workers after that.
+/// workers on which it runs, but the machine cannot have new workers after that. In a forked child,
+/// which has no such threads, the drop does nothing.
 #[must_use = "dropping it stops the workers"]
 pub struct Workers {
     host: Host,
@@ -162,6 +163,12 @@ impl Drop for Workers {
     /// With the payload of the first panic, if a handler panicked and this thread is not already
     /// panicking.
     fn drop(&mut self) {
+        if self.host.is_in_child() {
+            // Joining or detaching a thread that does not exist is undefined, and a thread that
+            // does not exist may hold the lock of a job queue.
+            self.threads.drain(..).for_each(mem::forget);
+            return;
+        }
         if let Err(payload) = self.finish()
             && !thread::panicking()
         {

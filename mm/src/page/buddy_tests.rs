@@ -69,7 +69,8 @@ pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Bu
         tags: TestTags::new(pages),
         types: BlockTypes::with(grouping, Pages(pages), |blocks| TestTags::new(blocks.0)),
     };
-    let mut buddy = Buddy::new(Pages(pages), metadata, Vec::new());
+    let absent = vec![false; pages.div_ceil(1024) as usize];
+    let mut buddy = Buddy::new(Pages(pages), metadata, absent);
     for page in (0..pages).step_by(1024) {
         if page + 1024 <= pages {
             buddy.give_fresh(page, known.types.of(page));

@@ -99,10 +99,12 @@ impl Layout {
     }
 
     /// Returns a layout with one zone that has `pages` pages from frame 0 now, and may grow to
-    /// `most` pages. Only a byte per page is reserved for the pages that it may gain.
+    /// `most` pages. A byte per page is reserved for the pages that it may gain; with reclaim,
+    /// also the words of each page. If `pages` is more than `most`, the zone has `most` pages. It
+    /// must not be 0: every zone needs a page at the start.
     ///
-    /// `pages` must be a multiple of 1024 if it is less than `most`; otherwise the last block of
-    /// the initial pages can never be completed.
+    /// If `pages` is less than `most`, both must be multiples of 1024; otherwise the last block of
+    /// the initial pages can never be completed, and the last pages can never be added.
     #[must_use]
     pub fn arena_up_to(pages: Pages, most: Pages) -> Self {
         let mut layout = Self::arena(most);

@@ -43,6 +43,8 @@ mod pressure;
 mod quick;
 mod report;
 mod resize;
+#[cfg(test)]
+mod resized_tests;
 mod seed;
 mod settings;
 mod setup;

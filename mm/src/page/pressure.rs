@@ -126,7 +126,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Returns whether some zone of `node`, up to the kind `highest`, is above its high watermark
-    /// (Linux: `pgdat_balanced`). A node without such zones is balanced.
+    /// (Linux: `pgdat_balanced`). A node without such zones, or whose zones have no memory left, is
+    /// balanced.
     pub(crate) fn is_balanced(&self, machine: &M, node: NodeId, highest: ZoneKind) -> bool {
         let mut zones = self.zones_of(node, highest).peekable();
         zones.peek().is_none()
@@ -168,9 +169,13 @@ impl<M: Machine> PageAllocator<M> {
         zones.fold((0, 0), |sum, zone| (sum.0 + zone.0, sum.1 + zone.1))
     }
 
+    /// The zones of `node` that have memory, up to the kind `highest`.
     fn zones_of(&self, node: NodeId, highest: ZoneKind) -> impl Iterator<Item = &Zone<M>> {
         let zones = self.zones.iter();
-        zones.filter(move |zone| zone.node == node && zone.kind <= highest)
+        let fits = move |zone: &&Zone<M>| zone.node == node && zone.kind <= highest;
+        zones
+            .filter(fits)
+            .filter(|zone| zone.managed() > Pages::ZERO)
     }
 
     /// Returns the number of nodes, up to the last one that has memory.

@@ -49,7 +49,9 @@ impl<M: Machine> PageAllocator<M> {
     /// after about `most` pages, which count as at least 1024. The zone keeps its high watermark
     /// of free pages while blocks are off their lists, at most 4 at a time.
     ///
-    /// Only one CPU may run rounds. Blocks off their lists when `report` panics are lost.
+    /// Only one CPU may run rounds. While blocks are off their lists, a request for a block of the
+    /// largest order can fail although the zone would have one. If `report` panics, the blocks
+    /// return to their lists, and later rounds try again those that it did not give back.
     pub fn report_free(
         &self,
         machine: &M,
@@ -129,8 +131,13 @@ impl<M: Machine> Zone<M> {
         });
         let taken = &taken[..count];
         self.count_isolated(machine, taken, -1);
-        let mut given = [false; AT_ONCE];
-        for (block, given) in taken.iter().flatten().zip(&mut given) {
+        let mut away = Away {
+            zone: self,
+            machine,
+            taken,
+            given: [false; AT_ONCE],
+        };
+        for (block, given) in taken.iter().flatten().zip(&mut away.given) {
             *given = report(self.pfn(block.page), block.order);
             let pages = block.order.pages();
             *(if *given {
@@ -139,15 +146,7 @@ impl<M: Machine> Zone<M> {
                 &mut done.refused
             }) += pages;
         }
-        if count > 0 {
-            self.locked(machine, Site::Control, |buddy| {
-                machine.spend(Work::BuddyFree, count_of(count));
-                for (block, given) in taken.iter().flatten().zip(given) {
-                    buddy.put_back(self.frames(), *block, given);
-                }
-            });
-            self.count_isolated(machine, taken, 1);
-        }
+        drop(away);
         has_room
     }
 
@@ -158,5 +157,36 @@ impl<M: Machine> Zone<M> {
             let free = ZoneItem::FreePages as usize;
             self.counters.add(machine, free, pages);
         }
+    }
+}
+
+/// Blocks that are off their lists. Dropping this puts them back, also if the embedder's function
+/// panics.
+struct Away<'a, M: Machine> {
+    zone: &'a Zone<M>,
+    machine: &'a M,
+    taken: &'a [Option<Isolated>],
+    /// For each block, whether its memory was given back.
+    given: [bool; AT_ONCE],
+}
+
+impl<M: Machine> Drop for Away<'_, M> {
+    fn drop(&mut self) {
+        let Self {
+            zone,
+            machine,
+            taken,
+            given,
+        } = *self;
+        if taken.is_empty() {
+            return;
+        }
+        zone.locked(machine, Site::Control, |buddy| {
+            machine.spend(Work::BuddyFree, count_of(taken.len()));
+            for (block, given) in taken.iter().flatten().zip(given) {
+                buddy.put_back(zone.frames(), *block, given);
+            }
+        });
+        zone.count_isolated(machine, taken, 1);
     }
 }

@@ -24,7 +24,7 @@ use crate::vmstat::counters::ZoneItem;
 /// The number of pages by which a zone grows or shrinks.
 const BLOCK: Pages = Order::MAX.pages();
 
-/// The reason why memory was not added or removed. Nothing has changed in that case.
+/// The reason why memory was not added or removed. The zone has the same memory as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeError {
     /// The range is empty, or does not consist of whole blocks of 1024 frames.
@@ -47,10 +47,10 @@ pub enum ResizeError {
         /// The user of that frame.
         holder: Holder,
     },
-    /// The zone needs its free pages: without the block, it would be below its high watermark.
+    /// The zone needs its free pages: without the range, it would be below its high watermark.
     /// Removing all memory of a zone is no such case.
     Needed {
-        /// The number of free pages of the zone.
+        /// The number of free pages of the zone, including those of the range.
         free: Pages,
         /// The number of free pages that the zone must keep.
         keeps: Pages,
@@ -85,6 +85,16 @@ impl fmt::Display for Holder {
     }
 }
 
+impl Holder {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Allocated(_) | Self::Movable(_) => "free it, then try again",
+            Self::Listed => "try again, if need be while no CPU allocates or frees",
+            Self::GivenBack => "try again, because that takes less than a millisecond",
+        }
+    }
+}
+
 impl fmt::Display for ResizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,7 +116,7 @@ impl fmt::Display for ResizeError {
             Self::InUse {
                 pfn: Pfn(pfn),
                 holder,
-            } => write!(f, "page {pfn:#x} is {holder}: free it, then try again"),
+            } => write!(f, "page {pfn:#x} is {holder}: {}", holder.advice()),
             Self::Needed { free, keeps } => write!(
                 f,
                 "the zone has {free} free pages and must keep {keeps}: free more pages first"
@@ -237,12 +247,15 @@ impl<M: Machine> Zone<M> {
         range: Range<u32>,
         records: &mut Vec<Option<PairLinks>>,
     ) -> Result<(), ResizeError> {
+        let keeps = if self.managed() == length(&range) {
+            Pages::ZERO
+        } else {
+            self.watermarks(machine).high
+        };
+        if length(&range) > BLOCK {
+            self.check_removable(machine, range.clone(), keeps)?;
+        }
         for page in range.clone().step_by(BLOCK.index()) {
-            let keeps = if self.managed() == BLOCK {
-                Pages::ZERO
-            } else {
-                self.watermarks(machine).high
-            };
             let mut record = None;
             let removed = self.locked(machine, Site::Control, |buddy| {
                 machine.spend(Work::BuddyAlloc, 1);
@@ -255,13 +268,45 @@ impl<M: Machine> Zone<M> {
                 }
                 Err(stays) => {
                     let removed = range.start..page;
-                    self.add_blocks(machine, removed, records)?;
-                    records.clear();
-                    return Err(self.why(stays, page, keeps));
+                    self.restore_blocks(machine, removed.clone(), records);
+                    return Err(self.why(stays, page, keeps, length(&removed)));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Checks that all blocks of `range` are free and that the zone keeps `keeps` free pages
+    /// without them, so that a removal that is bound to fail takes no memory from other CPUs.
+    fn check_removable(
+        &self,
+        machine: &M,
+        range: Range<u32>,
+        keeps: Pages,
+    ) -> Result<(), ResizeError> {
+        let mut free = Pages::ZERO;
+        for page in range.clone().step_by(BLOCK.index()) {
+            let checked = self.locked(machine, Site::Control, |buddy| {
+                free = buddy.free();
+                buddy.obstacle(self.frames(), page)
+            });
+            checked.map_err(|stays| self.why(stays, page, keeps, Pages::ZERO))?;
+        }
+        if free.saturating_sub(length(&range)) < keeps {
+            return Err(ResizeError::Needed { free, keeps });
+        }
+        Ok(())
+    }
+
+    /// Puts the blocks of `range`, which were removed a moment ago, back on the free lists.
+    fn restore_blocks(&self, machine: &M, range: Range<u32>, records: &mut Vec<Option<PairLinks>>) {
+        for (page, mut record) in range.step_by(BLOCK.index()).zip(records.drain(..)) {
+            self.locked(machine, Site::Control, |buddy| {
+                machine.spend(Work::BuddyFree, 1);
+                buddy.restore_block(self.frames(), page, &mut record);
+            });
+            self.note_resized(machine, i64::from(BLOCK.0));
+        }
     }
 
     /// Counts a block that was added, or subtracts one that was removed.
@@ -272,11 +317,15 @@ impl<M: Machine> Zone<M> {
         self.counters.add(machine, free, pages);
     }
 
-    fn why(&self, stays: Stays, block: u32, keeps: Pages) -> ResizeError {
+    /// The error for a block that stays, if `removed` pages were off the free lists meanwhile.
+    fn why(&self, stays: Stays, block: u32, keeps: Pages, removed: Pages) -> ResizeError {
         match stays {
             Stays::Absent => ResizeError::Absent(self.pfn(block)),
             Stays::Used { tag, .. } if tag == tag::HOLE => ResizeError::Absent(self.pfn(block)),
-            Stays::Needed { free } => ResizeError::Needed { free, keeps },
+            Stays::Needed { free } => {
+                let free = free + removed;
+                ResizeError::Needed { free, keeps }
+            }
             Stays::Used { page, tag } => {
                 let holder = match (tag::movable_order(tag), tag::allocated_order(tag)) {
                     (Some(order), _) => Holder::Movable(order),
@@ -289,4 +338,9 @@ impl<M: Machine> Zone<M> {
             }
         }
     }
+}
+
+/// The number of pages of a range of page numbers.
+fn length(range: &Range<u32>) -> Pages {
+    Pages(range.end - range.start)
 }

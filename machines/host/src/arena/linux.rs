@@ -44,13 +44,14 @@ impl MemoryFile {
         Ok(rustix::fs::fallocate(&self.0, flags, offset, bytes)?)
     }
 
-    /// The number of frames that the file has memory for.
+    /// The number of frames that the file has memory for, with those beside the arena, which another
+    /// process may have touched.
     pub(super) fn resident(&self) -> io::Result<Pages> {
         /// The unit of `st_blocks`, in bytes.
         const BLOCK_BYTES: u64 = 512;
         let bytes = self.0.metadata()?.blocks() * BLOCK_BYTES;
         let frames = u32::try_from(bytes / page_bytes() as u64);
-        Ok(Pages(frames.expect("no more than the arena has")))
+        Ok(Pages(frames.unwrap_or(u32::MAX)))
     }
 }
 

@@ -2,28 +2,38 @@
 //!
 //! Frame 0 is aligned to the size of the largest block. So every block that is aligned in frame
 //! numbers is equally aligned in memory, and a huge page fits into a block. Frames that were never
-//! touched, or were returned to the kernel, take only address space.
+//! touched, or were returned to the kernel, take only address space. In the file of an arena with a
+//! file descriptor, frame 0 is at a multiple of 4 KiB only, so there a huge page, which is aligned in
+//! the file, need not fit into a block.
 
 mod options;
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
 
-use memmap2::{MmapMut, MmapRaw};
+use memmap2::{MmapOptions, MmapRaw};
 use plimsoll_mm::units::{NodeId, Order, PAGE_SIZE, Pages, Pfn};
 
 pub use self::options::{ArenaError, ArenaOptions, HugePages, OnFork};
+use crate::fork::Origin;
 use crate::numa::{self, Placement};
 use crate::sys;
 
 /// Zeroed memory for a number of page frames.
+///
+/// A forked child may drop an arena of its parent. If the arena is [`OnFork::Absent`], its range of
+/// addresses may have memory of the child's own, which the drop leaves alone.
 #[derive(Debug)]
 pub struct Arena {
-    map: MmapRaw,
+    map: ManuallyDrop<MmapRaw>,
+    on_fork: OnFork,
+    /// The process that mapped the memory.
+    origin: Origin,
     /// The file whose memory the arena is; `None` if its memory is private.
     file: Option<imp::MemoryFile>,
     /// The number of bytes from the start of the mapping to frame 0.
@@ -51,8 +61,13 @@ impl Arena {
             return Err(ArenaError::Size { pages });
         }
         let refused = |why| ArenaError::Map { pages, why };
+        let origin = Origin::here();
         let (map, file) = match &options.memfd {
-            None => (MmapMut::map_anon(bytes).map_err(refused)?.into(), None),
+            None => {
+                // Frames that may never be touched are not charged to the limit of memory.
+                let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
+                (map.map_err(refused)?.into(), None)
+            }
             Some(name) => {
                 let file = imp::MemoryFile::new(name, bytes as u64);
                 let file = file.map_err(|why| ArenaError::Memfd { why })?;
@@ -62,14 +77,16 @@ impl Arena {
         advise(&map, options.huge).map_err(|why| ArenaError::Advise { why })?;
         let align = usize::try_from(align_bytes).map_err(|_| ArenaError::Size { pages })?;
         let skip_bytes = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
+        let on_fork = options.on_fork;
         let mut arena = Self {
-            map,
+            map: ManuallyDrop::new(map),
+            on_fork,
+            origin,
             file,
             skip_bytes,
             pages,
             placement: Placement::NotAsked,
         };
-        let on_fork = options.on_fork;
         let guarded = arena.set_on_fork(on_fork);
         guarded.map_err(|why| ArenaError::Fork { on_fork, why })?;
         arena.placement = arena.bind(&options.nodes)?;
@@ -86,8 +103,8 @@ impl Arena {
             OnFork::Absent => imp::leave_out_of_forks(&self.map),
             OnFork::Zeroed => {
                 let bytes = self.pages.0 as usize * page_bytes();
-                // SAFETY: the arena has no values of Rust. `Arena::page` documents what a child
-                // finds by referring to the options.
+                // SAFETY: the arena has no values of Rust, and `Arena::page` documents that the
+                // options decide about the contents in a child.
                 #[expect(unsafe_code, reason = "children of forks find other contents")]
                 unsafe {
                     sys::wipe_on_fork(self.page(Pfn(0)).as_ptr(), bytes)
@@ -141,7 +158,7 @@ impl Arena {
     }
 
     /// The number of bytes from the start of the file of [`Arena::fd`] to frame 0, a multiple of
-    /// the size of a page. The bytes before it are not used.
+    /// the size of a page, which may differ in each run. The bytes before it are not used.
     #[must_use]
     pub fn fd_offset(&self) -> u64 {
         self.skip_bytes as u64
@@ -159,7 +176,8 @@ impl Arena {
     /// [`Arena::pages`], while the arena exists. The arena itself accesses the memory only in
     /// [`Arena::give_back`], whose caller guarantees that the frames are not in use. Threads that
     /// use the same memory must synchronize their accesses. If the frame comes from the page
-    /// allocator, only the owner of the frame may access it.
+    /// allocator, only the owner of the frame may access it. In a forked child, the options of the
+    /// arena decide what is at this address: see [`OnFork`].
     ///
     /// # Panics
     /// If the arena has no such frame.
@@ -179,13 +197,13 @@ impl Arena {
     }
 
     /// Returns the memory of `pages` frames, from `first` on, to the kernel (Linux:
-    /// `MADV_DONTNEED`; for memory with a file descriptor, `FALLOC_FL_PUNCH_HOLE`). The frames remain part of the arena. They read as zero, and take memory
-    /// again when they are touched.
+    /// `MADV_DONTNEED`; for memory with a file descriptor, `FALLOC_FL_PUNCH_HOLE`). The frames
+    /// remain part of the arena. They read as zero, and take memory again when they are touched.
     ///
     /// # Errors
-    /// If the arena has no such frames, or the kernel refuses. Also if the kernel's pages are
-    /// larger than a frame, because neighbouring frames would then lose their memory too. In each
-    /// case the call has changed nothing.
+    /// If the arena has no such frames, is absent in this child of a fork, or the kernel refuses.
+    /// Also if the kernel's pages are larger than a frame, because neighbouring frames would then
+    /// lose their memory too. In each case the call has changed nothing.
     ///
     /// # Safety
     /// The call zeroes the frames: until it returns, no reference to their memory may exist, and no
@@ -200,6 +218,7 @@ impl Arena {
             let why = format!("frame {end} would be one past the last of {}", self.pages);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        self.check_present()?;
         let bytes = pages.0 as usize * page_bytes();
         match &self.file {
             Some(file) => file.give_back(self.offset(first) as u64, bytes as u64),
@@ -211,19 +230,23 @@ impl Arena {
     /// (Linux: `MADV_POPULATE_WRITE`, since 5.14). The contents of the frames do not change.
     ///
     /// # Errors
-    /// The kernel's error, for instance if it is out of memory or does not support the request.
+    /// The kernel's error, for instance if it is out of memory or does not support the request. Also
+    /// if the arena is absent in this child of a fork.
     pub fn populate(&self) -> io::Result<()> {
+        self.check_present()?;
         let bytes = self.pages.0 as usize * page_bytes();
         imp::populate(&self.map, self.skip_bytes, bytes)
     }
 
     /// The number of frames for which the kernel currently holds memory (Linux:
     /// `/proc/self/pagemap`; for memory with a file descriptor, the blocks of the file, which count
-    /// whichever process touched them). Frames that were only read may count as well.
+    /// whichever process touched them). Frames that were only read may count as well. A huge page of
+    /// the file, or another process, can add up to 1024 frames beside the arena.
     ///
     /// # Errors
-    /// If the kernel does not report this number.
+    /// If the kernel does not report this number, or the arena is absent in this child of a fork.
     pub fn resident(&self) -> io::Result<Pages> {
+        self.check_present()?;
         if let Some(file) = &self.file {
             return file.resident();
         }
@@ -234,6 +257,32 @@ impl Arena {
     /// The offset of a frame from the start of the mapping, in bytes.
     fn offset(&self, pfn: Pfn) -> usize {
         self.skip_bytes + pfn.0 as usize * page_bytes()
+    }
+
+    /// Whether this process has the arena at its addresses, rather than something else or nothing.
+    fn is_present(&self) -> bool {
+        self.on_fork != OnFork::Absent || self.origin.is_here()
+    }
+
+    fn check_present(&self) -> io::Result<()> {
+        if self.is_present() {
+            return Ok(());
+        }
+        let why = "this process was forked from the one that mapped the arena, and has no part of \
+                   it: map an arena after the fork, or choose what a child has (`OnFork`)";
+        Err(io::Error::other(why))
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if self.is_present() {
+            // SAFETY: nothing uses the map after this.
+            #[expect(unsafe_code, reason = "the map must not be dropped in some processes")]
+            unsafe {
+                ManuallyDrop::drop(&mut self.map);
+            }
+        }
     }
 }
 

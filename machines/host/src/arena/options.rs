@@ -20,8 +20,8 @@ pub enum HugePages {
 }
 
 /// What a child that this process forks finds at the addresses of the arena. Whatever it finds, the
-/// child must not use the memory manager of its parent: [`Host`](crate::Host) aborts a child that
-/// does.
+/// child must not use the memory manager of its parent: on Linux, an allocation or a free aborts
+/// the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFork {
     /// Nothing: an access is a segmentation fault (Linux: `MADV_DONTFORK`). The parent pays nothing
@@ -69,7 +69,9 @@ impl ArenaOptions {
     /// absent in forked children, on no certain nodes, with memory when it is first touched.
     ///
     /// `pages` is the largest number of frames that the arena will ever have. Frames that are not
-    /// touched take only address space, so a zone that may grow needs no second arena.
+    /// touched take only address space, so a zone that may grow needs no second arena. The kernel
+    /// does not charge the frames to its limit of memory (Linux: `MAP_NORESERVE`), unless the system
+    /// forbids overcommitment (`vm.overcommit_memory` = 2).
     pub const fn new(pages: Pages) -> Self {
         Self {
             pages,

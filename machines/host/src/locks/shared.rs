@@ -54,14 +54,16 @@ impl<T> SharedLock<T> {
     }
 
     #[cold]
-    fn reader_slow(&self) -> RwLockReadGuard<'_, T> {
+    fn reader_slow(&self, machine: &Host) -> RwLockReadGuard<'_, T> {
+        machine.abort_in_child();
         let place = self.fifo.join(Purpose::Read);
         place.wait();
         self.lock.read()
     }
 
     #[cold]
-    fn writer_slow(&self) -> RwLockWriteGuard<'_, T> {
+    fn writer_slow(&self, machine: &Host) -> RwLockWriteGuard<'_, T> {
+        machine.abort_in_child();
         let place = self.fifo.join(Purpose::Write);
         place.wait();
         self.lock.write()
@@ -70,7 +72,12 @@ impl<T> SharedLock<T> {
     /// Acquires the lock as a reader that has to queue. Returns `None` if `killed` returns true
     /// before the reader has the lock.
     #[cold]
-    fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
+    fn reader_unless(
+        &self,
+        machine: &Host,
+        killed: impl Fn() -> bool,
+    ) -> Option<RwLockReadGuard<'_, T>> {
+        machine.abort_in_child();
         let place = self.fifo.join_unless(Purpose::Read, &killed)?;
         let attempt = || self.lock.try_read_for(LOOK_EVERY);
         in_slices(&place, killed, attempt)
@@ -78,8 +85,13 @@ impl<T> SharedLock<T> {
 
     /// Acquires the lock as a writer. Returns `None` if `killed` returns true while the writer
     /// waits.
-    fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
+    fn writer_unless(
+        &self,
+        machine: &Host,
+        killed: impl Fn() -> bool,
+    ) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
+            machine.abort_in_child();
             let place = self.fifo.join_unless(Purpose::Write, &killed)?;
             let attempt = || self.lock.try_write_for(LOOK_EVERY);
             in_slices(&place, killed, attempt)
@@ -109,8 +121,10 @@ fn in_slices<G>(
 
 impl<T> RwLock<Host, T> for SharedLock<T> {
     #[inline]
-    fn read<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&T) -> R) -> R {
-        let value = self.try_reader().unwrap_or_else(|| self.reader_slow());
+    fn read<R>(&self, machine: &Host, _site: Site, f: impl FnOnce(&T) -> R) -> R {
+        let value = self
+            .try_reader()
+            .unwrap_or_else(|| self.reader_slow(machine));
         f(&value)
     }
 
@@ -122,41 +136,46 @@ impl<T> RwLock<Host, T> for SharedLock<T> {
     #[inline]
     fn read_killable<R>(
         &self,
-        _machine: &Host,
+        machine: &Host,
         _site: Site,
         killed: impl Fn() -> bool,
         f: impl FnOnce(&T) -> R,
     ) -> Option<R> {
-        let value = self.try_reader().or_else(|| self.reader_unless(killed));
+        let value = self
+            .try_reader()
+            .or_else(|| self.reader_unless(machine, killed));
         value.map(|value| f(&value))
     }
 
     #[inline]
-    fn write<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        let mut value = self.try_writer().unwrap_or_else(|| self.writer_slow());
+    fn write<R>(&self, machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = self
+            .try_writer()
+            .unwrap_or_else(|| self.writer_slow(machine));
         f(&mut value)
     }
 
     #[inline]
     fn write_killable<R>(
         &self,
-        _machine: &Host,
+        machine: &Host,
         _site: Site,
         killed: impl Fn() -> bool,
         f: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
-        self.writer_unless(killed).map(|mut value| f(&mut value))
+        self.writer_unless(machine, killed)
+            .map(|mut value| f(&mut value))
     }
 
     fn write_then_read<A, R>(
         &self,
-        _machine: &Host,
+        machine: &Host,
         _site: Site,
         killed: impl Fn() -> bool,
         first: impl FnOnce(&mut T) -> Option<A>,
         then: impl FnOnce(&T, A) -> R,
     ) -> Option<Option<R>> {
-        let mut value = self.writer_unless(killed)?;
+        let mut value = self.writer_unless(machine, killed)?;
         let Some(kept) = first(&mut value) else {
             return Some(None);
         };

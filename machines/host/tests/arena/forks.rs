@@ -7,11 +7,18 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Barrier};
+use std::thread;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, ArenaOptions, OnFork};
+use plimsoll_host::discard::ToKernel;
+use plimsoll_host::pool::Pool;
+use plimsoll_host::return_free::{Pace, ReturnFree};
 use plimsoll_mm::Manager;
+use plimsoll_mm::machine::{Lock, Machine, RwLock};
 use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
@@ -31,6 +38,8 @@ fn in_child(child: impl FnOnce() -> i32) -> (End, String) {
     if pid == 0 {
         // SAFETY: both descriptors are open.
         unsafe { libc::dup2(writer.as_raw_fd(), 2) };
+        // SAFETY: a child that hangs is killed, as the alarm has no handler.
+        unsafe { libc::alarm(20) };
         let code = child();
         // SAFETY: ends the child without running what belongs to the parent.
         unsafe { libc::_exit(code) };
@@ -91,6 +100,47 @@ fn a_child_that_uses_the_manager_aborts_with_a_message() {
 }
 
 #[test]
+fn a_child_that_waits_for_a_lock_aborts_with_a_message() {
+    let host = Host::with_topology(Topology::flat(2));
+    let spinning = host.lock(LockClass::Zone, CpuId(0), ());
+    let shared = host.rw_lock(LockClass::Mmap, CpuId(0), ());
+    let site = Site::Control;
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            spinning.with(&host, site, |()| {
+                shared.write(&host, site, |()| {
+                    both.wait();
+                    both.wait();
+                });
+            });
+        });
+        both.wait();
+        let ends = [
+            in_child(|| spinning.with(&host, site, |()| 0)),
+            in_child(|| shared.read(&host, site, |()| 0)),
+            in_child(|| shared.write(&host, site, |()| 0)),
+            in_child(|| {
+                i32::from(
+                    shared
+                        .read_killable(&host, site, || false, |()| ())
+                        .is_some(),
+                )
+            }),
+            in_child(|| {
+                i32::from(
+                    shared
+                        .write_killable(&host, site, || false, |()| ())
+                        .is_some(),
+                )
+            }),
+        ];
+        both.wait();
+        ends.iter().for_each(aborts);
+    });
+}
+
+#[test]
 fn a_child_may_have_a_manager_of_its_own() {
     let host = Host::with_topology(Topology::flat(2));
     let _entered = host.enter(CpuId(1));
@@ -134,6 +184,66 @@ fn a_child_sees_of_the_memory_what_the_options_say() {
     assert_eq!(end, End::Exited(0));
     assert_eq!(read(&shared), 9, "the memory is shared");
     assert_eq!(read(&absent) + read(&zeroed) + read(&copied), 21);
+}
+
+/// Maps a page of the child's own memory where the parent has frame 0, and writes to it.
+fn reuse(address: *mut u8) -> *mut u8 {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+    let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: with these flags, the kernel replaces no mapping.
+    let page = unsafe { libc::mmap(address.cast(), 4096, protection, flags, -1, 0) };
+    assert_eq!(page.cast(), address, "the arena has left its addresses");
+    // SAFETY: the page was just mapped for this function alone.
+    unsafe { page.cast::<u8>().write_volatile(7) };
+    page.cast()
+}
+
+#[test]
+fn a_child_keeps_what_it_maps_at_the_addresses_of_the_arena() {
+    for options in [
+        ArenaOptions::new(Pages(1024)),
+        ArenaOptions::new(Pages(1024)).memfd("plimsoll-test"),
+    ] {
+        let arena = options.map().expect("a little memory can be mapped");
+        let (end, text) = in_child(move || {
+            let own = reuse(arena.page(Pfn(0)).as_ptr());
+            // SAFETY: the child has no reference to the frame.
+            let given = unsafe { arena.give_back(Pfn(0), Pages(1)) };
+            let refused = [given, arena.populate(), arena.resident().map(drop)];
+            assert!(refused.iter().all(Result::is_err), "{refused:?}");
+            drop(arena);
+            // SAFETY: the page is the child's own.
+            i32::from(unsafe { own.read_volatile() })
+        });
+        assert_eq!(end, End::Exited(7), "{text}");
+    }
+}
+
+#[test]
+fn a_child_may_drop_what_has_threads() {
+    let pool = Pool::builder().pages(PAGES).cpus(2).build();
+    let pool = pool.expect("a small pool");
+    let (end, text) = in_child(|| {
+        drop(pool);
+        5
+    });
+    assert_eq!(end, End::Exited(5), "{text}");
+
+    let host = Host::with_topology(Topology::flat(2));
+    let manager = Arc::new(manager(&host));
+    let arena = ArenaOptions::new(PAGES).map();
+    let arena = Arc::new(arena.expect("a little memory can be mapped"));
+    // SAFETY: the test accesses no page of the arena.
+    let to_kernel = unsafe { ToKernel::new(&host, arena) };
+    let pace = Pace::default();
+    // SAFETY: the test accesses no page of the arena.
+    let returning = unsafe { ReturnFree::start(&host, manager, to_kernel, pace) };
+    let returning = returning.expect("a thread can be created");
+    let (end, text) = in_child(|| {
+        drop(returning);
+        5
+    });
+    assert_eq!(end, End::Exited(5), "{text}");
 }
 
 #[test]

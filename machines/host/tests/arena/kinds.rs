@@ -37,6 +37,20 @@ fn another_mapping_of_the_file_sees_the_frames() {
 }
 
 #[test]
+fn an_arena_may_have_more_frames_than_the_computer_has_memory() {
+    let mode = fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    if mode.is_ok_and(|mode| mode.trim() == "2") {
+        return; // This system charges all memory that is mapped.
+    }
+    let terabytes = Pages(2 << (40 - 12));
+    let arena = ArenaOptions::new(terabytes).map();
+    let arena = arena.expect("frames that are not touched take only address space");
+    let last = arena.page(Pfn(terabytes.0 - 1));
+    // SAFETY: a frame of a live arena that only this test touches.
+    unsafe { last.write(7) };
+}
+
+#[test]
 fn the_file_cannot_be_truncated() {
     let arena = shared(1024);
     let fd = arena.fd().expect("it has a file");

@@ -9,6 +9,7 @@ use plimsoll_mm::Manager;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Config, Grouping, Holder, Layout, Mobility, Request, ResizeError};
 use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 const BLOCK: Pages = Order::MAX.pages();
@@ -49,6 +50,27 @@ fn settings_follow_the_size_of_the_zone() {
 }
 
 #[test]
+fn page_lists_get_room_when_the_zone_grows() {
+    let host = Host::with_topology(Topology::flat(1));
+    let _entered = host.enter(CpuId(0));
+    let grown = growing(&host, 2, 64, Grouping::Off);
+    let online = grown.memory_online(&host, block(2), blocks(62));
+    online.expect("these blocks are a hole");
+    let listed = |manager: &Manager<Host>| {
+        let pages = manager.pages();
+        let single = Request::new(Order::ZERO);
+        let take = |_| pages.alloc(&host, single).expect("most pages are free");
+        let taken: Vec<Pfn> = (0..400).map(take).collect();
+        for pfn in taken {
+            pages.free(&host, pfn, Order::ZERO).expect("it is ours");
+        }
+        pages.view(&host)[0].listed
+    };
+    let at_once = growing(&host, 64, 64, Grouping::Off);
+    assert_eq!(listed(&grown), listed(&at_once));
+}
+
+#[test]
 fn all_memory_of_a_zone_can_go_and_come_back() {
     let host = Host::with_topology(Topology::flat(1));
     let manager = growing(&host, 2, 2, Grouping::Huge);
@@ -69,6 +91,37 @@ fn all_memory_of_a_zone_can_go_and_come_back() {
     let online = manager.memory_online(&host, block(0), blocks(2));
     online.expect("both blocks are holes");
     assert_eq!(manager.pages().view(&host)[0].free, blocks(2));
+}
+
+#[test]
+fn all_memory_of_a_large_zone_can_go_in_one_call() {
+    let host = Host::with_topology(Topology::flat(1));
+    for (now, pages_min) in [(512, 0), (8, 24 << 10)] {
+        let manager = growing(&host, now, now, Grouping::Huge);
+        let set = manager.pages().set_tunable(&host, Knob::MinFree, pages_min);
+        set.expect("in bounds");
+        let high = manager.pages().view(&host)[0].watermarks.high;
+        assert!(high > BLOCK, "{high}");
+        let offline = manager.memory_offline(&host, block(0), blocks(now));
+        offline.expect("all blocks are free");
+        assert_eq!(manager.pages().view(&host)[0].managed, Pages(0));
+        let online = manager.memory_online(&host, block(0), blocks(now));
+        online.expect("all blocks are holes");
+    }
+}
+
+#[test]
+fn an_error_has_the_number_of_free_pages_before_the_call() {
+    let host = Host::with_topology(Topology::flat(1));
+    let manager = growing(&host, 9, 9, Grouping::Huge);
+    let set = manager.pages().set_tunable(&host, Knob::MinFree, 4 << 10);
+    set.expect("in bounds");
+    let keeps = manager.pages().view(&host)[0].watermarks.high;
+    let free = blocks(9);
+    let why = manager.memory_offline(&host, block(0), blocks(8));
+    assert_eq!(why, Err(ResizeError::Needed { free, keeps }));
+    let why = why.unwrap_err().to_string();
+    assert!(why.contains("has 9216 free pages"), "{why}");
 }
 
 #[test]

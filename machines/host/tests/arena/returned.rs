@@ -1,6 +1,7 @@
 //! Free huge blocks whose memory returns to the kernel in the background.
 #![expect(unsafe_code, reason = "the tests write pages through their pointers")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +11,10 @@ use plimsoll_host::arena::{Arena, ArenaOptions, HugePages};
 use plimsoll_host::discard::ToKernel;
 use plimsoll_host::return_free::{Pace, ReturnFree};
 use plimsoll_mm::Manager;
-use plimsoll_mm::page::{Config, Grouping, Layout, Request, Sweep};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Grouping, Layout, Request, ResizeError, Sweep};
 use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
 const PAGES: Pages = Pages(16 << 10);
@@ -192,7 +195,8 @@ fn a_thread_returns_what_is_not_used() {
             ..Pace::default()
         };
         let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
-        let thread = ReturnFree::start(&world.host, manager, to_kernel, pace);
+        // SAFETY: the test accesses a page only between its allocation and its free.
+        let thread = unsafe { ReturnFree::start(&world.host, manager, to_kernel, pace) };
         let thread = thread.expect("a thread can be created");
         let begun = Instant::now();
         while world.resident() > 0 {
@@ -213,13 +217,140 @@ fn a_thread_returns_what_is_not_used() {
 }
 
 #[test]
-fn a_pace_that_returns_nothing_is_refused() {
+fn a_pace_that_cannot_work_is_refused() {
     let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let start = |pace| {
+        let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
+        // SAFETY: the test accesses no page.
+        unsafe { ReturnFree::start(&world.host, manager, to_kernel, pace) }
+    };
+    let (few, often) = (Pages(1023), Duration::ZERO);
+    for (pace, what) in [
+        (
+            Pace {
+                most: few,
+                ..Pace::default()
+            },
+            "at least 1024 pages",
+        ),
+        (
+            Pace {
+                interval: often,
+                ..Pace::default()
+            },
+            "interval above 0",
+        ),
+    ] {
+        let why = start(pace).expect_err("such a pace cannot work");
+        assert!(why.to_string().contains(what), "{why}");
+    }
+}
+
+#[test]
+fn dropping_ends_the_sleep_of_the_thread() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
+    let interval = Duration::from_secs(3600);
     let pace = Pace {
-        most: Pages(1023),
+        interval,
         ..Pace::default()
     };
-    let (manager, to_kernel) = (Arc::clone(&world.manager), world.to_kernel.clone());
-    let why = ReturnFree::start(&world.host, manager, to_kernel, pace).expect_err("too few");
-    assert!(why.to_string().contains("at least 1024 pages"), "{why}");
+    // SAFETY: the test accesses no page.
+    let thread = unsafe { ReturnFree::start(&world.host, manager, to_kernel, pace) };
+    let thread = thread.expect("a thread can be created");
+    thread::sleep(Duration::from_millis(50));
+    assert!(thread.is_running());
+    let begun = Instant::now();
+    drop(thread);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn blocks_come_back_if_giving_their_memory_back_panics() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let (mut sweep, pages) = (Sweep::default(), world.manager.pages());
+    world.round(&mut sweep, PAGES);
+    let round = AssertUnwindSafe(|| {
+        let mut calls = 0;
+        pages.report_free(&world.host, &mut sweep, PAGES, |_, _| {
+            calls += 1;
+            assert!(calls < 3, "the third block is one too many");
+            true
+        })
+    });
+    catch_unwind(round).expect_err("the third block panics");
+    world.is_whole();
+    let given = world.round(&mut sweep, PAGES) + world.round(&mut sweep, PAGES);
+    assert_eq!(given, PAGES.0 - 2048, "two blocks were given back");
+}
+
+#[test]
+fn blocks_that_were_given_back_are_used_last() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let mut sweep = Sweep::default();
+    world.round(&mut sweep, PAGES);
+    assert_eq!(world.round(&mut sweep, Pages(4096)), 4096);
+    let taken: Vec<Pfn> = (0..12).map(|_| world.take(Order::MAX)).collect();
+    assert!(taken.iter().all(|pfn| pfn.0 >= 4096), "{taken:?}");
+    taken.iter().for_each(|&pfn| world.free(pfn, Order::MAX));
+    world.is_whole();
+}
+
+#[test]
+fn memory_that_went_and_came_back_is_given_back_again() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let mut sweep = Sweep::default();
+    (0..2).for_each(|_| {
+        world.round(&mut sweep, PAGES);
+    });
+    let (first, block) = (Pfn(2048), Order::MAX.pages());
+    let offline = world.manager.memory_offline(&world.host, first, block);
+    offline.expect("all memory is free");
+    let online = world.manager.memory_online(&world.host, first, block);
+    online.expect("the block is a hole");
+    assert_eq!(world.round(&mut sweep, PAGES), 0, "the block is young");
+    assert_eq!(world.round(&mut sweep, PAGES), block.0);
+}
+
+#[test]
+fn a_refused_removal_leaves_the_rest_of_its_range_alone() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let (spare, taken) = (world.take(Order::MAX), world.take(Order::MAX));
+    world.free(spare, Order::MAX);
+    let mut sweep = Sweep::default();
+    let given: u32 = (0..2).map(|_| world.round(&mut sweep, PAGES)).sum();
+    assert_eq!(given, PAGES.0 - 1024);
+    let refused = world.manager.memory_offline(&world.host, Pfn(0), PAGES);
+    assert!(matches!(refused, Err(ResizeError::InUse { pfn, .. }) if pfn == taken));
+    assert_ne!(taken, Pfn(0), "a free block is in front of it");
+    let again: u32 = (0..2).map(|_| world.round(&mut sweep, PAGES)).sum();
+    assert_eq!(again, 0, "these blocks were given back, and not used since");
+    world.free(taken, Order::MAX);
+    world.is_whole();
+}
+
+#[test]
+fn the_high_watermark_is_the_one_that_stays() {
+    let world = world(ArenaOptions::new(PAGES), Grouping::Off);
+    let (host, pages) = (&world.host, world.manager.pages());
+    let set = pages.set_tunable(host, Knob::WatermarkScale, 450);
+    set.expect("in bounds");
+    let marks = pages.view(host)[0].watermarks;
+    let block = Order::MAX.pages();
+    assert!(marks.low < block && block < marks.high, "{marks:?}");
+    let largest = Request::new(Order::MAX).urgent(Urgency::Reserve);
+    let take = || pages.alloc(host, largest).expect("two blocks are left");
+    let taken: Vec<Pfn> = (0..14).map(|_| take()).collect();
+    let mut sweep = Sweep::default();
+    let given: u32 = (0..3).map(|_| world.round(&mut sweep, PAGES)).sum();
+    assert_eq!(given, 0);
+    let left = (0..16).map(|at| Pfn(at * block.0));
+    let left = left.filter(|pfn| !taken.contains(pfn));
+    for pfn in left {
+        let why = world.manager.memory_offline(host, pfn, block);
+        let (free, keeps) = (Pages(2 * block.0), marks.high);
+        assert_eq!(why, Err(ResizeError::Needed { free, keeps }));
+    }
+    taken.iter().for_each(|&pfn| world.free(pfn, Order::MAX));
+    world.is_whole();
 }

@@ -122,16 +122,20 @@ impl Buddy {
         self.give(frames, page, order);
         self.ages
             .set(page, order, if is_given { Age::Given } else { Age::Used });
-        // The block may have merged with its buddy.
-        let merged = page & !(Order::MAX.pages().0 - 1);
-        for page in [merged, page] {
-            if let Some(order) = tag::free_order(frames.tags.get(page))
-                && order >= Order::HUGE
-            {
+        // The block may have merged with its buddy, into a block of the largest order.
+        let both = page & !(Order::MAX.pages().0 - 1);
+        let is_merged = tag::free_order(frames.tags.get(both)) == Some(Order::MAX);
+        let (page, order) = if is_merged {
+            (both, Order::MAX)
+        } else {
+            (page, order)
+        };
+        // If page blocks are smaller, a block of the largest order returns in pieces.
+        for page in (page..page + order.pages().0).step_by(HUGE as usize) {
+            if let Some(order) = tag::free_order(frames.tags.get(page)) {
                 let mobility = frames.types.of(page);
                 self.unlink(page, order, mobility);
                 self.link(page, order, mobility, End::Tail);
-                return;
             }
         }
     }

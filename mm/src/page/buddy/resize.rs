@@ -45,36 +45,47 @@ impl Buddy {
         self.absent.get(block).copied().unwrap_or_default()
     }
 
-    /// Puts the block of the largest order at `page`, which is absent, on a free list. Takes the
-    /// block's `records` if link records are allocated in advance.
+    /// Puts the block of the largest order at `page`, which is absent, on a free list, as new
+    /// movable memory. Takes the block's `records` if link records are allocated in advance.
     pub(in crate::page) fn add_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
         page: u32,
         records: &mut Option<PairLinks>,
     ) {
-        let block = (page / Order::MAX.pages().0) as usize;
-        self.absent[block] = false;
-        self.links.exchange(block, records);
-        for page in page..page + Order::MAX.pages().0 {
-            // Only a block whose holes were not one whole block has tags to clear.
-            if frames.tags.get(page) != tag::TAIL {
-                frames.tags.set(page, tag::TAIL);
-            }
-        }
         frames.types.set(page, Order::MAX, Mobility::Movable);
+        self.ages.used(page, Order::MAX);
+        self.make_present(page, records);
         frames.tags.set(page, tag::free(Order::MAX));
         self.give_fresh(page, frames.types.of(page));
     }
 
-    /// Takes the block of the largest order at `page` off the free lists for good, if all its pages
-    /// are free and the zone keeps `leave` free pages. Moves the block's link records to `records`.
-    pub(in crate::page) fn remove_block<T: Tags>(
+    /// Puts a block that `remove_block` took back on the free lists. Its page blocks have the same
+    /// types as before, and its age is the same.
+    pub(in crate::page) fn restore_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
         page: u32,
-        leave: Pages,
         records: &mut Option<PairLinks>,
+    ) {
+        self.make_present(page, records);
+        frames.tags.set(page, tag::TAIL);
+        self.kept += kept_in(frames, page);
+        self.give(frames, page, Order::MAX);
+    }
+
+    fn make_present(&mut self, page: u32, records: &mut Option<PairLinks>) {
+        let block = (page / Order::MAX.pages().0) as usize;
+        self.absent[block] = false;
+        self.links.exchange(block, records);
+    }
+
+    /// Returns the first reason in the block of the largest order at `page` for which it cannot be
+    /// removed, apart from the zone's need of free pages.
+    pub(in crate::page) fn obstacle<T: Tags>(
+        &self,
+        frames: Frames<'_, T>,
+        page: u32,
     ) -> Result<(), Stays> {
         if self.is_absent(page) {
             return Err(Stays::Absent);
@@ -87,10 +98,24 @@ impl Buddy {
             let order = tag::free_order(tag).ok_or(Stays::Used { page: at, tag })?;
             at += order.pages().0;
         }
+        Ok(())
+    }
+
+    /// Takes the block of the largest order at `page` off the free lists for good, if all its pages
+    /// are free and the zone keeps `leave` free pages. Moves the block's link records to `records`.
+    pub(in crate::page) fn remove_block<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        page: u32,
+        leave: Pages,
+        records: &mut Option<PairLinks>,
+    ) -> Result<(), Stays> {
+        self.obstacle(frames, page)?;
         if self.free.saturating_sub(Order::MAX.pages()) < leave {
             return Err(Stays::Needed { free: self.free });
         }
-        at = page;
+        let end = page + Order::MAX.pages().0;
+        let mut at = page;
         while let Some(order) = (at < end)
             .then(|| tag::free_order(frames.tags.get(at)))
             .flatten()
@@ -101,18 +126,19 @@ impl Buddy {
             frames.tags.set(at, tag::TAIL);
             at += order.pages().0;
         }
-        let each = frames.types.block().pages();
-        for start in (page..end).step_by(each.index()) {
-            if frames.types.of(start) == Mobility::HighAtomic {
-                self.kept = self.kept.saturating_sub(each);
-            }
-        }
-        frames.types.set(page, Order::MAX, Mobility::Movable);
+        self.kept = self.kept.saturating_sub(kept_in(frames, page));
         frames.tags.set(page, tag::HOLE);
         let block = (page / Order::MAX.pages().0) as usize;
         self.links.exchange(block, records);
         self.absent[block] = true;
-        self.ages.used(page, Order::MAX);
         Ok(())
     }
+}
+
+/// The number of pages of the block of the largest order at `page` that are in kept page blocks.
+fn kept_in<T: Tags>(frames: Frames<'_, T>, page: u32) -> Pages {
+    let each = frames.types.block().pages();
+    let starts = (page..page + Order::MAX.pages().0).step_by(each.index());
+    let kept = starts.filter(|&start| frames.types.of(start) == Mobility::HighAtomic);
+    kept.fold(Pages::ZERO, |sum, _| sum + each)
 }
