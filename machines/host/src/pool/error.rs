@@ -7,9 +7,9 @@ use plimsoll_mm::page::{LayoutError, NODES_MAX};
 use plimsoll_mm::tunables::TunableError;
 use plimsoll_mm::units::{CpuId, Pages};
 
-use super::builder::CPUS_MAX;
 use crate::arena::ArenaError;
 use crate::cpu::PinError;
+use crate::topology::CPUS_MAX;
 use crate::workers::StartError;
 
 /// The reason why a pool was not built. Nothing is left of the attempt.
@@ -17,7 +17,7 @@ use crate::workers::StartError;
 pub enum BuildError {
     /// The machine would have no CPU.
     NoCpu,
-    /// The machine would have more CPUs than [`CPUS_MAX`].
+    /// The machine would have more CPUs than [`CPUS_MAX`](crate::pool::CPUS_MAX).
     TooManyCpus {
         /// The requested number of CPUs.
         cpus: u32,
