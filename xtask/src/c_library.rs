@@ -42,14 +42,10 @@ pub(crate) fn install(root: &Path, arguments: &[&str]) -> Result<(), String> {
         [prefix] if Path::new(prefix).is_absolute() => PathBuf::from(prefix),
         _ => return Err(INSTALL.to_owned()),
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--locked", "--release", "--package", "plimsoll-c"])
-        .current_dir(root);
-    run(&mut build)?;
+    let target = root.join("target");
+    run(&mut build(root, &target))?;
 
-    let built = root.join("target/release");
+    let built = target.join("release");
     let libraries = prefix.join("lib");
     let mut copied = 0;
     for name in ["libplimsoll.a", "libplimsoll.so", "libplimsoll.dylib"] {
@@ -68,6 +64,19 @@ pub(crate) fn install(root: &Path, arguments: &[&str]) -> Result<(), String> {
     let file = libraries.join("pkgconfig/plimsoll.pc");
     make_folder_of(&file)?;
     fs::write(&file, text).map_err(|why| format!("cannot write {}: {why}", file.display()))
+}
+
+/// Returns the command that builds the library in the folder `target`, whatever other folder the
+/// configuration of cargo names.
+fn build(root: &Path, target: &Path) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--locked", "--release", "--package", "plimsoll-c"])
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(root);
+    build
 }
 
 /// Returns the text of `plimsoll.pc`.
@@ -98,11 +107,14 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|why| format!("cannot read {}: {why}", file.display()))
 }
 
+/// Copies a file. If there is a file `to` already, programs that have mapped it keep the old one:
+/// the copy gets another name first, and then replaces the old file.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     make_folder_of(to)?;
-    let copied = fs::copy(from, to);
-    copied.map_err(|why| format!("cannot write {}: {why}", to.display()))?;
-    Ok(())
+    let mut beside = to.as_os_str().to_owned();
+    beside.push(".new");
+    let copied = fs::copy(from, &beside).and_then(|_bytes| fs::rename(&beside, to));
+    copied.map_err(|why| format!("cannot write {}: {why}", to.display()))
 }
 
 fn make_folder_of(file: &Path) -> Result<(), String> {
@@ -120,6 +132,32 @@ mod tests {
         let text = pkg_config(&root, Path::new("/opt/here")).expect("the template is there");
         assert!(text.starts_with("prefix=/opt/here\n"), "{text}");
         assert!(!text.contains('@'), "{text}");
+    }
+
+    #[test]
+    fn the_library_is_built_where_it_is_looked_for() {
+        let command = build(Path::new("/here"), Path::new("/here/target"));
+        let arguments: Vec<_> = command.get_args().collect();
+        assert!(arguments.ends_with(&["--target-dir".as_ref(), "/here/target".as_ref()]));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_program_that_has_mapped_the_old_library_keeps_it() {
+        use std::io::Read;
+
+        let folder = std::env::temp_dir().join(format!("plimsoll-copy-{}", std::process::id()));
+        let [old, new] = ["old", "new"].map(|name| folder.join(name));
+        fs::create_dir_all(&folder).expect("the folder is new");
+        fs::write(&old, "old").expect("it can be written");
+        fs::write(&new, "new").expect("it can be written");
+        let mut opened = fs::File::open(&old).expect("it is there");
+        copy(&new, &old).expect("it can be replaced");
+        let mut text = String::new();
+        opened.read_to_string(&mut text).expect("it is open");
+        assert_eq!(text, "old");
+        assert_eq!(fs::read_to_string(&old).expect("it is there"), "new");
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]

@@ -12,8 +12,20 @@
 // any other pointer that is not as "Safety" in the function's comment says is undefined behaviour.
 //
 // Threads. A pool and a counter may be used by all threads at once. A plimsoll_cpu belongs to the
-// thread that has made it: any other thread gets PLIMSOLL_WRONG_THREAD. A thread may hold several;
-// the one made last says which CPU the thread plays, and must be left first.
+// thread that has made it, and must be left before this thread ends. Any other thread that lives at
+// the same time gets PLIMSOLL_WRONG_THREAD. A thread may hold several; the one made last says which
+// CPU the thread plays, and must be left first. A thread plays a CPU of one pool at a time: while
+// it holds a newer plimsoll_cpu of another pool, its calls with the older one are slower, and use
+// the CPU on which the kernel runs it.
+//
+// Forks. A pool belongs to the process that made it. After a fork, the child must not call a
+// function with an object of its parent, not even plimsoll_pool_free, and must not touch the pages:
+// most such calls abort the child with a message, and the pages are not mapped in the child. So the
+// child calls exec, or _exit, or makes a pool of its own; it must run no atexit handler that frees
+// a pool of its parent.
+//
+// Signals. A signal handler must call no function of this library. A call may hold a lock of the
+// pool when the signal interrupts it; a handler that needs this lock then waits for ever.
 //
 // Forks. A pool belongs to the process that has created it. On Linux, a forked child has no memory at
 // the addresses of the pool's pages, and aborts if it allocates or frees a page of the pool. It may
@@ -65,9 +77,11 @@ typedef struct plimsoll_pool plimsoll_pool;
 typedef struct plimsoll_options {
   // The number of pages of 4 KiB. Default: 16384, which is 64 MiB.
   uint32_t pages;
-  // The number of nodes that the pages are divided into. Default: 1.
+  // The number of nodes that the pages are divided into, 1 to 1024. There must be more than 1024
+  // pages for each node but the last. Default: 1.
   uint32_t nodes;
-  // The number of CPUs that threads can play. Default: the CPUs of this computer.
+  // The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
+  // them. Default: the CPUs of this computer.
   uint32_t cpus;
   // One of the constants `PLIMSOLL_DESIGN_…`.
   uint32_t design;
@@ -159,7 +173,8 @@ enum plimsoll_status plimsoll_enter(const struct plimsoll_pool *pool,
                                     struct plimsoll_cpu **entered);
 
 // Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
-// handle to `*entered`.
+// handle to `*entered`. If the thread plays a CPU of the pool already, it goes on to play that
+// CPU.
 //
 // # Safety
 // `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -198,14 +213,17 @@ enum plimsoll_status plimsoll_alloc_pages(const struct plimsoll_cpu *cpu,
                                           size_t *got);
 
 // Frees `count` single pages. Stops at the first page that was not allocated as a single page: the
-// pages before it are freed, and that page and those after it are not.
+// pages before it are freed, and that page and those after it are not. Writes the number of pages
+// that were freed to `*freed`, also if it stops, so `pfns[*freed]` is then the page that was
+// refused. `freed` may be null.
 //
 // # Safety
-// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers. Nothing may use
-// the pages' memory any more.
+// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must
+// be null or valid for a write. Nothing may use the pages' memory any more.
 enum plimsoll_status plimsoll_free_pages(const struct plimsoll_cpu *cpu,
                                          const uint32_t *pfns,
-                                         size_t count);
+                                         size_t count,
+                                         size_t *freed);
 
 // Makes a pool, and writes it to `*made`. `options` may be null, for the defaults.
 //
@@ -230,8 +248,9 @@ void plimsoll_pool_free(struct plimsoll_pool *pool);
 // `pool` must be null or a pool; `address` must be null or valid for a write.
 enum plimsoll_status plimsoll_page(const struct plimsoll_pool *pool, uint32_t pfn, void **address);
 
-// Writes the number of free pages to `*pages`, with those on the lists of CPUs. The number is exact
-// if no other thread uses the pool.
+// Writes the number of free pages to `*pages`, with those on the lists of CPUs. While other
+// threads use the pool, or the pool's own threads move pages between lists, the number may be
+// wrong by the pages that move during the call.
 //
 // # Safety
 // `pool` must be null or a pool; `pages` must be null or valid for a write.
@@ -254,7 +273,8 @@ const char *plimsoll_message(int32_t status);
 
 // Writes the message of the last call of this thread that failed into the `size` bytes of
 // `buffer`, cut to fit and always ended by a zero byte, and returns the length of the whole
-// message in bytes, without the zero byte. Writes nothing if `buffer` is null or `size` is 0.
+// message in bytes, without the zero byte. The message is UTF-8, and is not cut inside a
+// character. Writes nothing if `buffer` is null or `size` is 0.
 //
 // # Safety
 // `buffer` must be null, or valid for writes of `size` bytes.

@@ -9,7 +9,7 @@ use std::ptr;
 use plimsoll_host::cpu::Entered;
 use plimsoll_host::pool::Pool;
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::page::{BulkError, Request};
+use plimsoll_mm::page::{BulkError, FreeError, Request};
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use crate::pool::plimsoll_pool;
@@ -75,7 +75,8 @@ pub unsafe extern "C" fn plimsoll_enter(
 }
 
 /// Makes the calling thread play the CPU on which the kernel runs it at the moment, and writes its
-/// handle to `*entered`.
+/// handle to `*entered`. If the thread plays a CPU of the pool already, it goes on to play that
+/// CPU.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `entered` must be null or valid for a write.
@@ -225,29 +226,44 @@ fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
 }
 
 /// Frees `count` single pages. Stops at the first page that was not allocated as a single page: the
-/// pages before it are freed, and that page and those after it are not.
+/// pages before it are freed, and that page and those after it are not. Writes the number of pages
+/// that were freed to `*freed`, also if it stops, so `pfns[*freed]` is then the page that was
+/// refused. `freed` may be null.
 ///
 /// # Safety
-/// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers. Nothing may use
-/// the pages' memory any more.
+/// `cpu` must be null or a handle; `pfns` must be null or valid for `count` numbers; `freed` must
+/// be null or valid for a write. Nothing may use the pages' memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_free_pages(
     cpu: *const plimsoll_cpu,
     pfns: *const u32,
     count: usize,
+    freed: *mut usize,
 ) -> plimsoll_status {
     guard(|| {
         // SAFETY: the caller guarantees it.
         let pool = &unsafe { own(cpu) }?.pool;
         // SAFETY: the caller guarantees it.
         let pfns = unsafe { raw::list(pfns, count, "pfns") }?;
-        for some in pfns.chunks(TOGETHER) {
-            let mut pages = [Pfn(0); TOGETHER];
-            for (page, &number) in pages.iter_mut().zip(some) {
-                *page = Pfn(number);
-            }
-            pool.pages().free_pages(pool.host(), &pages[..some.len()])?;
+        let mut done = 0;
+        let outcome = free_all(pool, pfns, &mut done);
+        if !freed.is_null() {
+            // SAFETY: the caller guarantees it.
+            unsafe { raw::out(freed, "freed") }?.put(done);
         }
-        Ok(())
+        Ok(outcome?)
     })
+}
+
+/// Frees pages, and adds the number of pages that were freed to `done`.
+fn free_all(pool: &Pool, pfns: &[u32], done: &mut usize) -> Result<(), FreeError> {
+    for some in pfns.chunks(TOGETHER) {
+        let mut pages = [Pfn(0); TOGETHER];
+        for (page, &number) in pages.iter_mut().zip(some) {
+            *page = Pfn(number);
+        }
+        let pages = &pages[..some.len()];
+        pool.pages().free_pages_counting(pool.host(), pages, done)?;
+    }
+    Ok(())
 }

@@ -26,9 +26,11 @@ pub const PLIMSOLL_DESIGN_LINUX: u32 = 1;
 pub struct plimsoll_options {
     /// The number of pages of 4 KiB. Default: 16384, which is 64 MiB.
     pub pages: u32,
-    /// The number of nodes that the pages are divided into. Default: 1.
+    /// The number of nodes that the pages are divided into, 1 to 1024. There must be more than 1024
+    /// pages for each node but the last. Default: 1.
     pub nodes: u32,
-    /// The number of CPUs that threads can play. Default: the CPUs of this computer.
+    /// The number of CPUs that threads can play, 1 to 65536. The pool starts a thread for each of
+    /// them. Default: the CPUs of this computer.
     pub cpus: u32,
     /// One of the constants `PLIMSOLL_DESIGN_…`.
     pub design: u32,
@@ -152,8 +154,9 @@ pub unsafe extern "C" fn plimsoll_page(
     })
 }
 
-/// Writes the number of free pages to `*pages`, with those on the lists of CPUs. The number is exact
-/// if no other thread uses the pool.
+/// Writes the number of free pages to `*pages`, with those on the lists of CPUs. While other
+/// threads use the pool, or the pool's own threads move pages between lists, the number may be
+/// wrong by the pages that move during the call.
 ///
 /// # Safety
 /// `pool` must be null or a pool; `pages` must be null or valid for a write.

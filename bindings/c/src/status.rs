@@ -123,7 +123,8 @@ pub extern "C" fn plimsoll_message(status: i32) -> *const c_char {
 
 /// Writes the message of the last call of this thread that failed into the `size` bytes of
 /// `buffer`, cut to fit and always ended by a zero byte, and returns the length of the whole
-/// message in bytes, without the zero byte. Writes nothing if `buffer` is null or `size` is 0.
+/// message in bytes, without the zero byte. The message is UTF-8, and is not cut inside a
+/// character. Writes nothing if `buffer` is null or `size` is 0.
 ///
 /// # Safety
 /// `buffer` must be null, or valid for writes of `size` bytes.
@@ -144,7 +145,7 @@ unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) {
     let Some(most) = size.checked_sub(1).filter(|_| !buffer.is_null()) else {
         return;
     };
-    let bytes = text.len().min(most);
+    let bytes = text.floor_char_boundary(most);
     // SAFETY: the caller guarantees room for `size` bytes, and `bytes` is less. A text of Rust does
     // not overlap with a buffer of C.
     unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, bytes) };
@@ -171,6 +172,13 @@ mod tests {
             &text, b"a planted\0",
             "it is cut, and ends with a zero byte"
         );
+        // The message is cut before a character that does not fit.
+        guard(|| panic!("12345678…"));
+        // SAFETY: the buffer has this many bytes.
+        unsafe { plimsoll_last_error(buffer.as_mut_ptr(), buffer.len()) };
+        let text = buffer.map(|byte| byte.to_ne_bytes()[0]);
+        assert_eq!(&text[..9], b"12345678\0");
+        guard(|| panic!("a planted panic {}", 7));
         // SAFETY: a null buffer is allowed.
         let again = unsafe { plimsoll_last_error(ptr::null_mut(), 5) };
         assert_eq!(again, length);

@@ -132,8 +132,6 @@ fn the_header_and_the_test_know_every_function() {
         );
         assert!(test.contains(&call), "tests/test.c does not call {name}");
     }
-    let declared = header.matches(" plimsoll_").filter(|_| true).count();
-    assert!(declared > exported.len(), "the header has types as well");
 }
 
 #[test]

@@ -44,7 +44,8 @@ static void *work(void *argument) {
         CHECK(plimsoll_page(me->pool, pfns[i], &page) == PLIMSOLL_OK);
         CHECK(((unsigned char *)page)[4095] == me->number + 1);
     }
-    CHECK(plimsoll_free_pages(cpu, pfns, HELD) == PLIMSOLL_OK);
+    size_t freed = 0;
+    CHECK(plimsoll_free_pages(cpu, pfns, HELD, &freed) == PLIMSOLL_OK && freed == HELD);
     for (int i = 0; i < ADDITIONS; i++) {
         CHECK(plimsoll_counter_add(me->counter, 1) == PLIMSOLL_OK);
     }
@@ -102,8 +103,15 @@ static void pages(const plimsoll_pool *pool) {
     size_t got = 0;
     CHECK(plimsoll_alloc_pages(cpu, all, PAGES + 1, &got) == PLIMSOLL_NO_MEMORY);
     CHECK(got > 0 && got <= PAGES && all[got] == UINT32_MAX && all[got - 1] < PAGES);
-    CHECK(plimsoll_free_pages(cpu, all, got) == PLIMSOLL_OK);
-    CHECK(plimsoll_free_pages(cpu, all, 1) == PLIMSOLL_NOT_ALLOCATED);
+    CHECK(plimsoll_free_pages(cpu, all, got, NULL) == PLIMSOLL_OK);
+    size_t freed = 1;
+    CHECK(plimsoll_free_pages(cpu, all, 1, &freed) == PLIMSOLL_NOT_ALLOCATED && freed == 0);
+    // A page that is in the list twice is freed once.
+    CHECK(plimsoll_alloc_pages(cpu, all, 100, &got) == PLIMSOLL_OK && got == 100);
+    const uint32_t last = all[99];
+    all[99] = all[70];
+    CHECK(plimsoll_free_pages(cpu, all, 100, &freed) == PLIMSOLL_NOT_ALLOCATED && freed == 99);
+    CHECK(plimsoll_free(cpu, last, 0) == PLIMSOLL_OK);
     CHECK(plimsoll_free_count(pool, &free_after) == PLIMSOLL_OK && free_after == PAGES);
     CHECK(plimsoll_alloc_pages(cpu, NULL, 0, &got) == PLIMSOLL_OK && got == 0);
     CHECK(plimsoll_alloc_pages(cpu, NULL, 1, &got) == PLIMSOLL_NULL);
@@ -130,6 +138,9 @@ static void wrong_thread(const plimsoll_pool *pool) {
 }
 
 // Tenants whose memory is cheap to read to within 100 pages.
+static int16_t adj_of_3 = -1000;
+static uint32_t dying = UINT32_MAX;
+
 static int32_t look(void *context, uint32_t tenant, plimsoll_look *seen) {
     const int64_t *held = context;
     if (held[tenant] < 0) {
@@ -137,7 +148,8 @@ static int32_t look(void *context, uint32_t tenant, plimsoll_look *seen) {
     }
     seen->min = held[tenant] / 100 * 100;
     seen->max = seen->min + 99;
-    seen->adj = tenant == 3 ? -1000 : 0;
+    seen->adj = tenant == 3 ? adj_of_3 : 0;
+    seen->is_dying = tenant == dying;
     return 1;
 }
 
@@ -154,6 +166,12 @@ static void selector(void) {
     CHECK(plimsoll_select(&tenants, 1 << 20, &victim) == PLIMSOLL_OK);
     CHECK(victim.candidate == 1 && victim.sums <= 1);
     CHECK(plimsoll_select(&tenants, 0, &victim) == PLIMSOLL_INVALID);
+    dying = 2;
+    CHECK(plimsoll_select(&tenants, 1 << 20, &victim) == PLIMSOLL_NOBODY);
+    dying = UINT32_MAX;
+    adj_of_3 = 2000;
+    CHECK(plimsoll_select(&tenants, 1 << 20, &victim) == PLIMSOLL_INVALID);
+    adj_of_3 = -1000;
     tenants.count = 0;
     CHECK(plimsoll_select(&tenants, 1 << 20, &victim) == PLIMSOLL_NOBODY);
     tenants.sum = NULL;
@@ -177,6 +195,8 @@ int main(void) {
     CHECK(plimsoll_leave(NULL) == PLIMSOLL_OK);
     CHECK(plimsoll_pool_new(&options, NULL) == PLIMSOLL_NULL);
     options.nodes = 9;
+    CHECK(plimsoll_pool_new(&options, &pool) == PLIMSOLL_INVALID);
+    options = (plimsoll_options){.cpus = UINT32_MAX};
     CHECK(plimsoll_pool_new(&options, &pool) == PLIMSOLL_INVALID);
     options = (plimsoll_options){.design = 2};
     CHECK(plimsoll_pool_new(&options, &pool) == PLIMSOLL_INVALID);

@@ -27,6 +27,8 @@ const GREEDY_PAGES: u64 = 25_000;
 const SMALL_PAGES: u64 = 1000;
 const MODEST_PAGES: u64 = 12_000;
 const START: Vpn = Vpn(1 << 20);
+/// The largest number of tenants.
+const TENANTS_MAX: usize = 3;
 
 thread_local! {
     /// The tenant for which this thread allocates.
@@ -49,7 +51,6 @@ impl Signals<Host> for Tenants {
 }
 
 /// All tenants, in the order of their creation.
-#[derive(Default)]
 struct House(Mutex<Vec<Arc<Process<Host>>>>);
 
 impl Owner<Host> for House {
@@ -75,7 +76,8 @@ type LastResort = Arc<OutOfMemory<Host, Tenants, House>>;
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::with_topology(Topology::flat(2));
     let killer = Arc::new(OomKiller::new(&host, Tenants, Patience::LINUX));
-    let (house, rules) = (House::default(), Rules::default());
+    let house = House(Mutex::new(Vec::with_capacity(TENANTS_MAX)));
+    let rules = Rules::default();
     let oom = Arc::new(OutOfMemory::new(&host, killer, house, rules, Vec::new()));
     let mut config = Config::new(Layout::arena(PAGES));
     config.last_resort = Some(Box::new(Arc::clone(&oom)));
@@ -136,10 +138,15 @@ fn tenant(
         .killer()
         .enroll(host, ProcessId(id), Kind::Process, space);
     let process = Arc::new(process.map_err(|_| "no memory for a process")?);
-    let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
-    all.push(Arc::clone(&process));
-    oom.reserve(host, all.len())
+    // The OOM killer locks the list of tenants under its own lock, so `reserve` comes first.
+    oom.reserve(host, TENANTS_MAX)
         .map_err(|_| "no memory for a slot")?;
+    let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.len() == TENANTS_MAX {
+        return Err("the house is full".into());
+    }
+    // The list has room for all tenants, so the call does not allocate under the lock.
+    all.push(Arc::clone(&process));
     Ok(process)
 }
 

@@ -7,6 +7,8 @@
 
 use std::cell::RefCell;
 use std::error::Error;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -27,14 +29,17 @@ use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 /// The memory of the server: 64 MiB.
 const PAGES: Pages = Pages(1 << 14);
 const START: Vpn = Vpn(1 << 20);
+/// The largest number of tenants.
+const TENANTS_MAX: usize = 16;
 
 thread_local! {
     /// The tenant for which this thread allocates.
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// What each tenant pays, in the order in which the tenants were made.
-type Fees = Arc<Mutex<Vec<u32>>>;
+/// What each tenant pays, in the order in which the tenants were made. The selector reads it
+/// without a lock, because it must not wait.
+type Fees = Arc<[AtomicU32; TENANTS_MAX]>;
 
 /// Chooses the tenant that pays least, of those that may be killed.
 struct LeastPaying(Fees);
@@ -50,7 +55,6 @@ impl Selector for LeastPaying {
         scope: &Scope,
         _slots: &mut [Slot],
     ) -> Result<Selection, SelectError> {
-        let fees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cheapest = None;
         let mut dying = None;
         for candidate in 0..candidates.len() {
@@ -61,7 +65,7 @@ impl Selector for LeastPaying {
                 Standing::Exempt => {}
                 Standing::Dying => dying = Some(candidate),
                 Standing::Origin | Standing::Counted(_) => {
-                    let fee = fees.get(candidate as usize).copied().unwrap_or(0);
+                    let fee = self.0[candidate as usize].load(Relaxed);
                     let this = (fee, candidate);
                     cheapest = Some(cheapest.map_or(this, |other: (u32, u32)| other.min(this)));
                 }
@@ -99,7 +103,6 @@ impl Signals<Host> for Tell {
 }
 
 /// All tenants, in the order of their creation.
-#[derive(Default)]
 struct House(Mutex<Vec<Arc<Process<Host>>>>);
 
 impl Owner<Host> for House {
@@ -143,13 +146,15 @@ impl Server<'_> {
             .killer()
             .enroll(host, ProcessId(id), Kind::Process, space);
         let process = Arc::new(process.map_err(|_| "no memory for a process")?);
+        // The OOM killer locks the list of tenants under its own lock, so `reserve` comes first.
+        oom.reserve(host, TENANTS_MAX)
+            .map_err(|_| "no memory for a slot")?;
         let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own_fee = fees.get(all.len()).ok_or("the house is full")?;
+        // Relaxed is enough: the lock of the list passes the fee on with the tenant.
+        own_fee.store(fee, Relaxed);
+        // The list has room for all tenants, so the call does not allocate under the lock.
         all.push(Arc::clone(&process));
-        fees.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(fee);
-        let reserved = oom.reserve(host, all.len());
-        reserved.map_err(|_| "no memory for a slot")?;
         Ok(process)
     }
 
@@ -189,7 +194,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let oom = OutOfMemory::new(
         &host,
         killer,
-        House::default(),
+        House(Mutex::new(Vec::with_capacity(TENANTS_MAX))),
         Rules::default(),
         Vec::new(),
     );

@@ -18,7 +18,8 @@ pub struct CounterSpec {
     pub unit: &'static str,
 }
 
-/// The number of a counter among its [`NamedCounters`].
+/// The number of a counter among its [`NamedCounters`]. It does not say which counters these are:
+/// if it is passed to other counters, it is the number of one of those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(usize);
 
@@ -91,7 +92,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the name and the unit of a counter.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     #[must_use]
     pub fn spec(&self, id: CounterId) -> CounterSpec {
         self.specs[id.0]
@@ -100,16 +101,18 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the group and the number of the counter in this group.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     #[inline]
     fn at(&self, CounterId(id): CounterId) -> (&AnyCounters<M>, usize) {
+        // The last group may have spare counters without a name.
+        assert!(id < self.specs.len(), "the counter is of other counters");
         (&self.groups[id / self.width], id % self.width)
     }
 
     /// Adds `delta` to a counter, in this CPU's part (Linux: `count_vm_events`). Never allocates.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     #[inline]
     pub fn add(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
@@ -120,7 +123,7 @@ impl<M: Machine> NamedCounters<M> {
     /// which several CPUs add. Use it where the caller holds no spinlock.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     #[inline]
     pub fn add_growing(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
@@ -130,7 +133,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns a range that contains the precise sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     pub fn range(&self, machine: &M, id: CounterId) -> Range {
         let (group, counter) = self.at(id);
         group.min_max(machine, counter)
@@ -139,7 +142,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the approximate sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     pub fn approximate(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.approximate_sum(machine, counter)
@@ -149,7 +152,7 @@ impl<M: Machine> NamedCounters<M> {
     /// added.
     ///
     /// # Panics
-    /// If `id` is of other counters, of which there are more.
+    /// If these counters have no counter of the number `id`.
     pub fn precise(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.precise_sum(machine, counter)

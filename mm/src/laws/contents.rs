@@ -29,7 +29,7 @@ const SLOTS: u32 = 2;
 const PAGE: Vpn = Vpn(512);
 /// The contents of that page, which a body changes by adding to them.
 const WRITTEN: i64 = 1000;
-/// The contents of a frame that was freed.
+/// The contents of a frame that was freed, or of a slot whose contents were forgotten.
 const FREED: i64 = -1;
 
 /// The contents of every frame and slot, and the translation that a holder keeps for the page.
@@ -87,13 +87,20 @@ where
     fn write_out(&self, machine: &M, pfn: Pfn, SwapSlot(slot): SwapSlot) -> Result<(), NotStored> {
         let now = self.0.frames[pfn.0 as usize].load(machine, Acquire);
         assert_ne!(now, FREED, "a page is written out before it is freed");
-        self.0.slots[slot as usize].store(machine, now, Release);
+        let before = self.0.slots[slot as usize].swap(machine, now, AcqRel);
+        assert_eq!(before, FREED, "the former contents were forgotten");
         Ok(())
     }
 
     fn read_in(&self, machine: &M, SwapSlot(slot): SwapSlot, pfn: Pfn) {
         let now = self.0.slots[slot as usize].load(machine, Acquire);
+        assert_ne!(now, FREED, "contents are read in before they are forgotten");
         self.0.frames[pfn.0 as usize].store(machine, now, Release);
+    }
+
+    fn forget(&self, machine: &M, SwapSlot(slot): SwapSlot) {
+        let before = self.0.slots[slot as usize].swap(machine, FREED, AcqRel);
+        assert_ne!(before, FREED, "contents are forgotten once");
     }
 }
 
@@ -219,9 +226,15 @@ where
         self.add(machine, 1);
         let after = self.added.load(machine, Acquire);
         assert_eq!(after, before + 1, "no other CPU moved the page");
+        self.move_out(machine);
+        assert_eq!(self.spaces.swap().used(machine), 1, "the page is in swap");
         let ended = self.space.exit(self.memory(machine));
         ended.expect("it has not ended before");
         assert_eq!(self.spaces.swap().used(machine), 0, "every slot is free");
+        for slot in &self.bytes.slots {
+            let now = slot.load(machine, Acquire);
+            assert_eq!(now, FREED, "contents of unmapped pages are forgotten");
+        }
         self.manager.pages().drain_all_sync(machine);
         let zone = &self.manager.pages().view(machine)[0];
         assert_eq!(zone.free, Pages(ARENA), "every page is free");

@@ -56,6 +56,10 @@ pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
 pub trait Owner<M: Machine> {
     /// Calls `look` once with all processes, in the order in which they were made. The owner
     /// retires none of them before `look` returns. `look` calls the methods of [`Signals`].
+    ///
+    /// The caller holds the OOM lock. So while a task holds a lock that this method takes, the task
+    /// must neither call [`OutOfMemory::reserve`] nor allocate pages: each of the two tasks could
+    /// then wait for the other one for ever.
     fn with_processes(&self, machine: &M, look: &mut Look<'_, M>);
 
     /// Returns the process on whose behalf the caller allocates, if any (Linux: `current`).
@@ -77,7 +81,7 @@ pub trait Owner<M: Machine> {
         NodeSet::ALL
     }
 
-    /// Reports that a process was killed, or that none could be. Called with the OOM lock held,
+    /// Reports that a process was killed, or why none was. Called with the OOM lock held,
     /// from inside [`Owner::with_processes`].
     fn report(&self, machine: &M, report: &Report<'_, M>) {
         let _ = (machine, report);
@@ -205,6 +209,9 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     /// is equally correct, but takes longer. The call allocates the slots before it takes the OOM
     /// lock. So a task that runs out of memory during the allocation does not find that lock busy.
     ///
+    /// The caller must hold no lock that [`Owner::with_processes`] takes, because that method is
+    /// called under the OOM lock.
+    ///
     /// # Errors
     /// [`NoMemory`] if the slots cannot be allocated; nothing has changed then.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
@@ -317,7 +324,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         };
         match outcome {
             Ok(chosen) => self.act(&census, &scope, shortage, chosen, &mut kill_state.waited),
-            Err(_) => Step::Done(Relief::GiveUp(NoKill::NotSelected)),
+            Err(error) => {
+                self.tell(&census, scope, Verdict::Failed(error));
+                Step::Done(Relief::GiveUp(NoKill::NotSelected))
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use super::census::{Census, Pages};
 use super::facts::{Facts, Kind, ScoreAdj};
 use super::kill::Killed;
 use super::scope::{Constraint, Scope};
-use super::select::NoVictim;
+use super::select::{NoVictim, SelectError};
 use crate::machine::Machine;
 use crate::units::ProcessId;
 
@@ -29,6 +29,8 @@ pub enum Verdict {
     Killed(Row, Killed),
     /// No process could be killed.
     Nobody(NoVictim),
+    /// No process was killed, because the selection failed.
+    Failed(SelectError),
 }
 
 /// One process in the table of candidates.
@@ -117,6 +119,7 @@ impl<M: Machine> fmt::Display for Report<'_, M> {
         self.rows().try_for_each(|row| writeln!(f, "{row}"))?;
         match self.verdict {
             Verdict::Nobody(_) => f.write_str("Out of memory and no killable processes..."),
+            Verdict::Failed(error) => write!(f, "Out of memory and no victim selected: {error}"),
             Verdict::Killed(row, killed) => write_killed(f, self.scope.constraint, &row, killed),
         }
     }

@@ -47,7 +47,8 @@ pub enum NoKill {
     Dying,
     /// No process is left that may be killed and whose memory would help.
     NobodyLeft,
-    /// No victim could be selected, because the counters of the processes contradict each other.
+    /// The selection of a victim failed. The [`SelectError`](crate::oom::SelectError), which says
+    /// why, is in the report that [`Owner::report`](crate::oom::Owner::report) gets.
     NotSelected,
 }
 
@@ -59,7 +60,7 @@ impl fmt::Display for NoKill {
             Self::LowZone => "killing a process would hardly free memory of the requested kind",
             Self::Dying => "the allocating task is dying and has used its reserve",
             Self::NobodyLeft => "no process is left that may be killed and would help",
-            Self::NotSelected => "counters of processes contradict themselves",
+            Self::NotSelected => "the selection of a process to kill failed",
         })
     }
 }

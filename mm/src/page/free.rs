@@ -80,6 +80,21 @@ impl<M: Machine> PageAllocator<M> {
     /// Stops at the first page that was not allocated as a single page: the pages before it are
     /// freed, that page and those after it are not.
     pub fn free_pages(&self, machine: &M, pfns: &[Pfn]) -> Result<(), FreeError> {
+        self.free_pages_counting(machine, pfns, &mut 0)
+    }
+
+    /// As [`PageAllocator::free_pages`], and adds the number of pages that were freed to `freed`.
+    /// The page that an error refuses is the first one that was not freed; its number in the error
+    /// would not say which one this is, if the same page is in `pfns` twice.
+    ///
+    /// # Errors
+    /// Those of [`PageAllocator::free_pages`].
+    pub fn free_pages_counting(
+        &self,
+        machine: &M,
+        pfns: &[Pfn],
+        freed: &mut usize,
+    ) -> Result<(), FreeError> {
         let mut run = [0; FREE_BATCH];
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
@@ -100,6 +115,7 @@ impl<M: Machine> PageAllocator<M> {
                 len += 1;
             }
             zone.free_listed(machine, &run[..len], Order::ZERO, None);
+            *freed += len;
             if let Some(error) = refused {
                 return Err(error);
             }

@@ -8,6 +8,7 @@ use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;
 use crate::site::Work;
 use crate::space::Memory;
+use crate::space::evict::Eviction;
 use crate::space::lru::{Fate, ISOLATED_MAX, Kind, List, Shadow, Taken};
 use crate::space::rmap::Owner;
 use crate::space::swap::SwapSlot;
@@ -105,11 +106,15 @@ impl<M: Machine> Shrinker<'_, M> {
                 *fate = stays(List::Active, false);
                 continue;
             };
-            if self.evict_one(*taken, slot) {
-                freed[len] = taken.pfn;
-                len += 1;
-            } else {
-                *fate = stays(List::Inactive, false);
+            match self.evict_one(*taken, slot) {
+                Eviction::Moved => {
+                    freed[len] = taken.pfn;
+                    len += 1;
+                }
+                Eviction::Kept => *fate = stays(List::Inactive, false),
+                // The store of the embedder is full. On the inactive list, the translations of the
+                // page would be made invalid again in each pass.
+                Eviction::NotStored => *fate = stays(List::Active, false),
             }
         }
         let spare = spaces.swap().give_back(machine, &slots[len..got]);
@@ -121,14 +126,14 @@ impl<M: Machine> Shrinker<'_, M> {
         (freed, len)
     }
 
-    fn evict_one(&self, taken: Taken, slot: SwapSlot) -> bool {
+    fn evict_one(&self, taken: Taken, slot: SwapSlot) -> Eviction {
         let machine = self.memory.machine;
         let evicted = self.owner(taken).and_then(|owner| {
             self.rmap.with(machine, owner, |space| {
                 space.evict(self.memory, owner.page, taken.pfn, slot)
             })
         });
-        evicted == Some(true)
+        evicted.unwrap_or(Eviction::Kept)
     }
 
     fn owner(&self, taken: Taken) -> Option<Owner> {

@@ -1,13 +1,13 @@
 //! The contents of pages, which the embedder clears, copies, and stores while a page is in swap.
 //!
 //! `mm` manages frames and slots, and never touches their bytes. An address space calls a
-//! [`Contents`] at the four moments at which the bytes have to change or move.
+//! [`Contents`] whenever the bytes have to change or move, or are no longer needed.
 
 use super::swap::SwapSlot;
 use crate::machine::Machine;
 use crate::units::{Order, Pfn};
 
-/// Clears, copies, writes out and reads in the contents of anonymous pages
+/// Clears, copies, writes out, reads in and forgets the contents of anonymous pages
 /// ([`Spaces::with_contents`](super::Spaces::with_contents)).
 ///
 /// Each method may be called on any CPU, for different pages at the same time. All methods except
@@ -35,9 +35,17 @@ pub trait Contents<M: Machine>: Send + Sync {
     fn write_out(&self, machine: &M, pfn: Pfn, slot: SwapSlot) -> Result<(), NotStored>;
 
     /// Copies the contents of `slot` into the frame `pfn`, which no page table maps yet (Linux:
-    /// `swap_readpage`). The slot is freed later. A slot whose page is unmapped is freed without
-    /// being read.
+    /// `swap_readpage`). It is called at most once for each call of [`Contents::write_out`] that
+    /// succeeds, and [`Contents::forget`] follows.
     fn read_in(&self, machine: &M, slot: SwapSlot, pfn: Pfn);
+
+    /// Learns that the contents of `slot` are no longer needed, because they have been read in or
+    /// because their page was unmapped (Linux: `zswap_invalidate`). It is called once for each call
+    /// of [`Contents::write_out`] that succeeds, just before the slot becomes free. A store of
+    /// bounded size frees the memory of these contents; by default, the method does nothing.
+    fn forget(&self, machine: &M, slot: SwapSlot) {
+        let _ = (machine, slot);
+    }
 }
 
 /// The error of a [`Contents`] that has no room for the contents of a page.

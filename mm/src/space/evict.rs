@@ -22,6 +22,18 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pfn, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
+/// The outcome of an attempt to move a page to swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// The page is in swap.
+    Moved,
+    /// The page is where it was, because the address space no longer maps it or is about to free
+    /// it.
+    Kept,
+    /// The page is where it was, because the embedder has no room for its contents.
+    NotStored,
+}
+
 impl<M: Machine> Memory<'_, M> {
     /// Makes reclaimable every anonymous page that a fault maps in `space` from now on. Pages that
     /// are in memory already are never reclaimed. The list of enlisted spaces keeps a reference to
@@ -119,29 +131,35 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
     /// `slot` into the entry, unless the space is about to free the page or the embedder cannot
-    /// store the page's contents. Returns whether it did.
-    /// If so, the caller now owns `pfn`, and frees it after a flush of translations.
-    pub(crate) fn evict(&self, memory: Memory<'_, M>, page: Vpn, pfn: Pfn, slot: SwapSlot) -> bool {
+    /// store the page's contents. If the page is [`Eviction::Moved`], the caller now owns `pfn`,
+    /// and frees it after a flush of translations.
+    pub(crate) fn evict(
+        &self,
+        memory: Memory<'_, M>,
+        page: Vpn,
+        pfn: Pfn,
+        slot: SwapSlot,
+    ) -> Eviction {
         let machine = memory.machine;
         if self.is_dying(machine) {
-            return false;
+            return Eviction::Kept;
         }
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);
         let evicted = self.at_entry(machine, page, pfn, Kind::Anon, |entries, index| {
             if !memory.spaces.store_frame(machine, pfn, slot) {
-                return false;
+                return Eviction::NotStored;
             }
             machine.spend(Work::Zap, 1);
             machine.spend(Work::Rmap, 1);
             entries.set(index, Entry::Swap(slot));
             self.rss.add(machine, RssKind::Anon, -1);
             self.rss.add(machine, RssKind::Swap, 1);
-            true
+            Eviction::Moved
         });
-        let evicted = evicted == Some(true);
+        let evicted = evicted.unwrap_or(Eviction::Kept);
         self.announce_end(machine, &alone);
-        if evicted {
+        if evicted == Eviction::Moved {
             self.uncharge_evicted(machine);
         }
         evicted

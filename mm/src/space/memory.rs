@@ -201,6 +201,20 @@ impl<M: Machine> Spaces<M> {
         let stored = |contents: &dyn Contents<M>| contents.write_out(machine, pfn, slot).is_ok();
         self.contents.as_deref().is_none_or(stored)
     }
+
+    /// Frees slots whose contents were stored and are no longer needed.
+    ///
+    /// # Panics
+    /// If a slot is not taken.
+    pub(super) fn free_stored(&self, machine: &M, slots: &[SwapSlot]) {
+        if let Some(contents) = &self.contents {
+            for &slot in slots {
+                contents.forget(machine, slot);
+            }
+        }
+        let given = self.swap.give_back(machine, slots);
+        given.expect("a slot is in one page table, once");
+    }
 }
 
 impl<'m, M: Machine> Memory<'m, M> {

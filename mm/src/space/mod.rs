@@ -18,7 +18,7 @@ pub mod budget;
 mod cached;
 mod contents;
 mod error;
-mod evict;
+pub(crate) mod evict;
 mod exit;
 mod fault;
 pub(crate) mod frontier;

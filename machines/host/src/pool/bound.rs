@@ -14,9 +14,13 @@ use crate::cpu::Entered;
 /// The right of a thread to use a [`Pool`] as one of its CPUs. Each method is the method of the
 /// same name of [`PageAllocator`], called with the pool's machine, and costs the same.
 ///
-/// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several
-/// CPUs, the newest one counts, also for the older values, and the newest value must be dropped
-/// first.
+/// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several CPUs
+/// of a pool, the newest one counts, also for the older values, and the newest value must be
+/// dropped first.
+///
+/// A thread plays a CPU of one machine at a time. If it enters a second pool, each call through the
+/// `Bound` of the first pool asks the kernel for the CPU until the newer value is dropped. Such a
+/// call is slower, and it uses the CPU that the kernel names, not the one that the thread entered.
 ///
 /// ```compile_fail
 /// # let pool = plimsoll_host::pool::Pool::builder().build().unwrap();
@@ -47,7 +51,8 @@ impl<'p> Bound<'p> {
         self.pool
     }
 
-    /// The CPU that the thread plays.
+    /// The CPU that the thread plays in this pool. If the thread has entered another pool since, it
+    /// is the CPU that the kernel names.
     #[must_use]
     pub fn cpu(&self) -> CpuId {
         self.host.this_cpu()
@@ -114,7 +119,8 @@ impl<'p> Bound<'p> {
     /// Adds `delta` to a named counter of the pool.
     ///
     /// # Panics
-    /// If `counter` is not one of the pool's.
+    /// If the pool has no counter of this number. A [`CounterId`] of another pool is the number of
+    /// one of this pool's counters, if this pool has as many.
     #[inline]
     pub fn count(&self, counter: CounterId, delta: i64) {
         let counters = self.pool.counters();

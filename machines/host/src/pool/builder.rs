@@ -21,6 +21,9 @@ use crate::topology;
 /// The number of pages of a pool unless [`Builder::pages`] sets another: 64 MiB.
 pub const PAGES_DEFAULT: Pages = Pages(1 << 14);
 
+/// The largest number of CPUs of a pool.
+pub const CPUS_MAX: u32 = topology::CPUS_MAX;
+
 type Observer = Box<dyn Fn(CpuId, Nanos, Event) + Send + Sync>;
 
 /// The threads that do the periodic work of a pool's manager.
@@ -35,12 +38,28 @@ pub enum Upkeep {
     ByEmbedder,
 }
 
+/// The CPUs of a pool. Their number is checked before anything is allocated for them.
+enum Cpus {
+    Described(Topology),
+    /// This many CPUs, which are equal and on one node.
+    Equal(u32),
+}
+
+impl Cpus {
+    fn topology(self) -> Result<Topology, BuildError> {
+        match self {
+            Self::Described(topology) => Ok(topology),
+            Self::Equal(0) => Err(BuildError::NoCpu),
+            Self::Equal(cpus @ 1..=CPUS_MAX) => Ok(Topology::flat(cpus)),
+            Self::Equal(cpus) => Err(BuildError::TooManyCpus { cpus }),
+        }
+    }
+}
+
 /// Collects the settings of a [`Pool`]. Each method says which value applies if it is not called.
 pub struct Builder {
     host: Option<Host>,
-    cpus: Option<Topology>,
-    /// False if the machine was to have 0 CPUs.
-    has_cpu: bool,
+    cpus: Option<Cpus>,
     observer: Option<Observer>,
     pages: Pages,
     nodes: u32,
@@ -59,7 +78,6 @@ impl Default for Builder {
         Self {
             host: None,
             cpus: None,
-            has_cpu: true,
             observer: None,
             pages: PAGES_DEFAULT,
             nodes: 1,
@@ -83,8 +101,9 @@ impl Builder {
         Self { pages, ..self }
     }
 
-    /// Divides the pages into this many nodes of equal size, except that every node but the last
-    /// has a multiple of 1024 pages. Default: 1; at most [`NODES_MAX`]. A CPU prefers the memory of
+    /// Divides the pages into this many nodes, whose sizes differ by less than 2048 pages. Every
+    /// node but the last has a multiple of 1024 pages, so there must be more than 1024 pages for
+    /// each node but the last. Default: 1; at most [`NODES_MAX`]. A CPU prefers the memory of
     /// its own node. The pool does not bind memory to nodes of the computer: the kernel puts a page
     /// on the node of the CPU that first touches the page.
     #[must_use]
@@ -125,27 +144,17 @@ impl Builder {
     /// may use.
     #[must_use]
     pub fn topology(self, topology: Topology) -> Self {
-        let cpus = Some(topology);
-        let has_cpu = true;
-        Self {
-            cpus,
-            has_cpu,
-            ..self
-        }
+        let cpus = Some(Cpus::Described(topology));
+        Self { cpus, ..self }
     }
 
-    /// Sets the number of CPUs, which are equal and on one node. At least 1. Default: see
-    /// [`Builder::topology`].
+    /// Sets the number of CPUs, which are equal and on one node. At least 1, at most [`CPUS_MAX`].
+    /// Default: see [`Builder::topology`]. Unless [`Builder::upkeep`] says otherwise, the pool
+    /// starts a thread for each CPU.
     #[must_use]
     pub fn cpus(self, cpus: u32) -> Self {
-        let has_cpu = cpus > 0;
-        // A topology has at least one CPU, so 0 is reported when the pool is built.
-        let cpus = Some(Topology::flat(cpus.max(1)));
-        Self {
-            cpus,
-            has_cpu,
-            ..self
-        }
+        let cpus = Some(Cpus::Equal(cpus));
+        Self { cpus, ..self }
     }
 
     /// Passes each event, with its CPU and time, to `observer`, which has to keep the rules of
@@ -240,10 +249,8 @@ impl Builder {
         for (knob, value) in &self.knobs {
             self.config.tunables.set(*knob, *value)?;
         }
-        if !self.has_cpu {
-            return Err(BuildError::NoCpu);
-        }
-        let host = machine(self.host, self.cpus, self.observer)?;
+        let cpus = self.cpus.map(Cpus::topology).transpose()?;
+        let host = machine(self.host, cpus, self.observer)?;
         let arena = Arc::new(Arena::new(frames, self.huge)?);
         if self.populate {
             arena.populate().map_err(BuildError::Populate)?;
@@ -302,24 +309,30 @@ fn divided(pages: Pages, nodes: u32) -> Result<Layout, BuildError> {
     if !(1..=NODES_MAX).contains(&nodes) {
         return Err(refused);
     }
-    // Half of the possible pages, rounded up to a block, still fit in 32 bits.
-    let each = pages
-        .0
-        .div_ceil(nodes)
-        .next_multiple_of(Order::MAX.pages().0);
+    // The nodes get blocks of the largest order. If each of them gets one, the last node gets the
+    // last block, which may have fewer pages.
+    let block = Order::MAX.pages().0;
+    let blocks = pages.0.div_ceil(block);
+    if blocks < nodes {
+        return Err(refused);
+    }
+    let [all_blocks, all_nodes] = [blocks, nodes].map(u64::from);
+    let start = |node: u32| {
+        let first = (u64::from(node) * all_blocks).div_ceil(all_nodes);
+        // A start behind the last page is the end of the last node.
+        u32::try_from(first * u64::from(block)).map_or(pages.0, |start| start.min(pages.0))
+    };
     let zone = |node: u32| {
-        let start = each.checked_mul(node)?;
-        let rest = pages.0.checked_sub(start).filter(|&rest| rest > 0)?;
-        Some(ZoneLayout {
+        let (start, end) = (start(node), start(node + 1));
+        ZoneLayout {
             kind: ZoneKind::Normal,
             node: NodeId(node),
             start: Pfn(start),
-            spanned: Pages(rest.min(each)),
+            spanned: Pages(end - start),
             holes: Vec::new(),
-        })
+        }
     };
-    let zones: Option<Vec<_>> = (0..nodes).map(zone).collect();
-    zones.map(Layout::of).ok_or(refused)
+    Ok(Layout::of((0..nodes).map(zone)))
 }
 
 impl std::fmt::Debug for Builder {

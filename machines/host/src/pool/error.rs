@@ -9,6 +9,7 @@ use plimsoll_mm::units::{CpuId, Pages};
 
 use crate::arena::ArenaError;
 use crate::cpu::PinError;
+use crate::topology::CPUS_MAX;
 use crate::workers::StartError;
 
 /// The reason why a pool was not built. Nothing is left of the attempt.
@@ -16,6 +17,11 @@ use crate::workers::StartError;
 pub enum BuildError {
     /// The machine would have no CPU.
     NoCpu,
+    /// The machine would have more CPUs than [`CPUS_MAX`](crate::pool::CPUS_MAX).
+    TooManyCpus {
+        /// The requested number of CPUs.
+        cpus: u32,
+    },
     /// A machine was given together with CPUs or an observer.
     HostAndMore,
     /// The pages cannot be divided into this many nodes.
@@ -56,6 +62,10 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCpu => f.write_str("a machine needs a CPU: pass at least 1 to `cpus`"),
+            Self::TooManyCpus { cpus } => write!(
+                f,
+                "a pool cannot have {cpus} CPUs: pass at most {CPUS_MAX} to `cpus`"
+            ),
             Self::HostAndMore => f.write_str(
                 "the machine was given by `host`: pass its topology and its observer when you \
                  create that machine, not to the builder",
@@ -85,7 +95,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoCpu | Self::HostAndMore | Self::Nodes { .. } => None,
+            Self::NoCpu | Self::TooManyCpus { .. } | Self::HostAndMore | Self::Nodes { .. } => None,
             Self::Layout(why) => Some(why),
             Self::Tunable(why) => Some(why),
             Self::Arena(why) => Some(why),

@@ -49,7 +49,7 @@ use plimsoll_mm::page::PageAllocator;
 use plimsoll_mm::units::{CpuId, Pfn};
 
 pub use self::bound::Bound;
-pub use self::builder::{Builder, PAGES_DEFAULT, Upkeep};
+pub use self::builder::{Builder, CPUS_MAX, PAGES_DEFAULT, Upkeep};
 pub use self::error::{BuildError, EnterError};
 use crate::Host;
 use crate::arena::Arena;
@@ -59,7 +59,8 @@ use crate::workers::{Panicked, Workers};
 /// the same pool.
 ///
 /// When the last handle is dropped, the worker threads end, and the memory is unmapped. A pointer
-/// to a page is invalid from then on.
+/// to a page is invalid from then on. If the job of a worker thread has panicked, the drop panics
+/// with the payload of the first such panic ([`Workers`]).
 #[derive(Clone)]
 pub struct Pool(Arc<Shared>);
 
@@ -134,7 +135,8 @@ impl Pool {
     }
 
     /// Makes the calling thread play `cpu` until the returned value is dropped, as [`Host::enter`]
-    /// does. Several threads may play one CPU; each then waits while another uses that CPU's lists.
+    /// does. Several threads may play one CPU. If a thread then finds that CPU's lists locked, it
+    /// goes to the zone instead.
     ///
     /// # Errors
     /// [`EnterError::NoSuchCpu`] if the machine has no such CPU.
@@ -156,8 +158,9 @@ impl Pool {
     }
 
     /// Makes the calling thread play the CPU on which the kernel runs it at the moment, until the
-    /// returned value is dropped. If the kernel later moves the thread, the thread still uses the
-    /// page lists of that CPU, which costs only locality.
+    /// returned value is dropped. A thread that plays a CPU of this pool already goes on to play
+    /// that CPU. If the kernel later moves the thread, the thread still uses the page lists of the
+    /// same CPU, which costs only locality.
     pub fn bind(&self) -> Bound<'_> {
         let cpu = self.host().this_cpu();
         Bound::new(self, self.host().enter(cpu))

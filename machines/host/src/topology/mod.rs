@@ -17,7 +17,7 @@ use plimsoll_mm::units::NodeId;
 const SYS: &str = "/sys/devices/system";
 
 /// The maximum number of CPUs that is accepted; Linux supports at most 8192.
-const CPUS_MAX: u32 = 1 << 16;
+pub(crate) const CPUS_MAX: u32 = 1 << 16;
 
 /// Reads the CPUs of this computer.
 ///

@@ -10,6 +10,7 @@ mod batches;
 mod below_high;
 mod budget;
 mod cached;
+mod contents;
 mod counter_bounds;
 mod counter_errors;
 mod counter_kunit;

@@ -1,12 +1,16 @@
 //! Pools: the settings of the builder, what it refuses, and the handle of a thread.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
-use plimsoll_host::pool::{BuildError, EnterError, PAGES_DEFAULT, Pool, Upkeep};
+#[cfg(target_os = "linux")]
+use plimsoll_host::affinity::CpuMask;
+use plimsoll_host::pool::{BuildError, CPUS_MAX, EnterError, PAGES_DEFAULT, Pool, Upkeep};
 use plimsoll_mm::counter::{CounterSpec, Counting, NamedCounters, NamedError};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::{FreeError, Layout, LayoutError, Request};
@@ -51,6 +55,16 @@ fn pages_are_divided_into_nodes_of_whole_blocks() {
     assert_eq!(zones(4096, 2), [(0, 2048), (1, 2048)]);
     assert_eq!(zones(5000, 2), [(0, 3072), (1, 1928)]);
     assert_eq!(zones(2049, 3), [(0, 1024), (1, 1024), (2, 1)]);
+    for nodes in 1..=16 {
+        let sizes = zones(PAGES_DEFAULT.0, nodes);
+        let sizes = sizes.into_iter().map(|(_, pages)| pages);
+        let [least, most] = [sizes.clone().min(), sizes.clone().max()].map(Option::unwrap);
+        assert_eq!(sizes.sum::<u32>(), PAGES_DEFAULT.0, "no page is left out");
+        assert!(
+            most - least <= 1024,
+            "{nodes} nodes: from {least} to {most} pages"
+        );
+    }
     let pool = Pool::builder().cpus(1).pages(Pages(4096)).nodes(2);
     let pool = pool.build().expect("two nodes");
     let there = SINGLE.from_node(NodeId(1));
@@ -80,6 +94,11 @@ fn wrong_settings_are_refused_with_advice() {
     assert!(text.contains("0, or 8 to"), "{text}");
     let text = refusal(Pool::builder().cpus(0).build());
     assert!(text.contains("at least 1"), "{text}");
+    // So many CPUs would take more memory than a computer has, so nothing is allocated for them.
+    for cpus in [CPUS_MAX + 1, u32::MAX] {
+        let text = refusal(Pool::builder().cpus(cpus).build());
+        assert!(text.contains("at most 65536 to `cpus`"), "{text}");
+    }
     let text = refusal(of().host(Host::new()).build());
     assert!(text.contains("not to the builder"), "{text}");
     let text = refusal(of().counter(spec("two words")).build());
@@ -193,7 +212,11 @@ fn named_counters_count_on_all_cpus() {
         .list_approximate(host)
         .last()
         .expect("there are 10");
-    assert!(counters.range(host, last).contains(40_000) && approximate.value <= 40_000);
+    assert!(counters.range(host, last).contains(40_000));
+    assert!(
+        counters.range(host, last).contains(approximate.value),
+        "{approximate:?}"
+    );
     let text: Vec<String> = pool.vmstat().map(|row| row.to_string()).collect();
     let free = u64::from(PAGES_DEFAULT.0);
     assert_eq!(text[0], format!("nr_free_pages {free}"));
@@ -219,6 +242,56 @@ fn counters_of_every_variant_are_made_and_destroyed() {
         assert_eq!(values.collect::<Vec<_>>(), [0, -3]);
         counters.destroy(&host);
     }
+    // A group has room for more counters than have a name.
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(spec);
+    let twelve = NamedCounters::new(&host, Counting::Flat, &names).expect("twelve counters");
+    let ten = NamedCounters::new(&host, Counting::Flat, &names[..10]).expect("ten counters");
+    let [tenth, eleventh] = ["j", "k"].map(|name| twelve.find(name).expect("it was named"));
+    ten.add(&host, tenth, 1);
+    assert_eq!(ten.precise(&host, tenth), 1, "an id is only a number");
+    let added = panic::catch_unwind(AssertUnwindSafe(|| ten.add(&host, eleventh, 1)));
+    added.expect_err("there are only ten");
     let none = NamedCounters::new(&host, Counting::Flat, &[]).map(drop);
     assert_eq!(none, Err(NamedError::Empty));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_populated_pool_is_resident() {
+    let pool = Pool::builder().cpus(1).pages(Pages(100)).populate();
+    let pool = pool.build().expect("400 KiB");
+    let resident = pool.arena().resident().expect("the kernel says");
+    assert_eq!(resident, Pages(100));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_thread_is_pinned_only_while_it_is_bound_so() {
+    let pool = Pool::builder().cpus(1).pages(Pages(100));
+    let pool = pool.build().expect("400 KiB");
+    let mask = || CpuMask::of_this_thread().cpus().to_vec();
+    let all = mask();
+    let pinned = pool.enter_pinned(CpuId(0)).expect("CPU 0 exists");
+    assert_eq!(mask().len(), 1, "of {all:?}");
+    drop(pinned);
+    assert_eq!(mask(), all);
+}
+
+#[test]
+fn the_threads_of_a_pool_do_its_periodic_work() {
+    let build = |upkeep| {
+        let pool = Pool::builder().cpus(1).pages(Pages(100)).upkeep(upkeep);
+        let pool = pool.knob(Knob::StatInterval, 10).build();
+        let pool = pool.expect("400 KiB");
+        pool.bind().alloc(SINGLE).expect("a fresh pool has pages");
+        pool
+    };
+    let is_dirty = |pool: &Pool| pool.manager().is_dirty(pool.host(), CpuId(0));
+    assert!(is_dirty(&build(Upkeep::ByEmbedder)), "nothing folds there");
+    let pool = build(Upkeep::Threads);
+    let end = Instant::now() + Duration::from_secs(60);
+    while is_dirty(&pool) {
+        assert!(Instant::now() < end, "the differentials are never folded");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

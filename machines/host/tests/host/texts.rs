@@ -71,7 +71,7 @@ fn errors_of_pages_say_what_is_wrong() {
         (NoKill::LowZone, "hardly free memory of the requested kind"),
         (NoKill::Dying, "has used its reserve"),
         (NoKill::NobodyLeft, "no process is left"),
-        (NoKill::NotSelected, "contradict themselves"),
+        (NoKill::NotSelected, "selection of a process to kill failed"),
     ] {
         let text = AllocError::OutOfMemory(Tried { no_kill, ..tried }).to_string();
         assert_eq!(text, format!("{all}; {no_kill}"));
@@ -143,6 +143,7 @@ fn errors_of_kills_say_what_is_wrong() {
         "below `Candidates::len`",
     );
     says(SelectError::Exempt { candidate }, "ask `Standing::of`");
+    says(SelectError::NotDying { candidate }, "is not dying");
     let reading = Reading::exactly(4);
     says(
         SelectError::Reading {

@@ -172,6 +172,11 @@ pub enum SelectError {
         /// The number of the candidate.
         candidate: u32,
     },
+    /// A [`Selector`] returned [`NoVictim::Aborted`] for a candidate that is not dying.
+    NotDying {
+        /// The number of the candidate.
+        candidate: u32,
+    },
 }
 
 impl fmt::Display for SelectError {
@@ -198,6 +203,11 @@ impl fmt::Display for SelectError {
                 f,
                 "the selector chose candidate {candidate}, which is exempt: \
                  it must ask `Standing::of` before it chooses"
+            ),
+            Self::NotDying { candidate } => write!(
+                f,
+                "the selector waits for candidate {candidate}, which is not dying: \
+                 it may return `NoVictim::Aborted` only for a candidate with `Standing::Dying`"
             ),
         }
     }

@@ -297,8 +297,7 @@ impl<M: Machine> AddressSpace<M> {
             machine.spend(Work::SwapIn, count_of(swapped.len()));
             self.rss
                 .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
-            let given = spaces.swap.give_back(machine, swapped);
-            given.expect("a slot is in one page table, once");
+            spaces.free_stored(machine, swapped);
         }
         if !left.is_empty() {
             memory.give_back(left);
