@@ -103,7 +103,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  success; also if the program that reads the output closes the pipe
   1  a fault of Plimsoll
-  2  an error that you can correct, such as an unknown name; the message says how";
+  2  an error that you can correct, such as an unknown name; see the message";
 
 /// Reads the program's arguments. If they are wrong or ask for help, prints that and exits.
 pub(crate) fn parse() -> Args {

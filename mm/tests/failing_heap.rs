@@ -11,6 +11,7 @@
 //! * calls for observers and tests ([`PageAllocator::view`], `list_state`, `seed_…`);
 //! * the `Arc`s and `Box`es that the caller makes.
 
+mod resized;
 mod support;
 mod waiting;
 
@@ -21,12 +22,12 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::oom::{ReleaseError, Selecting, State, release};
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{BULK_PAGES_MAX, Grouping, Mobility, PageAllocator, Request, ResizeError};
+use plimsoll_mm::page::{BULK_PAGES_MAX, Grouping, Mobility, PageAllocator, Request};
 use plimsoll_mm::reclaim::Next;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, Backing, Flag};
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, Vpn};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pfn, Vpn};
 use std::sync::atomic::Ordering::Relaxed;
 use support::heap;
 use support::lives::{change, fill, touch};
@@ -158,33 +159,6 @@ fn upkeep(world: &World) {
     manager.cpu_online(machine, CpuId(2));
     churn(machine, pages);
     pages.drain_all(machine);
-}
-
-/// Removes half of the memory and adds it again, one block at a time.
-fn resize(world: &World) {
-    const BLOCK: Pages = Order::MAX.pages();
-    let (machine, manager) = (&world.machine, &world.kept.manager);
-    for first in [1, 3, 1, 3].map(|block| Pfn(block * BLOCK.0)) {
-        churn(machine, manager.pages());
-        if manager.memory_offline(machine, first, BLOCK).is_ok() {
-            continue;
-        }
-        // The block was removed before, or could not be removed.
-        if let Err(why) = manager.memory_online(machine, first, BLOCK) {
-            let expected = [ResizeError::NoMemory, ResizeError::Present(first)];
-            assert!(expected.contains(&why), "{why}");
-        }
-    }
-    churn(machine, manager.pages());
-    machine.on(0);
-}
-
-#[test]
-fn a_zone_that_cannot_grow_for_want_of_heap_stays_as_it_is() {
-    for (design, grouping) in [(Design::LINUX, GROUPED), (Design::OURS, Grouping::Off)] {
-        let needed = whichever_fails(4, design, grouping, resize);
-        assert!(needed > 4, "records of pages come from the heap");
-    }
 }
 
 /// Takes and frees many single pages, so that lists grow to their limits.

@@ -15,6 +15,7 @@ use plimsoll_lab::run::durations::Durations;
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::overall::{Overall, Shown};
+use plimsoll_lab::run::progress::Progress;
 
 use crate::args::{ProgressForm, Reproduce};
 use crate::output::{self, BadInput, Sink};
@@ -91,7 +92,7 @@ fn start_all(
             jobs: options.jobs.ranked(rank),
             ..options.clone()
         };
-        let progress = overall.part(rank);
+        let progress = Progress::of(overall.clone(), rank);
         let thread = thread::Builder::new().name(experiment.name().to_owned());
         let started = thread.spawn(move || experiment.run(&options, &progress));
         started.expect("the computer starts a dozen threads")

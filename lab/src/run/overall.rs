@@ -13,7 +13,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::durations::{self, Durations, Stretch};
 use super::options::Options;
-use super::progress::Progress;
 
 /// The steps of a full bar. The bar needs a whole number, and this one is finer than a terminal is
 /// wide.
@@ -102,12 +101,6 @@ impl Overall {
             bar,
             state: Mutex::new(state),
         }))
-    }
-
-    /// The progress of the experiment at index `nth`.
-    #[must_use]
-    pub fn part(&self, nth: usize) -> Progress {
-        Progress::of(self.clone(), nth)
     }
 
     /// Runs `print`, which writes to the terminal, while the bar is not drawn.

@@ -38,7 +38,8 @@ impl Progress {
     }
 
     /// The progress of the experiment at index `nth` of a command.
-    pub(super) fn of(overall: Overall, nth: usize) -> Self {
+    #[must_use]
+    pub fn of(overall: Overall, nth: usize) -> Self {
         Self {
             of: Some((overall, nth)),
             ..Self::hidden()

@@ -47,6 +47,7 @@ mod resize;
 mod resized_tests;
 mod seed;
 mod settings;
+mod settled;
 mod setup;
 pub mod sizing;
 mod supply;

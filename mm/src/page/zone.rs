@@ -8,7 +8,7 @@
 //!
 //! | file | methods of [`Zone`] |
 //! |---|---|
-//! | `settings.rs` | read and change settings |
+//! | `settled.rs` | read and change settings |
 //! | `alloc.rs` | allocate a block from a page list or the zone; refill a list |
 //! | `bulk.rs` | allocate many single pages |
 //! | `free.rs` | free a block to a page list or the zone; spill a list |
