@@ -79,9 +79,9 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
 }
 
 /// Starts all experiments at once, each on a thread of its own. They share the slots for cases, and
-/// an earlier experiment gets a free slot first. So the experiments end about in their order, and no
-/// CPU is idle while one of them waits for its last case. If an experiment fails, the threads of the
-/// others end with the process.
+/// an earlier experiment gets a free slot first. So the experiments end about in their order, and
+/// no CPU is idle while one of them waits for its last case. If an experiment fails, the threads of
+/// the others end with the process.
 fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,
