@@ -251,13 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_difference_and_something_against_nothing_is_higher() {
+    fn zeros_are_equal_and_something_against_nothing_is_higher() {
         let (zeros, ones) = ([0.0; 8], [1.0; 8]);
         let same = compare(&zeros, &zeros).unwrap();
-        assert_eq!(
-            (same.ratio.median, same.verdict),
-            (1.0, Verdict::NoDifference)
-        );
+        assert_eq!((same.ratio.median, same.verdict), (1.0, Verdict::Equal));
         let up = compare(&zeros, &ones).unwrap();
         assert_eq!(
             (up.ratio.median, up.verdict),

@@ -229,7 +229,9 @@ impl Of {
 
 impl State {
     fn done(&self) -> f64 {
-        self.experiments.iter().map(Of::done).sum()
+        // Unlike `sum`, this is 0 and not -0 before the first case is done.
+        let each = self.experiments.iter().map(Of::done);
+        each.fold(0.0, |sum, done| sum + done)
     }
 
     fn total(&self) -> f64 {
