@@ -43,7 +43,7 @@ fn described(knob: Knob) -> String {
     )
 }
 
-/// What a knob sets, in one line.
+/// The effect of a knob, in one line.
 const fn about(knob: Knob) -> &'static str {
     match knob {
         Knob::StatInterval => "the time between two runs of a CPU's vmstat work",

@@ -204,9 +204,10 @@ fn measure(
     let Tuned { named, tunables } = &case.design;
     let swap = workload.swap.map(|slots| slots(workers));
     let testbed = Testbed::tuned(profile, named.design, case.seed, swap, *tunables);
-    testbed.count_pages();
     let begun = start.begin(&testbed);
     begun.expect("the same machine has begun so before");
+    // Only from now on, because memory that is in use from the start is not the workload's work.
+    testbed.count_pages();
     let recorder = record.map(|events_max| testbed.record(events_max));
     (workload.start)(&testbed, workers, length);
     testbed.sim.run_until(length);

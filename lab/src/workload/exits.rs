@@ -27,7 +27,7 @@ pub(crate) struct Exits {
     pub(crate) rounds: u32,
 }
 
-/// What was measured in all rounds but the first, in which memory is in a special state.
+/// The measurements of all rounds but the first. In the first round memory is in a special state.
 #[derive(Debug, Default)]
 pub(crate) struct Exited {
     /// The number of processes that have ended.

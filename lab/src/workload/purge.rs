@@ -37,7 +37,7 @@ pub(crate) struct Purge {
     pub(crate) pause: Nanos,
 }
 
-/// What the purgers have done.
+/// Counts of the work that the purging threads have done.
 #[derive(Debug, Default)]
 pub(crate) struct Purged {
     /// The number of spans that were unmapped.

@@ -37,7 +37,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// What each tenant pays, in the order in which the tenants were made. The selector reads it
+/// The fee of each tenant, in the order in which the tenants were made. The selector reads it
 /// without a lock, because it must not wait.
 type Fees = Arc<[AtomicU32; TENANTS_MAX]>;
 

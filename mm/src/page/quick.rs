@@ -80,7 +80,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// What the quick path of a free has done.
+/// The outcome of the quick path of a free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quick {
     /// The block is on the list.

@@ -246,7 +246,7 @@ impl Scene {
     }
 }
 
-/// What can be seen of a machine when its load ends.
+/// The state of a machine when its load ends.
 fn seen(testbed: &Testbed) -> Seen {
     let zones = testbed.mm.pages().view(&testbed.sim);
     Seen {

@@ -19,9 +19,9 @@ pub enum HugePages {
     Refuse,
 }
 
-/// What a child that this process forks finds at the addresses of the arena. Whatever it finds, the
-/// child must not use the memory manager of its parent: on Linux, an allocation or a free aborts
-/// the child.
+/// The memory that a forked child of this process has at the addresses of the arena. In each case
+/// the child must not use the memory manager of its parent: on Linux, an allocation or a free
+/// aborts the child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFork {
     /// Nothing: an access is a segmentation fault (Linux: `MADV_DONTFORK`). The parent pays nothing

@@ -1,4 +1,4 @@
-//! What the kernel does to threads: moves, signals and forks.
+//! Moves, signals and forks of threads, which the kernel performs.
 #![expect(unsafe_code, reason = "signals and forks have no safe interface")]
 
 use std::mem;

@@ -125,7 +125,7 @@ pub(super) fn ns(rate: Rate, span: Span) -> u64 {
     ns
 }
 
-/// What the kernel says about the calling thread at some moment.
+/// The kernel's counts for the calling thread at one moment.
 pub(super) struct Usage {
     /// How often the thread was switched from its CPU.
     switches: u64,
