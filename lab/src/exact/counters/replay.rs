@@ -125,10 +125,11 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
+    /// Adds as a page fault does, so a counter that begins as one cache line may grow into a tree.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();
-        self.counter.add(self.host, 0, delta);
+        self.counter.add_growing(self.host, 0, delta);
         self.kept[cpu as usize] += delta - (self.approximate() - before);
         self.own += delta;
     }

@@ -1,5 +1,7 @@
 //! Tests the judge of counters on hand-written logs.
 
+use plimsoll_mm::counter::Accuracy;
+
 use super::log::{Pages, Step};
 use super::replay::pieces;
 use super::*;
@@ -131,4 +133,16 @@ fn a_step_reads_as_it_was_written() {
     };
     assert_eq!(runs[0].steps, [Step::Unmap(pages)]);
     assert_eq!(runs[0].name(), "next 31, 16 CPUs");
+}
+
+/// Our counter is exact until it has grown into a tree. If the replay never grew it, the table of
+/// errors would show no error and no bound.
+#[test]
+fn our_counter_grows_and_then_has_an_error_and_a_bound() {
+    let additions: String = (1..16).map(|cpu| format!("{cpu} +31 0 5\n")).collect();
+    let recording = recording(&format!("{START}{additions}"));
+    let runs = runs(&recording.header).expect("a run");
+    let seen = replay_on(&runs[0], Counting::OneSided, Cuts::AsRead);
+    assert_ne!(seen.bound, Accuracy::default());
+    assert_ne!(seen.worst, 0);
 }
