@@ -29,7 +29,8 @@ pub struct Design {
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
-    /// Whether a freed page goes to the CPU that owns the block around it.
+    /// Whether CPUs own blocks of memory, so that a freed page goes to the owner of the block
+    /// around it.
     pub owning: Owning,
     /// The kind of counter used for resident pages.
     pub counting: Counting,
@@ -52,7 +53,7 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 /// All shepherds.
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
-/// All hold policies.
+/// All policies for how many pages one zone-lock hold moves.
 pub const HOLDS: [&dyn Holds; 10] = [
     &Unbatched,
     &UNBATCHED_ALL_DRAIN,
