@@ -46,9 +46,9 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // A refill of single pages may take larger blocks and split them after the hold. The pages
-        // are the same as if it had taken them one by one. Any other refill takes blocks of its own
-        // order.
+        // A refill of single pages may take larger blocks and split them after the hold. It gets
+        // the same pages as if it had taken them one by one. A refill of a higher order takes only
+        // blocks of that order.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -268,7 +268,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Creates a gauge for one hold at `site`; the caller starts it when it holds the lock.
+    /// Creates a gauge for one hold at `site`. The caller starts the gauge as soon as it holds the
+    /// lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
         let hold_time = Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)));
@@ -287,7 +288,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The operation that a hold belongs to, and whether the hold is its first.
+/// The refill, spill, decay or drain that a hold belongs to, and whether an earlier hold belongs to
+/// it too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,
@@ -336,6 +338,7 @@ pub(super) struct Gauge {
     work: Work,
     started: Nanos,
     pub(super) moved: Moved,
+    /// The number of blocks that were moved since the machine was last charged.
     unspent: u32,
 }
 

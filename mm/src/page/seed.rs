@@ -139,7 +139,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets a zone's watermarks and list sizes to those of another machine instead of the computed
-    /// ones. They apply until a knob or the number of online CPUs changes.
+    /// ones. They apply until a knob, the number of online CPUs or the memory of a zone changes.
     ///
     /// # Errors
     /// When there is no such zone, or no lists can have these sizes.

@@ -26,7 +26,7 @@ pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// How many pages one hold at `site` may move when the zone's batch is `batch`.
+    /// Returns how many pages one hold at `site` may move if the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
     /// The unit that one operation under the lock moves: single pages, or blocks that are joined
@@ -52,9 +52,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// After each hold, the pages that it moved are subtracted from the number of pages still to be
-    /// moved. Returns whether this includes pages beyond the limit of the hold. If false, no more
-    /// than the limit is subtracted, as in Linux 6.12 and 6.18.
+    /// After each hold, the number of pages that the hold moved is subtracted from the number of
+    /// pages still to be moved. If this returns false, no more than the limit of the hold is
+    /// subtracted even if the last block exceeded the limit, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }
@@ -101,7 +101,8 @@ pub enum Unit {
 pub enum Leftover {
     /// The rest stays on the lists until the lists reach `high` again.
     Abandoned,
-    /// The rest is recorded, and the next spill or decay on that CPU returns it to the zone.
+    /// The number of pages in the rest is recorded, and the next spill or decay on that CPU returns
+    /// as many to the zone.
     Owed,
 }
 
