@@ -192,7 +192,7 @@ impl Design {
         Ok(design)
     }
 
-    /// Returns the names of the design's variants, in the order of the fields.
+    /// Returns the names of the design's variants, in the order of the fields of [`Design`].
     #[must_use]
     pub fn variants(&self) -> [&'static str; MECHANISMS] {
         [
@@ -206,8 +206,8 @@ impl Design {
         ]
     }
 
-    /// Sets the variant called `part`, and returns the index of its mechanism among the fields.
-    /// Returns `None` if there is no such variant.
+    /// Sets the variant called `part`, and returns the index of its mechanism among the fields of
+    /// [`Design`]. Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
         if let Some(schedule) = SCHEDULES
             .into_iter()
@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(error, BadName::Unknown("faster".into()));
     }
 
+    /// A name is refused if a part of it would override a part before it.
     #[test]
     fn no_part_of_a_name_takes_another_one_back() {
         let refused = |name| {

@@ -127,7 +127,7 @@ pub trait Machine: Sized + 'static {
     /// The state of `job` on `cpu`: pending, running, or neither.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState;
 
-    /// Passes `event` to the observers. Must be cheap when there are none.
+    /// Passes `event` to the observers. Must be cheap if there are no observers.
     fn emit(&self, event: Event);
 }
 
@@ -197,7 +197,7 @@ pub trait Once<T>: Sized {
     /// Sets the value.
     ///
     /// # Errors
-    /// Returns `value` if another CPU set it first.
+    /// Returns `value` if the `Once` already has a value.
     fn set(&self, value: T) -> Result<(), T>;
     /// Consumes the `Once` and returns the value, or `None` if it was never set.
     fn into_inner(self) -> Option<T>;
@@ -314,7 +314,8 @@ pub trait CpuLock<M, T> {
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 
     /// Does what [`CpuLock::try_local`] does, but also returns `None` if taking the lock would need
-    /// more than a few instructions. In both cases, the caller then calls [`CpuLock::try_local`].
+    /// more than a few instructions. If the result is `None`, the caller tries again with
+    /// [`CpuLock::try_local`].
     #[inline]
     fn try_quick<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.try_local(machine, site, f)

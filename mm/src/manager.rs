@@ -114,8 +114,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Records that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds
-    /// a reason to kick it.
+    /// Records that `cpu` runs tasks again. The CPU's vmstat work stays dormant until the shepherd
+    /// finds a reason to kick the CPU.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
@@ -164,7 +164,8 @@ impl<M: Machine> Manager<M> {
     /// it, nor a thread that holds a lock which an allocation may need.
     ///
     /// # Errors
-    /// If the range is not a hole of a zone, or records cannot be allocated. Nothing changes then.
+    /// If the range is not a hole of a zone, or if the records of the new pages cannot be
+    /// allocated. Nothing changes then.
     pub fn memory_online(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_online(machine, first, pages)?;
         self.recompute(machine);

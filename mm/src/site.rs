@@ -318,10 +318,10 @@ pub enum Work {
     /// Putting one block on the free lists and merging it, under the zone lock. If buddies are
     /// joined before the hold, each join is charged the same.
     BuddyFree,
-    /// A fault that maps a new anonymous page: entry, zeroing and mapping, without the page
-    /// allocator.
+    /// A fault that maps a new anonymous page: kernel entry, zeroing and mapping, but not the work
+    /// of the page allocator.
     Fault,
-    /// A fault that maps an existing page: entry and mapping, without zeroing.
+    /// A fault that maps an existing page: kernel entry and mapping, without zeroing.
     MinorFault,
     /// Reading one page from swap, in addition to the fault.
     SwapIn,
@@ -331,8 +331,8 @@ pub enum Work {
     Rmap,
     /// Removing one page from the lists by which it is aged, under the lock of those lists.
     LruRemove,
-    /// Dropping the last reference to one page: batching and uncharging, without the page
-    /// allocator.
+    /// Dropping the last reference to one page: batching and uncharging, but not the work of the
+    /// page allocator.
     Release,
     /// Scanning the entries of one page table.
     WalkTable,

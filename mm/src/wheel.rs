@@ -138,6 +138,7 @@ mod tests {
         assert_eq!([at(0), at(999), at(1000)], [1000, 1000, 1001]);
     }
 
+    /// A timer beyond the reach of the wheel is set to the end of that reach.
     #[test]
     fn what_is_too_far_away_is_brought_nearer() {
         for (hz, levels) in [(100, 8), (250, 9), (1000, 9)] {
@@ -227,6 +228,8 @@ mod tests {
         at.iter().map(sharing).max().expect("at least one CPU")
     }
 
+    /// `round_jiffies` gives each CPU a jiffy of its own, but the wheel rounds these jiffies so
+    /// that several CPUs fire together.
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
         // 1000 is not a multiple of 64, so which CPUs fire together depends on the second.

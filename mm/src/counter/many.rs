@@ -125,7 +125,7 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns, with one bit each, the members to which nearly every CPU has added. The caller
+    /// Returns a word with one bit for each member to which nearly every CPU has added. The caller
     /// reads the cells of these members on every CPU. Returns 0 if there are too few such members
     /// to make streaming each row worthwhile.
     fn everywhere(&self) -> u64 {
@@ -139,9 +139,9 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// Returns, for each of the 64 CPUs from `64 * nth` on, one bit for each member whose cells on
-    /// that CPU may hold something. Each member in `everywhere` gets its bit on every CPU, without
-    /// a look-up of the CPUs that have added to it.
+    /// Returns a word for each of the 64 CPUs from `64 * nth` on. The word has one bit for each
+    /// member whose cells on that CPU may hold something. Each member in `everywhere` gets its bit
+    /// on every CPU, without a look-up of the CPUs that have added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {

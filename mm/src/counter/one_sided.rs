@@ -40,10 +40,10 @@ use crate::units::CpuId;
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for bookkeeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The index of the word of the group's first cache line that is `T`: the largest amount that the
-/// tree may not have carried to its roots yet.
+/// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
+/// the tree may not have carried to its roots yet.
 const BEHIND: usize = WIDTH_MAX;
-/// The index of the word of the group's first cache line that tells which CPU added last, and how
+/// The index, in the group's first cache line, of the word that tells which CPU added last, and how
 /// often an addition came from another CPU than the addition before.
 const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of the word [`HOME`] that hold the number of the CPU that added last,

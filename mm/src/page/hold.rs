@@ -228,7 +228,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list.
+    /// Emits the event for a block that moves from the zone to a page list. If CPUs have inboxes,
+    /// also makes this CPU the owner of the block of memory around it, unless that has an owner.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {

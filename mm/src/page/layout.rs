@@ -9,8 +9,8 @@ use super::links::Metadata;
 use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
-/// The maximum number of pages a zone may span. In a zone of this size, every block's buddy has a
-/// valid page number, even if the buddy is outside the zone.
+/// The maximum number of pages a zone may span. In a zone of up to this size, the page number of
+/// every block's buddy fits in 32 bits, even if the buddy is outside the zone.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
 
 /// The kind of a zone, from lowest to highest. A request may be served from its own kind or a lower
@@ -124,10 +124,10 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with one node for each entry of `bytes`, which is the size of the node's
-    /// memory. The nodes follow each other in memory. They are divided into zones as on x86-64: the
-    /// first 16 MiB are DMA, the rest below 4 GiB is DMA32, and everything above is Normal. Memory
-    /// past frame 2^32 (16 TiB) is left out.
+    /// Returns a layout with one node for each entry of `bytes`. The entry is the size of the
+    /// node's memory in bytes, and the nodes follow each other. Their memory is divided into zones
+    /// as on x86-64: the first 16 MiB are DMA, the rest below 4 GiB is DMA32, and everything above
+    /// is Normal. Memory past frame 2^32 (16 TiB) is left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;

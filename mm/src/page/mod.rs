@@ -264,8 +264,9 @@ impl<M: Machine> PageAllocator<M> {
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While it is,
-    /// their page lists are kept short (Linux: `set_reclaim_active`, `clear_reclaim_active`).
+    /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While
+    /// reclaim is active, the page lists of these zones are kept short (Linux:
+    /// `set_reclaim_active`, `clear_reclaim_active`).
     pub fn set_reclaiming(
         &self,
         machine: &M,

@@ -76,7 +76,8 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Sorts the coldest blocks on the lists of `pcp` by their owners, up to `wanted` pages.
+    /// Takes up to `wanted` of the coldest pages off the lists of `pcp`. Moves each to the stock,
+    /// to the inbox of its owner, or to the zone.
     fn sort_out(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32, list: &mut usize) {
         // A drain empties the lists of all CPUs in turn. So it must not send pages to the inbox of
         // a CPU, because it may have drained that CPU already.

@@ -24,7 +24,7 @@
 //! | `rob.rs` | taking a block from another CPU; taking ownership away from an offline CPU |
 //!
 //! Locks: a block's entry is written under the pcp lock of its owner, or under the zone lock while
-//! no CPU has pages of the block. Freeing CPUs read it without a lock.
+//! no CPU has pages of the block. A CPU that frees a page reads the entry without a lock.
 
 mod give;
 mod inbox;

@@ -18,7 +18,8 @@ use crate::units::CpuId;
 /// The maximum number of CPUs among which an allocation looks for a block, its own CPU included.
 const LOOKED_AT: u32 = 32;
 
-/// The number of blocks that lose their owner in one hold when a CPU goes offline, at most.
+/// The maximum number of blocks that lose their owner under one hold of the locks when a CPU goes
+/// offline.
 const AT_ONCE: u32 = 64;
 
 impl<M: Machine> PageAllocator<M> {
