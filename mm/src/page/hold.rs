@@ -289,8 +289,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The refill, spill, decay or drain that a hold belongs to, and whether an earlier hold belongs to
-/// it too.
+/// The operation that a hold belongs to, such as a refill or a drain, and whether it already had an
+/// earlier hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,

@@ -54,7 +54,8 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// Only one CPU may run rounds. While blocks are off their lists, a request for a block of the
     /// largest order can fail although the zone would have one. If `report` panics, the blocks
-    /// return to their lists, and later rounds try again those that it did not give back.
+    /// return to their lists, and later rounds call `report` again for those whose memory was not
+    /// given back.
     pub fn report_free(
         &self,
         machine: &M,

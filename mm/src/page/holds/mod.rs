@@ -42,8 +42,8 @@ pub trait Holds: fmt::Debug + Sync {
         None
     }
 
-    /// Returns what happens to the rest of a spill if the caller cannot continue after a hold,
-    /// because a drain holds the pcp lock or the caller has migrated.
+    /// Returns what happens to the pages that a spill still has to move, if the spill cannot
+    /// continue after a hold because a drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
     /// Returns what an allocation does if it finds no memory while another CPU is draining all
@@ -96,13 +96,13 @@ pub enum Unit {
     Blocks,
 }
 
-/// The fate of the rest of an interrupted spill.
+/// The fate of the pages that an interrupted spill still had to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// The rest stays on the lists until the lists reach `high` again.
+    /// The pages stay on the lists until the lists reach `high` again.
     Abandoned,
-    /// The number of pages in the rest is recorded, and the next spill or decay on that CPU returns
-    /// as many to the zone.
+    /// The number of these pages is recorded, and the next spill or decay on that CPU returns as
+    /// many to the zone.
     Owed,
 }
 
