@@ -79,7 +79,8 @@ impl Buddy {
     /// Visits the huge block at `page`, and takes it off its list if all of these are true:
     ///
     /// - The block is free and has been free since the previous visit.
-    /// - The block's memory has not been given back since the block became free.
+    /// - A part of the block's memory, or all of it, has not been given back since the block became
+    ///   free.
     /// - Without the block, the zone still has `leave` free pages.
     /// - The block has at most `room` pages.
     pub(in crate::page) fn visit<T: Tags>(
