@@ -29,7 +29,8 @@ pub struct Design {
     pub shepherd: &'static dyn Shepherd,
     /// The rule for how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
-    /// Whether a freed page goes to the CPU that owns the block around it.
+    /// Whether CPUs own blocks of memory, so that a freed page goes to the owner of the block
+    /// around it.
     pub owning: Owning,
     /// The kind of counter used for resident pages.
     pub counting: Counting,
@@ -52,7 +53,7 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 /// All shepherds.
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
-/// All hold policies.
+/// All policies for how many pages one zone-lock hold moves.
 pub const HOLDS: [&dyn Holds; 10] = [
     &Unbatched,
     &UNBATCHED_ALL_DRAIN,
@@ -191,7 +192,7 @@ impl Design {
         Ok(design)
     }
 
-    /// Returns the names of the design's variants, in the order of the fields.
+    /// Returns the names of the design's variants, in the order of the fields of [`Design`].
     #[must_use]
     pub fn variants(&self) -> [&'static str; MECHANISMS] {
         [
@@ -205,8 +206,8 @@ impl Design {
         ]
     }
 
-    /// Sets the variant called `part`, and returns the index of its mechanism among the fields.
-    /// Returns `None` if there is no such variant.
+    /// Sets the variant called `part`, and returns the index of its mechanism among the fields of
+    /// [`Design`]. Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
         if let Some(schedule) = SCHEDULES
             .into_iter()
@@ -299,6 +300,7 @@ mod tests {
         assert_eq!(error, BadName::Unknown("faster".into()));
     }
 
+    /// A name is refused if a part of it would override a part before it.
     #[test]
     fn no_part_of_a_name_takes_another_one_back() {
         let refused = |name| {

@@ -8,10 +8,11 @@
 //! and at [`design::Design`] to choose between the variants of a mechanism.
 //!
 //! The crate is `no_std`. It needs `alloc` and a target with atomic pointers, for `Arc`; all other
-//! atomics are those of the machine. `.ci/run` checks it for a target without an operating system.
+//! atomics are those of the machine. The script `.ci/run` checks that the crate compiles for a
+//! target without an operating system.
 //!
 //! The feature `laws`, which is off by default, adds the module `laws`: the contracts that every
-//! machine must satisfy, as tests. Only the tests of a machine need it.
+//! machine must satisfy, as tests. Only the tests of a machine need this feature.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(

@@ -40,7 +40,7 @@ pub trait Machine: Sized + 'static {
     type CpuLock<T>: CpuLock<Self, T>;
     /// One byte per page frame; see [`Tags`].
     type Tags: Tags;
-    /// A few shared integers in one cache line; see [`Line`].
+    /// Eight shared integers in one cache line; see [`Line`].
     type Line: Line<Self>;
     /// A value that is set once; see [`Once`].
     type Once<T>: Once<T>;
@@ -49,9 +49,10 @@ pub trait Machine: Sized + 'static {
     /// A lock that several readers may hold at once; see [`RwLock`].
     type RwLock<T>: RwLock<Self, T>;
 
-    /// True if each load of a [`Word`] has a price on this machine. The manager then loads the same
-    /// words in each operation, so that the price of an operation does not depend on short cuts
-    /// that save only local work. Otherwise it may keep what it computed from them.
+    /// True if each load of a [`Word`] has a price on this machine. The manager then takes no short
+    /// cuts: every allocation and every free loads the same words, so its price does not depend on
+    /// which short cut it could take. If this is false, the manager may skip loads by reusing a
+    /// result that it has computed from these words before.
     const PRICES_LOADS: bool = false;
 
     /// All possible CPUs, and the cores, caches, nodes and sockets that they share.
@@ -60,8 +61,9 @@ pub trait Machine: Sized + 'static {
     /// The CPU that the caller runs on (Linux: `raw_smp_processor_id`).
     fn this_cpu(&self) -> CpuId;
 
-    /// The CPU that the caller runs on, as [`Machine::this_cpu`]. May be `None` if the machine needs
-    /// more than a few instructions to find it out.
+    /// Returns the result of [`Machine::this_cpu`], or `None` if the machine needs more than a few
+    /// instructions to find out the CPU. If the result is `None`, an allocation or a free skips its
+    /// shortest path.
     #[inline]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         Some(self.this_cpu())
@@ -95,7 +97,8 @@ pub trait Machine: Sized + 'static {
     /// `alloc_percpu`). By default nothing happens.
     fn settle<T>(&self, _of_cpus: &[T]) {}
 
-    /// Creates one tag per page of a zone of `pages` pages. See [`Tags`] for the initial tags.
+    /// Creates the tags of a zone of `pages` pages: one byte for each page. See [`Tags`] for their
+    /// initial values.
     fn tags(&self, pages: Pages) -> Self::Tags;
 
     /// Creates a cache line whose words are all zero.
@@ -124,7 +127,7 @@ pub trait Machine: Sized + 'static {
     /// The state of `job` on `cpu`: pending, running, or neither.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState;
 
-    /// Passes `event` to the observers. Must be cheap when there are none.
+    /// Passes `event` to the observers. Must be cheap if there are no observers.
     fn emit(&self, event: Event);
 }
 
@@ -194,7 +197,7 @@ pub trait Once<T>: Sized {
     /// Sets the value.
     ///
     /// # Errors
-    /// Returns `value` if another CPU set it first.
+    /// Returns `value` if the `Once` already has a value.
     fn set(&self, value: T) -> Result<(), T>;
     /// Consumes the `Once` and returns the value, or `None` if it was never set.
     fn into_inner(self) -> Option<T>;
@@ -214,7 +217,7 @@ pub trait Field {
     fn set(&self, value: u64);
 }
 
-/// An integer that one CPU changes, and that any CPU may read or take.
+/// An integer that one CPU changes, and that any CPU may read or reset to zero.
 ///
 /// Every operation is atomic and relaxed, so it orders no other access. The integer may share its
 /// cache line with other words of the same CPU.
@@ -310,8 +313,9 @@ pub trait CpuLock<M, T> {
     /// this.
     fn try_local<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
 
-    /// Does what [`CpuLock::try_local`] does, but may return `None` also if taking the lock needs
-    /// more than a few instructions. The caller then uses [`CpuLock::try_local`].
+    /// Does what [`CpuLock::try_local`] does, but also returns `None` if taking the lock would need
+    /// more than a few instructions. If the result is `None`, the caller tries again with
+    /// [`CpuLock::try_local`].
     #[inline]
     fn try_quick<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.try_local(machine, site, f)

@@ -10,7 +10,8 @@
 //! `page` and folds the differentials of `vmstat`. A schedule from `vmstat` decides when that work
 //! fires. A shepherd decides which dormant CPUs are kicked, and when.
 //!
-//! Locks: none of its own; a refresh takes pcp and zone locks when it returns pages to zones.
+//! Locks: a manager has no lock of its own. A refresh takes pcp and zone locks when it returns
+//! pages to zones.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -62,7 +63,7 @@ impl<M: Machine> Manager<M> {
     /// is deferred yet.
     ///
     /// # Errors
-    /// When the layout cannot be managed.
+    /// If the layout of `config` is invalid: see [`LayoutError`].
     pub fn new(machine: &M, config: Config<M>) -> Result<Self, LayoutError> {
         let Design {
             schedule, shepherd, ..
@@ -113,8 +114,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Records that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds
-    /// a reason to kick it.
+    /// Records that `cpu` runs tasks again. The CPU's vmstat work stays dormant until the shepherd
+    /// finds a reason to kick the CPU.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
@@ -163,7 +164,8 @@ impl<M: Machine> Manager<M> {
     /// it, nor a thread that holds a lock which an allocation may need.
     ///
     /// # Errors
-    /// If the range is not a hole of a zone, or records cannot be allocated. Nothing changes then.
+    /// If the range is not a hole of a zone, or if the records of the new pages cannot be
+    /// allocated. Nothing changes then.
     pub fn memory_online(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_online(machine, first, pages)?;
         self.recompute(machine);
@@ -171,19 +173,21 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Removes memory from a zone: the frames from `first` on, all of them free, become a hole
-    /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. Drains the page
-    /// lists of all CPUs and tries once more if the first page in the way is on one. Moves no page:
-    /// see [`ResizeError`] for the reasons why a block stays. Pages on page lists do not count as
-    /// free pages of the zone; [`PageAllocator::drain_all_sync`] frees them.
+    /// (Linux: `offline_pages`). `first` and `pages` must be multiples of 1024. If the first page
+    /// that is not free is on a page list, drains the page lists of all CPUs and tries once more.
+    /// Moves no page in use to another frame: [`ResizeError`] lists the reasons why a block stays.
+    /// Pages on page lists do not count as free pages of the zone;
+    /// [`PageAllocator::drain_all_sync`] returns them to the zone.
     ///
     /// Waits for locks. So neither a reclaimer, a notifier nor a last resort may call it, nor a
     /// thread that holds a lock which an allocation may need.
     ///
     /// # Errors
     /// If a page of the range is in use, or the zone would fall below its high watermark. The zone
-    /// then has the same memory as before; page lists may have been drained. The blocks of a range
-    /// are checked before the first of them is removed. Only if a CPU takes a page of the range
-    /// between the check and the removal, some free blocks are off their lists for a moment.
+    /// then has the same memory as before; page lists may have been drained. A range of several
+    /// blocks is checked as a whole before the first block is removed. If another CPU takes a page
+    /// of the range after this check, the blocks that were already removed are put back; until
+    /// then, no CPU can allocate them.
     pub fn memory_offline(&self, machine: &M, first: Pfn, pages: Pages) -> Result<(), ResizeError> {
         self.pages.memory_offline(machine, first, pages)?;
         self.recompute(machine);
@@ -223,8 +227,8 @@ impl<M: Machine> Manager<M> {
             .fold(0, u64::saturating_add)
     }
 
-    /// Lists the manager's own counters, each summed over all zones or nodes, differentials included
-    /// (Linux: `/proc/vmstat`). The unit of each is pages.
+    /// Lists the manager's own counters, each summed over all zones or nodes, differentials
+    /// included (Linux: `/proc/vmstat`). All of them count pages.
     pub fn vmstat(&self, machine: &M) -> impl Iterator<Item = CounterRow> {
         let row = |name, value| CounterRow {
             spec: CounterSpec {
@@ -263,8 +267,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Folds this CPU's differentials and decays its page lists. Returns whether anything changed,
-    /// or the next interval may find more to do.
+    /// Folds this CPU's differentials and decays its page lists. Returns [`Changed::Yes`] if
+    /// anything changed, or if the next interval may find more to do.
     pub fn refresh(&self, machine: &M) -> Changed {
         let cpu = machine.this_cpu();
         let mut changed = false;
@@ -346,8 +350,8 @@ impl<M: Machine> Manager<M> {
 
     /// Defers the shepherd to the CPU with the number `from`, or to some online CPU if that CPU is
     /// offline or `from` is [`NOWHERE`]. Does nothing if `shepherd_home` is no longer `from`,
-    /// because another CPU has then moved the shepherd. Every design times the shepherd by Linux's
-    /// rounding: the shepherd is a single timer, so it needs no phases.
+    /// because another CPU has then moved the shepherd. Every design rounds the shepherd's timer as
+    /// Linux does: the machine has only one shepherd, so no phase has to keep it apart from others.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
@@ -379,6 +383,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
+    /// The inputs with which a schedule computes when `cpu` works next, or `None` if `cpu` is
+    /// offline.
     fn moment(&self, machine: &M, cpu: CpuId) -> Option<Moment> {
         let cpus = self.pages.cpus();
         Some(Moment {

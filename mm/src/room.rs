@@ -10,7 +10,7 @@ pub(crate) struct NoRoom;
 /// held.
 pub(crate) fn list_of<T>(entries: usize) -> Result<Vec<T>, NoRoom> {
     let mut list = Vec::new();
-    // Rounded up, so that a list that grows entry by entry is rarely replaced.
+    // The capacity is rounded up, so that a list that grows entry by entry is rarely replaced.
     let rounded = entries.checked_next_power_of_two().ok_or(NoRoom)?;
     list.try_reserve_exact(rounded).map_err(|_| NoRoom)?;
     Ok(list)

@@ -165,8 +165,8 @@ pub enum Site {
     PcpAlloc,
     /// A block is freed to this CPU's page list (Linux: `free_unref_page`).
     PcpFree,
-    /// Settings are read or changed, or a state is read for a report (Linux:
-    /// `setup_per_zone_wmarks`, `/proc`).
+    /// Settings are read or changed, a state is read for a report, or a rare change of a zone is
+    /// made, such as adding memory (Linux: `setup_per_zone_wmarks`, `/proc`).
     Control,
     /// A CPU's part of a flat counter is folded because it reached the batch (Linux:
     /// `percpu_counter_add_batch`).
@@ -312,16 +312,16 @@ pub enum Work {
     PcpAlloc,
     /// Freeing one page to a page list, all costs included.
     PcpFree,
-    /// Taking one block from the free lists, under the zone lock. Also charged for each page that
-    /// is split off after the hold.
+    /// Taking one block from the free lists, under the zone lock. If a larger block is taken and
+    /// split after the hold, each further part of it is charged the same.
     BuddyAlloc,
-    /// Putting one block on the free lists and merging it, under the zone lock. Also charged for
-    /// each join before the hold.
+    /// Putting one block on the free lists and merging it, under the zone lock. If buddies are
+    /// joined before the hold, each join is charged the same.
     BuddyFree,
-    /// A fault that maps a new anonymous page: entry, zeroing and mapping, without the page
-    /// allocator.
+    /// A fault that maps a new anonymous page: kernel entry, zeroing and mapping, but not the work
+    /// of the page allocator.
     Fault,
-    /// A fault that maps an existing page: entry and mapping, without zeroing.
+    /// A fault that maps an existing page: kernel entry and mapping, without zeroing.
     MinorFault,
     /// Reading one page from swap, in addition to the fault.
     SwapIn,
@@ -331,8 +331,8 @@ pub enum Work {
     Rmap,
     /// Removing one page from the lists by which it is aged, under the lock of those lists.
     LruRemove,
-    /// Dropping the last reference to one page: batching and uncharging, without the page
-    /// allocator.
+    /// Dropping the last reference to one page: batching and uncharging, but not the work of the
+    /// page allocator.
     Release,
     /// Scanning the entries of one page table.
     WalkTable,

@@ -75,6 +75,9 @@ impl Topology {
     }
 
     /// Creates a topology of `cpus` CPUs on one node, with one last-level cache and no SMT.
+    ///
+    /// # Panics
+    /// If `cpus` is 0.
     #[must_use]
     pub fn flat(cpus: u32) -> Self {
         let place = |core| CpuPlace {
@@ -98,6 +101,9 @@ impl Topology {
     }
 
     /// The core, cache, node and socket of `cpu`.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
@@ -113,7 +119,10 @@ impl Topology {
             .unwrap_or(0)
     }
 
-    /// The distance between `a` and `b`.
+    /// The distance between the CPUs `a` and `b`.
+    ///
+    /// # Panics
+    /// If the machine does not have both CPUs.
     #[must_use]
     pub fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         let (at, bt) = (self.place(a), self.place(b));

@@ -13,12 +13,12 @@ pub enum Knob {
     StatInterval,
     /// log₂ of the maximum number of batches in one refill, spill or decay.
     BatchScaleMax,
-    /// If this is 0, `high` is tuned automatically. Otherwise `high` is fixed: the lists of all
-    /// CPUs together may hold the zone's pages divided by this value, but each CPU's lists at least
-    /// four batches.
+    /// If this value is 0, `high` is tuned automatically. If it is `n`, `high` is fixed: the lists
+    /// of all CPUs together may hold an `n`-th of the zone's pages. But each CPU's lists may always
+    /// hold four batches.
     HighFraction,
-    /// The memory kept free for urgent requests, in KiB. If this is 0, it is computed from the size
-    /// of memory.
+    /// The memory kept free for urgent requests, in KiB. If this value is 0, that amount is
+    /// computed from the size of memory.
     MinFree,
     /// The minimum distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,
@@ -43,10 +43,11 @@ pub enum Knob {
 pub struct Spec {
     /// The knob's name in Plimsoll.
     pub name: &'static str,
-    /// The knob's name in Linux, or the reason why Linux does not have it. An index is the place in
-    /// the list of numbers that the Linux setting takes.
+    /// The knob's name in Linux, or the reason why Linux does not have the knob. If the Linux
+    /// setting is a list of numbers, the name ends with an index into this list, such as `[0]`.
     pub linux: &'static str,
-    /// The unit of the values in Linux, and how many units of [`Spec::unit`] one of them is.
+    /// The unit of the knob's values in Linux, and the factor that converts such a value to
+    /// [`Spec::unit`].
     pub linux_unit: (&'static str, u64),
     /// The unit of the knob's values.
     pub unit: &'static str,
@@ -80,9 +81,9 @@ impl Knob {
             .find(|knob| knob.spec().name == name || knob.spec().linux == name)
     }
 
-    /// Returns the knob that is called `name`, with `value` in the knob's unit. If `name` is the
-    /// knob's name in Linux, `value` has the unit of Linux. A value that is too large for the
-    /// conversion becomes `u64::MAX`, which no knob accepts.
+    /// Returns the knob that is called `name`, and `value` converted to the knob's unit. If `name`
+    /// is the knob's name in Linux, `value` is taken to be in the unit of Linux. A value that is
+    /// too large for the conversion becomes `u64::MAX`, which no knob accepts.
     #[must_use]
     pub fn setting(name: &str, value: u64) -> Option<(Self, u64)> {
         let knob = Self::named(name)?;
@@ -210,7 +211,7 @@ impl Tunables {
     /// Sets the value of `knob`.
     ///
     /// # Errors
-    /// When the value is out of bounds; nothing changes in that case.
+    /// If the value is out of bounds. Nothing changes then.
     pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), TunableError> {
         let Spec { min, max, .. } = knob.spec();
         // Linux rejects values from 1 to 7, because the lists of all CPUs could then hold more than

@@ -241,7 +241,8 @@ impl Nanos {
 }
 
 impl From<Duration> for Nanos {
-    /// Converts a span to nanoseconds. The span must be at most 584 years.
+    /// Converts a span to nanoseconds. A span of more than 584 years becomes `u64::MAX`
+    /// nanoseconds.
     fn from(span: Duration) -> Self {
         let seconds = span.as_secs().saturating_mul(Self::SECOND.0);
         Self(seconds.saturating_add(u64::from(span.subsec_nanos())))
@@ -283,8 +284,8 @@ impl Hz {
     /// The number of the last tick at or before `at`.
     #[must_use]
     pub const fn jiffies(self, at: Nanos) -> Jiffies {
-        // Whole seconds and the rest are converted separately, so that no product overflows for any
-        // time up to the maximum of 584 years.
+        // Whole seconds and the remaining nanoseconds are converted separately, so that no product
+        // overflows for any time up to the maximum of 584 years.
         let whole = at.0 / Nanos::SECOND.0 * self.0 as u64;
         let part = at.0 % Nanos::SECOND.0 * self.0 as u64 / Nanos::SECOND.0;
         Jiffies(whole + part)

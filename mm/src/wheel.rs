@@ -121,10 +121,10 @@ mod tests {
         fires(1000, 1000, 1001, 0, 1002); // The shortest wait takes one to two ticks.
         fires(1000, 1000, 1062, 0, 1063); // The last jiffy of level 0.
         fires(1000, 1000, 1063, 1, 1064); // The first jiffy of level 1.
-        fires(1000, 1001, 1064, 1, 1072); // A timer exactly on a step fires a whole step later.
+        fires(1000, 1001, 1064, 1, 1072); // A timer for a bucket's first jiffy is a bucket late.
         fires(1000, 1000, 1503, 1, 1504);
         fires(1000, 1000, 1504, 2, 1536);
-        fires(1000, 1024, 1536, 2, 1600); // Exactly on a step of level 2.
+        fires(1000, 1024, 1536, 2, 1600); // Also for a bucket's first jiffy, on level 2.
         fires(1000, 100_000, 104_031, 2, 104_064);
         fires(1000, 100_000, 104_032, 3, 104_448);
         fires(250, 100_000, 130_000, 3, 130_048); // 120 s.
@@ -138,6 +138,7 @@ mod tests {
         assert_eq!([at(0), at(999), at(1000)], [1000, 1000, 1001]);
     }
 
+    /// A timer beyond the reach of the wheel is set to the end of that reach.
     #[test]
     fn what_is_too_far_away_is_brought_nearer() {
         for (hz, levels) in [(100, 8), (250, 9), (1000, 9)] {
@@ -171,8 +172,8 @@ mod tests {
             (asked(250, 3, 100_007), next(250, 3, 100_007)),
             (100_241, 100_248)
         );
-        // In integers, a quarter of 250 is 62. The time is 62 jiffies past the second, which is not
-        // less than that, so it is rounded up to the next second.
+        // A quarter of 250 jiffies is 62 in integers. The time is 62 jiffies past a second, which
+        // is not less than a quarter, so the time is rounded up to the next second.
         assert_eq!(
             (asked(250, 0, 100_062), next(250, 0, 100_062)),
             (100_500, 100_504)
@@ -214,7 +215,8 @@ mod tests {
         assert_eq!(sharing(250, 3086, 3480), [7, 8, 9]);
     }
 
-    /// The largest number of CPUs on the same jiffy after all have fired a few times.
+    /// The largest number of CPUs that fire on the same jiffy after all CPUs have fired a few
+    /// times.
     fn crowd(hz: u32, cpus: u32, second: u64) -> usize {
         let mut at: Vec<u64> = (0..cpus).map(|_| second * u64::from(hz)).collect();
         for _ in 0..5 {
@@ -226,6 +228,8 @@ mod tests {
         at.iter().map(sharing).max().expect("at least one CPU")
     }
 
+    /// `round_jiffies` gives each CPU a jiffy of its own, but the wheel rounds these jiffies so
+    /// that several CPUs fire together.
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
         // 1000 is not a multiple of 64, so which CPUs fire together depends on the second.

@@ -108,7 +108,8 @@ impl Add for Range {
     }
 }
 
-/// A cheap, approximate sum, such as the number of pages of a process: an estimate and its bounds.
+/// An approximate sum, such as the number of pages of a process: an estimate, and a range that
+/// contains the precise sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The single number to report for the sum.

@@ -69,8 +69,8 @@ impl<M: Machine> Plan<M> {
     /// of a CPU carries multiples of `batch` to the item above it.
     ///
     /// # Errors
-    /// [`InitError::Width`] if `width` is not possible. [`InitError::Cpus`] if the machine has more
-    /// CPUs than the published tree has shapes for.
+    /// [`InitError::Width`] if `width` is 0 or more than 8. [`InitError::Cpus`] if the machine has
+    /// more CPUs than the published tree has shapes for.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -114,7 +114,8 @@ impl<M: Machine> Plan<M> {
     /// Creates a group of counters at 0.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`] if there is no memory.
+    /// [`InitError::OutOfMemory`] if there is no memory. [`InitError::Width`] if the counters are
+    /// of the variant [`Counting::OneSided`] and the plan is for more than 6 of them.
     pub fn init_many(&self, machine: &M) -> Result<AnyCounters<M>, InitError> {
         let (area, shape) = (&self.area, &self.shape);
         Ok(match self.counting {

@@ -4,7 +4,7 @@
 //! every row. So several groups share a cache line, but no two CPUs do. A reader that sums many
 //! groups reads the memory in order, chunk by chunk and row by row.
 //!
-//! Lock: one, which protects the list of free places.
+//! Lock: an area has one, which protects the list of free places.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! A group's sum in two parts: the part in per-CPU memory, and the rest.
+//! A group's sum in two parts: the part in per-CPU memory, and the part outside it.
 
 use super::area::Place;
 use super::used::{Used, first_ones, ones};
@@ -46,8 +46,8 @@ impl<M: Machine> Cells<'_, M> {
         self.unused_max <= CELLS_PER_LINE
     }
 
-    /// Returns which of the 64 CPUs from `64 * nth` on may have a cell that holds something, with
-    /// one bit per CPU.
+    /// Returns a word with one bit for each of the 64 CPUs from `64 * nth` on. The bit is 1 if the
+    /// CPU's cells may hold something.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize) -> u64 {
         let cpus = self.cpus as usize;

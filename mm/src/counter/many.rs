@@ -15,9 +15,9 @@ use crate::site::Work;
 /// Sums all counters of many groups. `group` returns the group of an item. For each of `items` that
 /// has a group, calls `add` once or more with parts of the group's sum.
 ///
-/// Each total is the same as from [`Counters::precise_total`](super::Counters::precise_total): it
-/// includes every addition that has returned. Each addition in progress is included completely or
-/// not at all.
+/// Each group's total is the same as from
+/// [`Counters::precise_total`](super::Counters::precise_total): it includes every addition that has
+/// returned. Each addition in progress is included completely or not at all.
 ///
 /// Items may be in any order, but the function is fast only if they are in the order of
 /// [`AnyCounters::position`]. Summing a group without per-CPU memory takes one read of the group's
@@ -59,8 +59,8 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// If a reader sums at least this many of a row's groups, a quarter of them, it reads the row in
-/// memory order, which is fast. If it sums fewer groups, it waits for each cache line.
+/// The number of groups of a row, a quarter of all, from which on reading the row in memory order
+/// is fast. A reader that sums fewer groups waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -125,7 +125,7 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns, with one bit each, the members to which nearly every CPU has added. The caller
+    /// Returns a word with one bit for each member to which nearly every CPU has added. The caller
     /// reads the cells of these members on every CPU. Returns 0 if there are too few such members
     /// to make streaming each row worthwhile.
     fn everywhere(&self) -> u64 {
@@ -139,9 +139,9 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// Returns, for each of the 64 CPUs from `64 * nth` on, one bit for each member whose cells on
-    /// that CPU may hold something. Each member in `everywhere` gets its bit on every CPU, without
-    /// a look-up of the CPUs that have added to it.
+    /// Returns a word for each of the 64 CPUs from `64 * nth` on. The word has one bit for each
+    /// member whose cells on that CPU may hold something. Each member in `everywhere` gets its bit
+    /// on every CPU, without a look-up of the CPUs that have added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {

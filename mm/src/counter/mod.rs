@@ -18,8 +18,8 @@
 //! returned. Each addition still in progress may add up to [`Shape::in_flight`] to the error. A sum
 //! takes several reads, so it may or may not include additions that start between these reads.
 //!
-//! Counters need no CPU hotplug: when a CPU goes offline, its part remains and is still included in
-//! the sums.
+//! Nothing has to be done when a CPU goes offline: its part of each counter remains, and the sums
+//! still include it.
 //!
 //! Locks: [`Flat`] has one per counter. [`Area`] has one, which is taken when a group is created
 //! and when it is destroyed. [`Shared`] and the trees take no other lock.

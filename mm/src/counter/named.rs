@@ -18,8 +18,8 @@ pub struct CounterSpec {
     pub unit: &'static str,
 }
 
-/// The number of a counter among its [`NamedCounters`]. It does not say which counters these are:
-/// if it is passed to other counters, it is the number of one of those.
+/// The number of a counter within its [`NamedCounters`]. It does not identify the `NamedCounters`:
+/// if it is passed to a different one, it stands for the counter with this number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(usize);
 
@@ -41,11 +41,14 @@ impl fmt::Display for CounterRow {
 
 /// Counters with names, to which all CPUs add without sharing a cache line.
 ///
-/// The set of counters is fixed when it is made, so an addition looks nothing up.
+/// The set of counters is fixed when it is made, so an addition needs no look-up of names.
 pub struct NamedCounters<M: Machine> {
     specs: Box<[CounterSpec]>,
-    /// The groups, each of which has `width` counters: as many as a group of any variant may have.
+    /// The groups of counters. Each group has `width` counters; those of the last group may be
+    /// spare.
     groups: Box<[AnyCounters<M>]>,
+    /// The number of counters per group, at most [`WIDTH_MAX`], so that every variant can have such
+    /// groups.
     width: usize,
 }
 
@@ -54,7 +57,7 @@ impl<M: Machine> NamedCounters<M> {
     /// bytes for each counter.
     ///
     /// # Errors
-    /// [`NamedError`] if there are no specs, or a name is malformed or not unique, or memory is
+    /// [`NamedError`] if `specs` is empty, if a name is malformed or not unique, or if memory is
     /// short.
     pub fn new(machine: &M, counting: Counting, specs: &[CounterSpec]) -> Result<Self, NamedError> {
         for (nth, spec) in specs.iter().enumerate() {
@@ -82,7 +85,8 @@ impl<M: Machine> NamedCounters<M> {
         })
     }
 
-    /// Returns the counter that is called `name`. Call it once, and keep the result.
+    /// Returns the counter that is called `name`, if there is one. Keep the result: this compares
+    /// `name` with all names, one after the other.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<CounterId> {
         let position = self.specs.iter().position(|spec| spec.name == name);
@@ -92,7 +96,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the name and the unit of a counter.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     #[must_use]
     pub fn spec(&self, id: CounterId) -> CounterSpec {
         self.specs[id.0]
@@ -101,7 +105,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the group and the number of the counter in this group.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     #[inline]
     fn at(&self, CounterId(id): CounterId) -> (&AnyCounters<M>, usize) {
         // The last group may have spare counters without a name.
@@ -112,18 +116,18 @@ impl<M: Machine> NamedCounters<M> {
     /// Adds `delta` to a counter, in this CPU's part (Linux: `count_vm_events`). Never allocates.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     #[inline]
     pub fn add(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
         group.add(machine, counter, delta);
     }
 
-    /// Does the same as [`NamedCounters::add`], and may also allocate the tree of a counter to
-    /// which several CPUs add. Use it where the caller holds no spinlock.
+    /// Does the same as [`NamedCounters::add`], but may also allocate a tree for the counter's
+    /// group if several CPUs add to it. The caller must hold no spinlock.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     #[inline]
     pub fn add_growing(&self, machine: &M, id: CounterId, delta: i64) {
         let (group, counter) = self.at(id);
@@ -133,7 +137,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns a range that contains the precise sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     pub fn range(&self, machine: &M, id: CounterId) -> Range {
         let (group, counter) = self.at(id);
         group.min_max(machine, counter)
@@ -142,7 +146,7 @@ impl<M: Machine> NamedCounters<M> {
     /// Returns the approximate sum, without reading every CPU's part.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     pub fn approximate(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.approximate_sum(machine, counter)
@@ -152,7 +156,7 @@ impl<M: Machine> NamedCounters<M> {
     /// added.
     ///
     /// # Panics
-    /// If these counters have no counter of the number `id`.
+    /// If no counter of `self` has the number `id`.
     pub fn precise(&self, machine: &M, id: CounterId) -> i64 {
         let (group, counter) = self.at(id);
         group.precise_sum(machine, counter)
@@ -175,8 +179,8 @@ impl<M: Machine> NamedCounters<M> {
         })
     }
 
-    /// Destroys the counters and frees their per-CPU memory. A drop frees it too, but only once no
-    /// group that shares it is left.
+    /// Destroys the counters and frees their per-CPU memory. No other counters share this memory,
+    /// so dropping the counters frees it too.
     pub fn destroy(self, machine: &M) {
         for group in self.groups {
             group.destroy_many(machine);

@@ -17,7 +17,7 @@
 //!   page-table lock, and the reaper may call it when memory has run out. [`Counters::add_growing`]
 //!   is for callers that may allocate.
 //!
-//! Locks: none of its own; creating the tree takes the lock of the area.
+//! Locks: a tree has none. Creating the tree takes the lock of the area.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -40,10 +40,10 @@ use crate::units::CpuId;
 /// The largest number of counters in a group. The two other words of the group's first cache line
 /// are for bookkeeping.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The index of the word of the group's first cache line that is `T`: the largest amount that the
-/// tree may not have carried to its roots yet.
+/// The index, in the group's first cache line, of the word that holds `T`: the largest amount that
+/// the tree may not have carried to its roots yet.
 const BEHIND: usize = WIDTH_MAX;
-/// The index of the word of the group's first cache line that tells which CPU added last, and how
+/// The index, in the group's first cache line, of the word that tells which CPU added last, and how
 /// often an addition came from another CPU than the addition before.
 const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of the word [`HOME`] that hold the number of the CPU that added last,
@@ -75,8 +75,8 @@ enum Growth {
 /// The tree into which a group has grown.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// First the lines with the bits of the cells and items that were ever used. Then one line per
-    /// item and root, with one word per counter.
+    /// The lines of the tree. The first ones have a bit for each cell and item that was ever used.
+    /// Then follows one line for each item and root, with one word per counter.
     items: Items<M>,
     /// The index of the first cache line that belongs to an item; the lines before it hold the
     /// bits.
@@ -138,8 +138,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// must not allocate.
     ///
     /// # Errors
-    /// Those of [`OneSidedTree::init_many`]; if `items` has too few lines, in which case nothing
-    /// has been written; and if there is no memory.
+    /// As [`OneSidedTree::init_many`]. Also if `items` has too few lines, or if there is no memory.
     pub fn init_many_grown(
         machine: &M,
         area: &Arc<Area<M>>,

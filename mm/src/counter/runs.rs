@@ -19,7 +19,7 @@ pub(super) const fn chunks_of(run: usize) -> usize {
 /// Returns the number of a run's first place.
 pub(super) const fn first_of(run: usize) -> usize {
     // The first `RUNS_OF_A_LENGTH` runs have 1 chunk each, the next `RUNS_OF_A_LENGTH` runs have 2,
-    // the next have 4, and so on. So all runs with fewer chunks than this one together have
+    // the next have 4, and so on. So all runs with fewer chunks than this run together have
     // `RUNS_OF_A_LENGTH * (2^longer - 1)` chunks.
     let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
     let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);

@@ -6,8 +6,8 @@
 //!
 //! Carries are rounded down, so the amount that a cell or item has not carried yet is never
 //! negative. A cell keeps at most `batch − 1`. An item receives multiples of the batch of the level
-//! below, so the item keeps at most its own batch minus that batch. The sum of these maxima over
-//! all cells and items is `T`, [`Shape::error_max`], and the error can reach `T`.
+//! below, so the item keeps at most its own batch minus the batch of the level below. The sum of
+//! these maxima over all cells and items is `T`, [`Shape::error_max`], and the error can reach `T`.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -297,8 +297,8 @@ impl Shape {
     }
 }
 
-/// Returns how many of `starts` have the same `key`, for the most frequent key. Starts with equal
-/// keys must be adjacent.
+/// Returns how many of `starts` have the most frequent `key`. Starts with equal keys must be
+/// adjacent.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);

@@ -85,6 +85,7 @@ fn a_large_cache_is_split_evenly() {
     assert!((0..5).all(|item| [14, 15].contains(&members(item))));
 }
 
+/// If every last-level cache has only one CPU, the lowest items join CPUs of different caches.
 #[test]
 fn caches_of_one_cpu_do_not_stop_the_tree() {
     let shape = Shape::of_topology(&machine(1, 100, 1, 1), Batch::RSS, 8).expect("a shape");
@@ -123,6 +124,7 @@ fn every_machine_has_a_shape_that_leads_every_cpu_to_a_root() {
     }
 }
 
+/// Batches, numbers of CPUs and fan-ins that no tree can have are refused.
 #[test]
 fn what_cannot_be_is_refused() {
     assert_eq!(Batch::new(1), Err(ShapeError::Batch(1)));

@@ -1,5 +1,5 @@
-//! One cache line that all CPUs write. The sums are exact, but each addition may have to fetch the
-//! line.
+//! A group of counters in one cache line that all CPUs write. The sums are exact, but each addition
+//! may have to fetch the line from another CPU's cache.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

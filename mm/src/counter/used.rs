@@ -62,8 +62,8 @@ impl<'a, M: Machine> Used<'a, M> {
         })
     }
 
-    /// Returns which of the 64 CPUs from `64 * nth` on have ever added, with one bit per CPU. The
-    /// machine has `cpus` CPUs in total.
+    /// Returns a word with one bit for each of the 64 CPUs from `64 * nth` on. The bit is 1 if the
+    /// CPU has ever added. The machine has `cpus` CPUs in total.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
         let (line, word, _) = self.word_of(nth * 64);

@@ -1,8 +1,8 @@
 //! Allocating many single pages at once, under one hold of the pcp lock.
 //!
-//! Linux uses this for kernel stacks, `vmalloc` and receive buffers. `alloc_bulk` allocates as many
-//! pages as one call may, as Linux's function does. `alloc_pages` repeats this call until it has
-//! all pages, as the callers of Linux's function do.
+//! Linux uses bulk allocation for kernel stacks, `vmalloc` and receive buffers. `alloc_bulk` may
+//! return fewer pages than the caller wants, as Linux's `alloc_pages_bulk` does. `alloc_pages`
+//! repeats it until all pages are allocated, as the callers of Linux's function do.
 //!
 //! Locks: the pcp lock during the whole request, and the zone lock inside it for each refill.
 
@@ -24,26 +24,27 @@ impl<M: Machine> PageAllocator<M> {
     /// Allocates up to `pfns.len()` single pages, writes them to the first entries of `pfns`, and
     /// returns their number (Linux: `alloc_pages_bulk`). The order of the request is ignored.
     ///
-    /// The pages come from one zone of the first node in the zonelist. Whatever the urgency, this
-    /// zone must still be above its low watermark after all of them are taken.
+    /// The pages come from one zone of the first node in the zonelist. Whatever the urgency of the
+    /// request, this zone must still be above its low watermark after all wanted pages are taken.
     ///
     /// If no zone qualifies, if only one page is wanted, or if another CPU is draining this CPU's
     /// lists, a call of [`PageAllocator::alloc`] allocates a single page instead. The result is
-    /// zero if that call fails too. Such a call halves the number of pages that the CPU has freed
-    /// in a row, which tunes the page lists. A bulk allocation does not change that number.
+    /// zero if this call fails too. Each call of `alloc` halves the number of pages that the CPU
+    /// has freed in a row, a number by which page lists are tuned. A bulk allocation does not
+    /// change that number.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         self.some_pages(machine, request, pfns).unwrap_or(0)
     }
 
     /// Allocates single pages for all entries of `pfns` (Linux: `vm_area_alloc_pages`). Asks for
     /// [`BULK_PAGES_MAX`] pages at a time, so that the lists of this CPU are not locked for long,
-    /// and tries single pages where [`PageAllocator::alloc_bulk`] gives no more. The order of the
+    /// and allocates single pages if [`PageAllocator::alloc_bulk`] gives none. The order of the
     /// request is ignored. Free the pages with [`PageAllocator::free_pages`].
     ///
     /// # Errors
     /// [`BulkError`] if memory runs out before all entries have a page. The caller owns the first
-    /// [`BulkError::got`] pages; the other entries have not changed. To have all pages or none,
-    /// free those with `free_pages(machine, &pfns[..error.got])`.
+    /// [`BulkError::got`] pages; the other entries have not changed. A caller that needs all pages
+    /// or none frees them with `free_pages(machine, &pfns[..error.got])`.
     pub fn alloc_pages(
         &self,
         machine: &M,
@@ -96,8 +97,8 @@ impl<M: Machine> PageAllocator<M> {
         let Some(first) = self.zonelist(machine, request).next() else {
             return 0;
         };
-        // If the number does not fit in 32 bits, `at_most` reduces it to a number of pages that no
-        // zone has either.
+        // If the number of entries does not fit in 32 bits, `at_most` returns `u32::MAX`. No zone
+        // has that many pages, so no zone qualifies.
         let count = Pages::at_most(pfns.len() as u64);
         let ask = ZoneRequest {
             order: Order::ZERO,

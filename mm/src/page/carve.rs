@@ -41,8 +41,9 @@ struct Uncut {
     /// The page blocks that have no type yet, although another page block of the same largest block
     /// has been planned. Each is given by its first page. At least a part of each must stay in use.
     halves: Vec<u32>,
-    /// The blocks that remain of page blocks with a type. They are indexed by that type, then by
-    /// their order, and each is given by its first page. At least a part of each must stay in use.
+    /// The blocks that remain of page blocks whose type has been planned. They are indexed by that
+    /// type, then by their order, and each is given by its first page. At least a part of each must
+    /// stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
@@ -179,9 +180,9 @@ mod tests {
         ) {
             let block = if huge { Order::HUGE } else { Order::MAX };
             let whole: Vec<u32> = (0..64).map(|at| at * 1024).collect();
-            // There are at most three wanted blocks of each order and type. Together they have
-            // fewer pages than 4 * 3 * 2 whole blocks. The plan may need a few more whole blocks,
-            // because it has to leave a part of some blocks in use.
+            // At most three blocks of each of the 11 orders and 4 types are wanted. Together they
+            // have fewer pages than 4 * 3 * 2 blocks of the largest order. The plan may need a few
+            // more of these, because a part of some blocks has to stay in use.
             let plan = plan(&whole, block, &counts).expect("64 blocks are enough");
             check(&whole, block, &counts, &plan);
         }

@@ -68,7 +68,7 @@ impl<M: Machine> PageAllocator<M> {
     /// `drain_pages_zone`).
     ///
     /// # Errors
-    /// When there is no zone of that index.
+    /// If there is no zone with the index `zone`.
     pub fn drain_lists(&self, machine: &M, zone: u32, cpu: CpuId) -> Result<Pages, SeedError> {
         Ok(self.zone_at(zone)?.drain(machine, cpu))
     }
@@ -78,7 +78,7 @@ impl<M: Machine> PageAllocator<M> {
     /// pages moved.
     ///
     /// # Errors
-    /// When there is no zone of that index.
+    /// If there is no zone with the index `zone`.
     pub fn decay_lists(&self, machine: &M, zone: u32, cpu: CpuId) -> Result<Pages, SeedError> {
         Ok(self.zone_at(zone)?.decay(machine, cpu).pages)
     }
@@ -91,7 +91,8 @@ impl<M: Machine> Zone<M> {
     /// anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // The drain returns all pages to the zone, so also those that an interrupted spill owes.
+        // The drain returns all pages to the zone, including those that an interrupted spill owes,
+        // so nothing is owed any more.
         slot.owed.take(machine);
         self.open_inbox(machine, cpu, Site::Drain);
         if slot.count.read(machine) == 0 {
@@ -175,7 +176,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns whether `cpu` has more than `high_min` pages on its lists. Reads without a lock.
+    /// Returns whether `cpu` has more than `high_min` pages on its lists, or any page in its inbox.
+    /// Takes no lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         machine.spend(Work::ScanCpu, 1);
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)

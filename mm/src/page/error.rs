@@ -42,8 +42,8 @@ pub enum NoKill {
     Costly,
     /// The request needs memory of a kind that few processes have (Linux: `lowmem`).
     LowZone,
-    /// The allocating task is itself dying, and the reserves it may use have no block for it
-    /// either.
+    /// The allocating task is itself dying, and not even the reserves that it may use have a block
+    /// for the request.
     Dying,
     /// No process is left that may be killed and whose memory would help.
     NobodyLeft,

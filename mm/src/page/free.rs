@@ -53,8 +53,9 @@ impl<M: Machine> PageAllocator<M> {
         self.free_fully(machine, pfn, order, Some(mobility), false)
     }
 
-    /// Frees a block in any case: the list takes it, or the list spills, or the zone takes it.
-    /// `is_tagged` says that the block has already been tagged as listed.
+    /// Frees a block by the complete path, which may spill a list or free the block to the zone. If
+    /// `forced` is given, the block goes onto the list of that type. `is_tagged` says that the
+    /// block has already been tagged as listed.
     #[inline(never)]
     fn free_fully(
         &self,
@@ -83,9 +84,10 @@ impl<M: Machine> PageAllocator<M> {
         self.free_pages_counting(machine, pfns, &mut 0)
     }
 
-    /// As [`PageAllocator::free_pages`], and adds the number of pages that were freed to `freed`.
-    /// The page that an error refuses is the first one that was not freed; its number in the error
-    /// would not say which one this is, if the same page is in `pfns` twice.
+    /// Frees single pages as [`PageAllocator::free_pages`] does. Adds the number of freed pages to
+    /// `freed`, also if it returns an error. That number is the index in `pfns` of the page that
+    /// could not be freed. The frame number in the error would not be enough if `pfns` contains
+    /// that page twice.
     ///
     /// # Errors
     /// Those of [`PageAllocator::free_pages`].
@@ -194,8 +196,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Does what [`Zone::retag`] does for a block whose tag is not that of an allocated block of
-    /// `order`, but `found`.
+    /// Continues [`Zone::retag`] if the page's tag is `found` and not the expected one. If `found`
+    /// is the tag of a movable block of `order`, sets the tag to `new`; otherwise returns an error.
     #[cold]
     #[inline(never)]
     fn retag_other(&self, page: u32, order: Order, new: u8, found: u8) -> Result<(), FreeError> {
@@ -293,8 +295,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Runs the remaining holds of a spill after the first one. Each of them takes the pcp lock and
-    /// the zone lock again.
+    /// Runs the holds of a spill that follow the first one. Each hold takes the pcp lock and the
+    /// zone lock again.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -318,8 +320,8 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Handles the rest of a spill whose lists became unavailable between two holds, because
-    /// another CPU is draining them or the caller has migrated.
+    /// Handles the `left` pages of a spill that cannot continue after a hold, because another CPU
+    /// is draining the lists or the caller has migrated.
     #[cold]
     fn leave(&self, machine: &M, slot: &Slot<M>, left: Excess) {
         match self.holds.leftover() {
@@ -398,10 +400,10 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes the blocks of `order` whose first pages are `pages`, until one of them makes the
-    /// lists too long. Returns the number of pages to spill and the index of the list of that last
-    /// block, or `None` if there is nothing to spill or a list has no room. Adds the number of
-    /// blocks pushed to `pushed`.
+    /// Pushes the blocks of `order` whose first pages are `pages`, until a block makes the lists
+    /// too long. Returns the number of pages to spill, and the index of the list onto which the
+    /// last block was pushed. Returns `None` if there is nothing to spill or a list has no room.
+    /// Adds the number of blocks pushed to `pushed`.
     #[inline]
     pub(super) fn push_run(
         &self,

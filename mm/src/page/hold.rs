@@ -46,9 +46,9 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // A refill of single pages may take larger blocks and split them after the hold. The pages
-        // are the same as if it had taken them one by one. Any other refill takes blocks of its own
-        // order.
+        // A refill of single pages may take larger blocks and split them after the hold. It gets
+        // the same pages as if it had taken them one by one. A refill of a higher order takes only
+        // blocks of that order.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -228,7 +228,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list.
+    /// Emits the event for a block that moves from the zone to a page list. If CPUs have inboxes,
+    /// also makes this CPU the owner of the block of memory around it, unless that has an owner.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {
@@ -268,7 +269,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Creates a gauge for one hold at `site`; the caller starts it when it holds the lock.
+    /// Creates a gauge for one hold at `site`. The caller starts the gauge as soon as it holds the
+    /// lock.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
         let hold_time = Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)));
@@ -287,7 +289,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The operation that a hold belongs to, and whether the hold is its first.
+/// The operation that a hold belongs to, such as a refill or a drain, and whether it already had an
+/// earlier hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,
@@ -336,6 +339,7 @@ pub(super) struct Gauge {
     work: Work,
     started: Nanos,
     pub(super) moved: Moved,
+    /// The number of blocks that were moved since the machine was last charged.
     unspent: u32,
 }
 

@@ -13,7 +13,7 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages, count_in};
 
-/// Which kept blocks may be unreserved for a request.
+/// The kept blocks that may be unreserved for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// Any kept block of a zone except its last one.

@@ -24,8 +24,9 @@ pub trait LastResort<M: Machine>: Send + Sync {
     /// allocation may wait. Frees memory, waits until memory is freed, or gives up. May be called
     /// on any CPU and on several at once. Must not allocate.
     ///
-    /// While the allocation fails and the result is [`Relief::Retry`], the allocation calls this
-    /// again. An implementation that always returns `Retry` may therefore block the caller forever.
+    /// As long as the result is [`Relief::Retry`] and the allocation still finds no block, the
+    /// allocation calls this again. An implementation that always returns `Retry` may therefore
+    /// block the caller forever.
     fn out_of_memory(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief;
 }
 

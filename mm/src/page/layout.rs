@@ -9,8 +9,8 @@ use super::links::Metadata;
 use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
-/// The maximum number of pages a zone may span. In a zone of this size, every block's buddy has a
-/// valid page number, even if the buddy is outside the zone.
+/// The maximum number of pages a zone may span. In a zone of up to this size, the page number of
+/// every block's buddy fits in 32 bits, even if the buddy is outside the zone.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
 
 /// The kind of a zone, from lowest to highest. A request may be served from its own kind or a lower
@@ -99,9 +99,10 @@ impl Layout {
     }
 
     /// Returns a layout with one zone that has `pages` pages from frame 0 now, and may grow to
-    /// `most` pages. A byte per page is reserved for the pages that it may gain; with reclaim,
-    /// also the words of each page. If `pages` is more than `most`, the zone has `most` pages. It
-    /// must not be 0: every zone needs a page at the start.
+    /// `most` pages. For each page that the zone may gain, the allocator reserves a tag of one
+    /// byte; if reclaim is on, the lists of used pages also reserve a record. If `pages` is more
+    /// than `most`, the zone has `most` pages. `pages` must not be 0: every zone needs a page at
+    /// the start.
     ///
     /// If `pages` is less than `most`, both must be multiples of 1024; otherwise the last block of
     /// the initial pages can never be completed, and the last pages can never be added.
@@ -123,9 +124,10 @@ impl Layout {
         }
     }
 
-    /// Returns a layout with one node per entry of `bytes`, one after the other. Zones are divided
-    /// as on x86-64: the first 16 MiB are DMA, the rest below 4 GiB DMA32, everything above Normal.
-    /// Memory past frame 2^32 (16 TiB) is left out.
+    /// Returns a layout with one node for each entry of `bytes`. The entry is the size of the
+    /// node's memory in bytes, and the nodes follow each other. Their memory is divided into zones
+    /// as on x86-64: the first 16 MiB are DMA, the rest below 4 GiB is DMA32, and everything above
+    /// is Normal. Memory past frame 2^32 (16 TiB) is left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;
@@ -161,7 +163,8 @@ impl Layout {
         }
     }
 
-    /// Returns the number of nodes, with and without memory, up to the last node that has memory.
+    /// Returns the number of nodes up to the last node that has memory. Nodes without memory count
+    /// too.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         let nodes = self.zones.iter().map(|zone| zone.node.0 + 1);

@@ -53,7 +53,8 @@ pub(super) struct Links {
     split: Vec<Option<PairLinks>>,
 }
 
-/// Allocates the records of a block that a zone grows by, or returns `None` if memory is short.
+/// Allocates the link records of one block of the largest order, by which a zone grows. Returns
+/// `None` if memory is short.
 pub(super) fn pair_links() -> Option<PairLinks> {
     let mut pairs = Vec::new();
     pairs.try_reserve_exact(PAIRS).ok()?;
@@ -82,7 +83,8 @@ impl Links {
         }
     }
 
-    /// Exchanges the records of a block for those in `records`. No block inside it may be linked.
+    /// Exchanges the link records of a block of the largest order, given by its index, for those in
+    /// `records`. No part of the block may be on a free list.
     pub(super) fn exchange(&mut self, block: usize, records: &mut Option<PairLinks>) {
         core::mem::swap(&mut self.split[block], records);
     }

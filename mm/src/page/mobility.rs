@@ -161,8 +161,8 @@ impl<T: Tags> BlockTypes<T> {
         self.block
     }
 
-    /// The type that is used in place of `mobility` to serve a request: `mobility` itself, or
-    /// always unmovable if pages are not grouped.
+    /// The type that a request of type `mobility` is served as: `mobility` itself, or unmovable if
+    /// pages are not grouped.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {

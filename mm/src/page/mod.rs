@@ -11,9 +11,9 @@
 //! its methods. `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and
 //! `drain` allocate, free and drain pages. For an allocation that finds no block, `pressure`
 //! reclaims used pages if the embedder provides for that, and `last_resort` is the last step.
-//! `resize` adds memory to a zone and removes it; `report` gives the memory of free huge blocks back
-//! to the system below. `holds` has the variants of the hold policy, and `owned` page lists that own
-//! blocks.
+//! `resize` adds memory to a zone and removes it; `report` gives the memory of free huge blocks
+//! back to the system below. `holds` has the policies for how many pages one hold moves, and
+//! `owned` has page lists whose CPUs own blocks.
 
 mod alloc;
 mod blocks;
@@ -236,7 +236,7 @@ impl<M: Machine> PageAllocator<M> {
         &self.cpus
     }
 
-    /// Says when records of pages are allocated: all in advance, or when blocks are first split.
+    /// When link records of pages are allocated: all in advance, or when blocks are first split.
     pub(crate) fn metadata(&self) -> Metadata {
         self.metadata
     }
@@ -245,8 +245,8 @@ impl<M: Machine> PageAllocator<M> {
         &self.zones
     }
 
-    /// The interval at which each CPU does its periodic work. This reads it without a lock: if the
-    /// value is stale, the work only runs too early or too late once.
+    /// The interval at which each CPU does its periodic work. It is read without a lock: if the
+    /// value is stale, the work runs too early or too late once.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
         Nanos::from_ms(total_in(ms))
@@ -264,8 +264,9 @@ impl<M: Machine> PageAllocator<M> {
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While it is,
-    /// their page lists are kept short (Linux: `set_reclaim_active`, `clear_reclaim_active`).
+    /// Tells the zones of `node`, up to the kind `highest`, whether reclaim is active. While
+    /// reclaim is active, the page lists of these zones are kept short (Linux:
+    /// `set_reclaim_active`, `clear_reclaim_active`).
     pub fn set_reclaiming(
         &self,
         machine: &M,
@@ -313,7 +314,7 @@ impl<M: Machine> PageAllocator<M> {
     /// that has no free block of the requested size.
     ///
     /// # Errors
-    /// When there is no zone of that index.
+    /// If there is no zone with the index `zone`.
     pub fn set_below_high(&self, machine: &M, zone: u32) -> Result<(), SeedError> {
         self.zone_at(zone)?.set_below_high(machine);
         Ok(())

@@ -32,8 +32,8 @@ pub trait Pressure<M: Machine>: Send + Sync {
 
     /// Reclaims about 32 used pages for an allocation that may wait. Returns the number of pages
     /// that were freed, or `None` if none were freed because the allocating task was killed while
-    /// it waited. The allocation then tries the zones again, as after progress (Linux:
-    /// `try_to_free_pages` returns 1). Must not allocate.
+    /// it waited. In the latter case, the allocation tries the zones again, as if pages had been
+    /// freed (Linux: `try_to_free_pages` returns 1). Must not allocate.
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Option<Pages>;
 
     /// Returns the number of used pages of a node that could be reclaimed.
@@ -140,7 +140,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Returns the number of pages that kswapd tries to reclaim in a pass: the sum of the high
-    /// watermarks of the zones of `node`, up to the kind `highest`. A zone counts for at least 32
+    /// watermarks of the zones of `node`, up to the kind `highest`. A zone counts as at least 32
     /// pages.
     pub(crate) fn pass_of_kswapd(&self, machine: &M, node: NodeId, highest: ZoneKind) -> u64 {
         let of = |zone: &Zone<M>| u64::from(zone.watermarks(machine).high.0.max(32));
@@ -159,7 +159,8 @@ impl<M: Machine> PageAllocator<M> {
         min == 0 || free > min / 2
     }
 
-    /// Returns the number of free pages of `node`, and the sum of the high watermarks of its zones.
+    /// Returns the number of free pages of the zones of `node`, and the sum of their high
+    /// watermarks. Leaves out the movable zone.
     pub(crate) fn free_and_high(&self, machine: &M, node: NodeId) -> (u64, u64) {
         let of = |zone: &Zone<M>| {
             let high = u64::from(zone.watermarks(machine).high.0);

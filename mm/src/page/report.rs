@@ -2,10 +2,11 @@
 //! remain free (Linux: `mm/page_reporting.c`).
 //!
 //! A hypervisor, or the kernel under a process, keeps memory for each page that was ever written. A
-//! round visits all huge blocks. A block that was free at the last visit, and has been free since,
-//! leaves its list for a moment; the embedder's function gives its memory back; then the block
-//! returns to the end of its list, and is not given back again until it has been used. An
-//! allocation that gets such a block later need not know: the first access to a page faults.
+//! round visits all huge blocks. If a block was free at the last visit and has been free since, the
+//! round takes the block off its list, calls the embedder's function, which gives the block's
+//! memory back, and puts the block at the end of its list. The memory is not given back again until
+//! the block has been used. An allocation that gets such a block later need not know: the first
+//! access to a page faults.
 //!
 //! Locks: the zone lock, for a bounded number of visits. None is held while memory is given back.
 
@@ -22,7 +23,8 @@ const VISITS: u32 = 32;
 /// The number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY` is 32).
 const AT_ONCE: usize = 4;
 
-/// The place at which the next round of [`PageAllocator::report_free`] begins.
+/// The place at which the next round of [`PageAllocator::report_free`] begins. By default, this is
+/// the first page of the first zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     zone: u32,
@@ -46,12 +48,14 @@ impl<M: Machine> PageAllocator<M> {
     /// since. `report` gives the block's memory back, and returns whether it did.
     ///
     /// The time between two rounds is the time for which a block must stay free. A round ends early
-    /// after about `most` pages, which count as at least 1024. The zone keeps its high watermark
-    /// of free pages while blocks are off their lists, at most 4 at a time.
+    /// after about `most` pages, which count as at least 1024. At most 4 blocks are off their lists
+    /// at a time. A block is taken off its list only if the zone then still has as many free pages
+    /// as its high watermark.
     ///
     /// Only one CPU may run rounds. While blocks are off their lists, a request for a block of the
     /// largest order can fail although the zone would have one. If `report` panics, the blocks
-    /// return to their lists, and later rounds try again those that it did not give back.
+    /// return to their lists, and later rounds call `report` again for those whose memory was not
+    /// given back.
     pub fn report_free(
         &self,
         machine: &M,
@@ -87,7 +91,7 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// The number of pages in blocks that are as large as a huge block.
+    /// The number of pages that the zone spans, rounded down to whole huge blocks.
     fn huge_pages(&self) -> u64 {
         let Pages(huge) = Order::HUGE.pages();
         u64::from(self.spanned().0 / huge * huge)

@@ -1,8 +1,8 @@
 //! Growing and shrinking zones by blocks of 4 MiB (Linux: memory hotplug, `online_pages` and
 //! `offline_pages`).
 //!
-//! A zone spans as many frames as it may ever have. Its layout says by a hole which of them have no
-//! memory yet. Memory is added to a hole and removed from free blocks, always in whole blocks of
+//! A zone spans as many frames as it may ever have. The frames that have no memory yet are holes in
+//! its layout. Memory is added to a hole and removed from free blocks, always in whole blocks of
 //! the largest order, so nothing on the path of an allocation or a free changes.
 //!
 //! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
@@ -21,7 +21,7 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
 
-/// The number of pages by which a zone grows or shrinks.
+/// The number of pages by which a zone grows or shrinks at a time: one block of the largest order.
 const BLOCK: Pages = Order::MAX.pages();
 
 /// The reason why memory was not added or removed. The zone has the same memory as before.
@@ -47,8 +47,8 @@ pub enum ResizeError {
         /// The user of that frame.
         holder: Holder,
     },
-    /// The zone needs its free pages: without the range, it would be below its high watermark.
-    /// Removing all memory of a zone is no such case.
+    /// The zone needs its free pages: without the range, it would be below its high watermark. This
+    /// error does not occur if the range is all memory of the zone.
     Needed {
         /// The number of free pages of the zone, including those of the range.
         free: Pages,
@@ -67,8 +67,8 @@ pub enum Holder {
     /// The page begins a block of this order that was allocated for movable memory, so its user may
     /// move it (Linux: `alloc_contig_range` migrates such pages).
     Movable(Order),
-    /// The page is on its way to a CPU's page list, on such a list, or on its way back. CPUs put it
-    /// there again after the drain that precedes the removal.
+    /// The page is on a CPU's page list, or on its way to or from such a list. The removal drains
+    /// all lists before it reports this, so a CPU has put the page there since.
     Listed,
     /// The memory of the page is being given back at this moment.
     GivenBack,
@@ -194,7 +194,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// The zone of a range of frames, and the range in page numbers of that zone.
+    /// Returns the zone that spans a range of frames, and the range in page numbers of this zone.
     fn whole_blocks(
         &self,
         first: Pfn,
@@ -214,7 +214,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Adds the blocks of `range`, or none of them. Leaves no record behind in `records`.
+    /// Adds all blocks of `range`, or none of them. Takes the link records of the added blocks out
+    /// of `records`.
     fn add_blocks(
         &self,
         machine: &M,
@@ -222,7 +223,8 @@ impl<M: Machine> Zone<M> {
         records: &mut [Option<PairLinks>],
     ) -> Result<(), ResizeError> {
         let starts = || range.clone().step_by(BLOCK.index());
-        // Blocks become absent or present only under the sizing lock, so this remains true.
+        // Blocks are added and removed only under the sizing lock, so a block that is absent here
+        // is still absent when it is added below.
         for page in starts() {
             let is_absent = self.locked(machine, Site::Control, |buddy| buddy.is_absent(page));
             if !is_absent {
@@ -239,8 +241,8 @@ impl<M: Machine> Zone<M> {
         Ok(())
     }
 
-    /// Removes the blocks of `range`, or none of them. Puts their records into `records`, which has
-    /// room for them.
+    /// Removes all blocks of `range`, or none of them. Puts their link records into `records`,
+    /// which has room for them.
     fn remove_blocks(
         &self,
         machine: &M,
@@ -309,7 +311,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Counts a block that was added, or subtracts one that was removed.
+    /// Adds `pages` to the number of the zone's managed pages and to its counter of free pages.
+    /// `pages` is negative if a block was removed.
     fn note_resized(&self, machine: &M, pages: i64) {
         let managed = i64::from(self.managed().0) + pages;
         self.set_managed(Pages(crate::units::count_in(managed)));
@@ -317,7 +320,8 @@ impl<M: Machine> Zone<M> {
         self.counters.add(machine, free, pages);
     }
 
-    /// The error for a block that stays, if `removed` pages were off the free lists meanwhile.
+    /// The error for the block at page `block`, which stays for the reason `stays`. At that time,
+    /// `removed` pages of the range had already been taken off the free lists.
     fn why(&self, stays: Stays, block: u32, keeps: Pages, removed: Pages) -> ResizeError {
         match stays {
             Stays::Absent => ResizeError::Absent(self.pfn(block)),

@@ -55,7 +55,8 @@ fn a_block_that_is_restored_has_its_types_and_a_block_that_is_added_is_movable()
 fn a_block_given_back_is_used_last_beside_a_kept_block() {
     let (mut buddy, known) = with_kept_block();
     let frames = known.frames();
-    // Of the other block of the largest order, one half stays free.
+    // The block of the largest order at page 1024 is taken, and its upper half, from page 1536 on,
+    // is freed again.
     let taken = buddy.take_up_to(frames, 1, KEPT);
     let (kept, _) = taken.expect("a kept page is free");
     known.tags.set(kept, tag::allocated(Order::ZERO));

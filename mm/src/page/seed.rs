@@ -87,14 +87,14 @@ impl fmt::Display for SeedError {
 impl core::error::Error for SeedError {}
 
 impl<M: Machine> PageAllocator<M> {
-    /// Cuts up a fresh zone so that its free lists hold exactly the blocks of `free`. Returns the
-    /// rest as allocated blocks, which the caller may free, [split](PageAllocator::split_to) or
-    /// keep. The addresses of the blocks are unspecified.
+    /// Cuts up a fresh zone so that its free lists hold exactly the blocks of `free`. Returns all
+    /// other memory of the zone as allocated blocks, which the caller may free,
+    /// [split](PageAllocator::split_to) or keep. The addresses of the blocks are unspecified.
     ///
     /// # Errors
-    /// When there is no such zone, when it is not entirely free, or when it is too small. The free
-    /// blocks alone must not fill the zone: two free blocks must not be buddies, so each of them
-    /// needs pages in use beside it.
+    /// If there is no such zone, if the zone is not entirely free, or if the zone is too small. The
+    /// free blocks alone must not fill the zone: two free blocks must not be buddies, so each free
+    /// block needs pages in use beside it.
     pub fn seed_free(
         &self,
         machine: &M,
@@ -126,8 +126,8 @@ impl<M: Machine> PageAllocator<M> {
     /// there; the new ones go to the hot ends.
     ///
     /// # Errors
-    /// When there is no such zone, when no list holds blocks of an order, when a list is full, or
-    /// when a block was not allocated.
+    /// If there is no such zone, if no list holds blocks of an order, if a list is full, or if a
+    /// block was not allocated.
     pub fn seed_lists(
         &self,
         machine: &M,
@@ -139,10 +139,10 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets a zone's watermarks and list sizes to those of another machine instead of the computed
-    /// ones. They apply until a knob or the number of online CPUs changes.
+    /// ones. They apply until a knob, the number of online CPUs or the memory of a zone changes.
     ///
     /// # Errors
-    /// When there is no such zone, or no lists can have these sizes.
+    /// If there is no such zone, or if no lists can have these sizes.
     pub fn seed_sizes(
         &self,
         machine: &M,
@@ -219,7 +219,8 @@ impl<M: Machine> Zone<M> {
                         whole.push(page);
                     } else {
                         // The block is smaller than the largest order because a hole, or the end of
-                        // the zone, is next to it. The plan leaves it out, and it counts as in use.
+                        // the zone, is next to it. The plan leaves out this block, and counts it as
+                        // in use.
                         rest.push(Piece {
                             page,
                             order,

@@ -10,10 +10,13 @@ use super::sizing::Sizes;
 use crate::machine::{Machine, Word};
 use crate::units::{Pages, count_in};
 
-/// A zone's settings and hints. Each is a separate word, which the fast path reads without a lock.
+/// A zone's settings and hints. Each one that can change is a separate word, which CPUs read
+/// without a lock.
 pub(super) struct Settings<M: Machine> {
+    /// The batch of page lists and the bounds of their `high`, packed by [`Sizes::pack`].
     pub(super) sizes: M::Word,
     pub(super) scale_max: M::Word,
+    /// The longest time, in ns, that a hold under a strict limit may last; 0 if there is no limit.
     pub(super) hold_time_max: M::Word,
     pub(super) min: M::Word,
     pub(super) low: M::Word,
@@ -29,8 +32,10 @@ pub(super) struct Settings<M: Machine> {
     pub(super) below_high: M::Word,
     /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
+    /// 1 while reclaim is active in the zone; otherwise 0.
     pub(super) reclaiming: M::Word,
-    /// Raised by every change of a setting that [`TuningInput`](super::pcp::TuningInput) has.
+    /// The version of the settings. Each change of a setting that
+    /// [`TuningInput`](super::pcp::TuningInput) contains adds 1.
     pub(super) version: M::Word,
     /// One CPU's share of the last-level data cache, in pages.
     pub(super) cache_slice: Pages,

@@ -1,7 +1,7 @@
 //! Reads and changes the settings of a zone.
 //!
-//! A change of a setting that decides about the page lists raises the zone's version, so that a CPU
-//! notices that what it has computed is out of date.
+//! Each change of a setting that affects page lists raises the version of the zone's settings. By
+//! this version a CPU notices that a result that it computed from the settings is out of date.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -18,7 +18,7 @@ use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
 impl<M: Machine> Zone<M> {
-    /// The current values of everything that decides about page lists, except the lists themselves.
+    /// The current values of all settings and hints on which decisions about page lists depend.
     #[inline]
     pub(super) fn tuning_input(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
@@ -109,7 +109,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The version of the settings that a following [`Zone::tuning_input`] reads, or an older one.
+    /// Returns the version of the settings. A call of [`Zone::tuning_input`] after this one reads
+    /// settings of this version, or newer ones.
     #[inline]
     pub(super) fn version_before_load(&self, machine: &M) -> i64 {
         self.settings.version.load(machine, Acquire)

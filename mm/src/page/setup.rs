@@ -1,4 +1,5 @@
-//! Creating a page allocator, and recomputing its settings when a knob or the set of CPUs changes.
+//! Creating a page allocator, and recomputing its settings when a knob, the set of CPUs or the
+//! memory of a zone changes.
 //!
 //! Watermarks, list sizes, thresholds and reserves depend on each other, so they are always
 //! recomputed together.
@@ -81,7 +82,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Creates an allocator in which all memory of `config` is free.
     ///
     /// # Errors
-    /// When the layout cannot be managed.
+    /// If the layout of `config` is invalid: see [`LayoutError`].
     pub fn new(machine: &M, config: Config<M>) -> Result<Self, LayoutError> {
         let Config {
             layout,
@@ -147,7 +148,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Sets a knob and recomputes all settings that depend on it.
     ///
     /// # Errors
-    /// When the value is out of bounds; nothing changes in that case.
+    /// If the value is out of bounds. Nothing changes then.
     pub fn set_tunable(&self, machine: &M, knob: Knob, value: u64) -> Result<(), TunableError> {
         self.tunables.with(machine, Site::Control, |tunables| {
             tunables.set(knob, value)?;
@@ -257,8 +258,9 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// The zonelists. For each node and kind, the list has the indices of the node's zones from that
-/// kind downwards, and then, in the same way, those of the nodes that follow.
+/// Creates the zonelists. For each node and kind, the list has the indices of the node's zones from
+/// that kind downwards. The zones of the next nodes follow in the same way, from the node with the
+/// next number on.
 fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
     let nodes = zones
         .iter()

@@ -93,7 +93,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Clears the hint "below the high watermark" if the number of free pages exceeds the high
-    /// watermark plus the zone's largest reserve (Linux: the end of `free_unref_page_commit`). The
+    /// watermark plus the zone's largest reserve (Linux: the end of `free_frozen_page_commit`). The
     /// largest reserve is the one that the zone withholds from movable requests. If it were not
     /// included here, the next movable request could set the hint again at once.
     pub(super) fn notice_plenty(&self, machine: &M) {

@@ -24,7 +24,7 @@ pub struct ZoneView {
     /// The number of free blocks of each order.
     pub blocks: [u32; Order::COUNT],
     /// The number of free blocks by the type of the page block around them, then by order. If pages
-    /// are not grouped by mobility, all count as unmovable.
+    /// are not grouped by mobility, all blocks count as unmovable.
     pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
     /// The number of pages on all CPUs' lists.
     pub listed: Pages,

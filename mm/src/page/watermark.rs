@@ -1,9 +1,9 @@
-//! Watermarks: the numbers of free pages below which a zone refuses requests, and which requests
-//! may go below them.
+//! Watermarks: the numbers of free pages below which a zone refuses requests, and the requests that
+//! may go below these numbers.
 //!
 //! Pure arithmetic that follows Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone
-//! stores the results. Watermark boosts are not modelled: kswapd would have to end a boost when it
-//! has reclaimed as much memory as the boost added.
+//! stores the results. Linux's watermark boosts are left out: kswapd would have to end a boost when
+//! it has reclaimed as many pages as the boost added to the watermark.
 
 use crate::units::Pages;
 
@@ -52,9 +52,9 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    // If movable memory is many times as large as the rest, `part` may exceed 32 bits. The low and
-    // high watermarks are then larger than any zone, and the zone gives blocks only on the slow
-    // path, which tests the min watermark.
+    // If movable memory is many times as large as all other memory, `part` may exceed 32 bits. The
+    // low and high watermarks are then larger than any zone, and the zone gives blocks only on the
+    // slow path, which tests the min watermark.
     Watermarks {
         min: Pages::at_most(min),
         low: Pages::at_most(min + distance),
@@ -62,7 +62,7 @@ pub fn marks(
     }
 }
 
-/// How far below a watermark a request may go.
+/// How far below a watermark a request may go, and whether it may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgency {
     /// The request stops at the watermark.

@@ -54,8 +54,8 @@ pub(crate) struct Zone<M: Machine> {
     spanned: Pages,
     /// The number of pages of memory. A CPU changes it with the sizing lock held.
     ///
-    /// This is no word of the machine, because readers need no particular order: accesses have no
-    /// price, and the model checkers need not try them.
+    /// This is an ordinary atomic and not a word of the machine, because readers need no particular
+    /// order. So accesses have no price, and model checkers do not try their interleavings.
     managed: AtomicU32,
     pub(super) tags: M::Tags,
     pub(super) types: BlockTypes<M::Tags>,

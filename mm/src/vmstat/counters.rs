@@ -39,7 +39,8 @@ impl ZoneItem {
     /// All counters of a zone, in declaration order.
     pub const ALL: [Self; ITEMS] = [Self::FreePages, Self::Anon];
 
-    /// The name of the counter in listings: that of `/proc/vmstat`, if Linux has one such counter.
+    /// The name of the counter in listings. If a single counter in Linux counts the same pages,
+    /// this is its name in `/proc/vmstat`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +90,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` to this CPU's differential (Linux: `mod_zone_page_state`). Sums wrap.
+    /// Adds `delta` to this CPU's differential, and folds the differential if it is then beyond the
+    /// threshold (Linux: `mod_zone_page_state`). An overflow wraps around.
     #[inline]
     pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
@@ -211,10 +213,11 @@ fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
 mod tests {
     use super::folded;
 
+    /// `folded` returns what is folded if the blocks are added one by one, and not all at once.
     #[test]
     fn each_block_is_counted_by_itself() {
-        // Added at once, all 63 would be folded. Added one by one, they are folded 31 at a time,
-        // and one remains.
+        // If 63 pages were added at once, all of them would be folded. Added one by one, they are
+        // folded 31 at a time, and one page remains in the differential.
         assert_eq!(folded(0, -63, 63, 30), -62);
         assert_eq!(folded(-20, -63, 63, 30), -62);
         assert_eq!(folded(0, 63, 63, 125), 0);

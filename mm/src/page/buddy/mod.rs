@@ -43,9 +43,11 @@ pub(crate) struct Buddy {
     /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
-    /// Whether each block of the largest order has no memory at all, so that it can be added.
+    /// For each block of the largest order, whether the block has no memory at all. Only such a
+    /// block can be added.
     absent: Vec<bool>,
-    /// How long each huge block has been free.
+    /// For each huge block, whether it was free at the last visit, and whether its memory was given
+    /// back.
     ages: Ages,
 }
 
@@ -115,8 +117,9 @@ impl Buddy {
         self.account_taken(order, mobility);
     }
 
-    /// Links the rest of a block of order `from` after its first `1 << to` pages have been taken.
-    /// Each upper half goes to the head of its list (Linux: `expand`).
+    /// Splits a block of order `from` whose first `1 << to` pages have been taken, and puts the
+    /// remaining pages on the free lists. Each upper half goes to the head of its list (Linux:
+    /// `expand`).
     #[inline]
     fn link_rest<T: Tags>(
         &mut self,
@@ -283,7 +286,7 @@ impl Buddy {
 
     /// Returns whether the block at `page` is likely to merge with other blocks soon, unless it is
     /// allocated first. This is the case if the larger block that it would form with its buddy has
-    /// a free buddy. As in Linux, the result is false for blocks of order 9 and above.
+    /// a free buddy. As in Linux, the result is always false for blocks of order 9 and above.
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {

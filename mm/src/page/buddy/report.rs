@@ -1,8 +1,9 @@
-//! How long huge blocks have been free, and taking free huge blocks off the lists while their
-//! memory is given back (Linux: `mm/page_reporting.c`).
+//! Finds huge blocks that stay free, and takes them off the lists while their memory is given back
+//! to the system below the allocator (Linux: `mm/page_reporting.c`).
 //!
-//! The age of a block is exact: an allocation from a huge block resets it. An allocation from a
-//! smaller block need not, because the block was reset when it was split.
+//! The age of a huge block is exact: an allocation from the huge block resets the age to
+//! [`Age::Used`]. An allocation from a smaller block leaves the age alone, because the age was
+//! reset when the huge block was split.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,14 +14,14 @@ use crate::page::mobility::Frames;
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// The age of a part of memory of the size of a huge block.
+/// The age of a part of memory that is as large as a huge block, and aligned like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
-    /// A page of it was allocated since the last visit.
+    /// A page of the part was allocated since the last visit.
     Used,
-    /// It was free at the last visit, and has been free since.
+    /// The part was free at the last visit, and has been free since.
     Seen,
-    /// Its memory was given back, and no page of it was allocated since.
+    /// The memory of the part was given back, and no page of the part was allocated since.
     Given,
 }
 
@@ -33,7 +34,7 @@ impl Ages {
         Self(vec![Age::Used; spanned.0.div_ceil(HUGE) as usize])
     }
 
-    /// Records that a block of `order` at `page` is no longer free.
+    /// Records that the block of `order` at `page` was allocated, or that its memory is new.
     #[cold]
     pub(super) fn used(&mut self, page: u32, order: Order) {
         self.set(page, order, Age::Used);
@@ -43,7 +44,8 @@ impl Ages {
         self.of(page, order).fill(age);
     }
 
-    /// The ages of the parts that the block of `order` at `page` covers or lies in.
+    /// The ages of the parts that the block of `order` at `page` covers, or of the part that it
+    /// lies in.
     fn of(&mut self, page: u32, order: Order) -> &mut [Age] {
         let first = (page / HUGE) as usize;
         let count = (order.pages().0 / HUGE).max(1) as usize;
@@ -62,21 +64,25 @@ pub(in crate::page) struct Isolated {
     pub(in crate::page) order: Order,
 }
 
-/// The outcome of a visit.
+/// The outcome of [`Buddy::visit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::page) enum Visited {
-    /// No block is taken. The next visit is `pages` pages further on.
+    /// No block was taken. The next huge block to visit begins `pages` pages further on.
     Passed { pages: u32 },
     /// This block was taken off its list.
     Taken(Isolated),
-    /// A block could be taken, but is larger than the caller's `room`.
+    /// The block could be taken, but is larger than the caller's `room`.
     NoRoom,
 }
 
 impl Buddy {
-    /// Visits the huge block at `page`. If it is free and was free at the previous visit, if its
-    /// memory has not been given back since, and if the zone keeps `leave` free pages without it,
-    /// takes the block off its list. A block of more than `room` pages stays.
+    /// Visits the huge block at `page`, and takes it off its list if all of these are true:
+    ///
+    /// - The block is free and has been free since the previous visit.
+    /// - A part of the block's memory, or all of it, has not been given back since the block became
+    ///   free.
+    /// - Without the block, the zone still has `leave` free pages.
+    /// - The block has at most `room` pages.
     pub(in crate::page) fn visit<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

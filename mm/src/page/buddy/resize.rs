@@ -17,13 +17,13 @@ use crate::units::{Order, Pages};
 pub(in crate::page) enum Stays {
     /// The block has no memory that could be removed.
     Absent,
-    /// The block has a page with this tag, which is not on a free list.
+    /// The page `page` of the block is not on a free list, and its tag is `tag`.
     Used { page: u32, tag: u8 },
-    /// The zone has this many free pages, and needs them.
+    /// The zone has `free` free pages, and must keep so many that the block has to stay.
     Needed { free: Pages },
 }
 
-/// For each block of the largest order, whether it lies in holes entirely.
+/// Returns, for each block of the largest order, whether all its pages are in holes.
 pub(in crate::page) fn absent_blocks(layout: &ZoneLayout) -> Vec<bool> {
     let each = Order::MAX.pages().0;
     let mut missing = vec![0; layout.spanned.0.div_ceil(each) as usize];
@@ -46,7 +46,8 @@ impl Buddy {
     }
 
     /// Puts the block of the largest order at `page`, which is absent, on a free list, as new
-    /// movable memory. Takes the block's `records` if link records are allocated in advance.
+    /// movable memory. If link records are allocated in advance, this takes those of the block out
+    /// of `records`.
     pub(in crate::page) fn add_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -60,8 +61,8 @@ impl Buddy {
         self.give_fresh(page, frames.types.of(page));
     }
 
-    /// Puts a block that `remove_block` took back on the free lists. Its page blocks have the same
-    /// types as before, and its age is the same.
+    /// Puts a block that `remove_block` has removed back on the free lists. The types of the
+    /// block's page blocks are the same as before, and so is the block's age.
     pub(in crate::page) fn restore_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -80,8 +81,8 @@ impl Buddy {
         self.links.exchange(block, records);
     }
 
-    /// Returns the first reason in the block of the largest order at `page` for which it cannot be
-    /// removed, apart from the zone's need of free pages.
+    /// Checks whether the block of the largest order at `page` can be removed. The error is the
+    /// first reason against it. Whether the zone needs the block's free pages is not checked.
     pub(in crate::page) fn obstacle<T: Tags>(
         &self,
         frames: Frames<'_, T>,
@@ -92,7 +93,8 @@ impl Buddy {
         }
         let end = page + Order::MAX.pages().0;
         let mut at = page;
-        // Free neighbours have been merged, so the first page in use comes after a few free blocks.
+        // The loop takes few turns: free buddies have been merged, so only a few free blocks can
+        // precede the first page that is not free.
         while at < end {
             let tag = frames.tags.get(at);
             let order = tag::free_order(tag).ok_or(Stays::Used { page: at, tag })?;
@@ -101,8 +103,9 @@ impl Buddy {
         Ok(())
     }
 
-    /// Takes the block of the largest order at `page` off the free lists for good, if all its pages
-    /// are free and the zone keeps `leave` free pages. Moves the block's link records to `records`.
+    /// Removes the memory of the block of the largest order at `page`, if all its pages are free
+    /// and the zone still has `leave` free pages without it. Moves the block's link records to
+    /// `records`.
     pub(in crate::page) fn remove_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -135,7 +138,7 @@ impl Buddy {
     }
 }
 
-/// The number of pages of the block of the largest order at `page` that are in kept page blocks.
+/// Returns how many pages of the block of the largest order at `page` are in kept page blocks.
 fn kept_in<T: Tags>(frames: Frames<'_, T>, page: u32) -> Pages {
     let each = frames.types.block().pages();
     let starts = (page..page + Order::MAX.pages().0).step_by(each.index());

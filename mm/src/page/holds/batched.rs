@@ -2,7 +2,8 @@
 //! lock between holds.
 //!
 //! This is the change as merged upstream. Refills and drains still move up to 2016 pages per hold.
-//! A spill that cannot take the pcp lock again between two holds abandons the rest.
+//! If a spill cannot take the pcp lock again after a hold, the pages not moved yet stay on the
+//! lists.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};

@@ -2,7 +2,8 @@
 //! larger), or lasts longer than a set time.
 //!
 //! Refills and drains are bounded too. A block that would exceed the batch waits for the next hold,
-//! and the rest of an interrupted spill is recorded and returned to the zone later.
+//! and the number of pages that an interrupted spill has not moved is recorded, so that as many
+//! return to the zone later.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled

@@ -26,7 +26,7 @@ pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// How many pages one hold at `site` may move when the zone's batch is `batch`.
+    /// Returns how many pages one hold at `site` may move if the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
     /// The unit that one operation under the lock moves: single pages, or blocks that are joined
@@ -42,8 +42,8 @@ pub trait Holds: fmt::Debug + Sync {
         None
     }
 
-    /// Returns what happens to the rest of a spill if the caller cannot continue after a hold,
-    /// because a drain holds the pcp lock or the caller has migrated.
+    /// Returns what happens to the pages that a spill still has to move, if the spill cannot
+    /// continue after a hold because a drain holds the pcp lock or the caller has migrated.
     fn leftover(&self) -> Leftover;
 
     /// Returns what an allocation does if it finds no memory while another CPU is draining all
@@ -52,9 +52,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// After each hold, the pages that it moved are subtracted from the number of pages still to be
-    /// moved. Returns whether this includes pages beyond the limit of the hold. If false, no more
-    /// than the limit is subtracted, as in Linux 6.12 and 6.18.
+    /// After each hold, the number of pages that the hold moved is subtracted from the number of
+    /// pages still to be moved. If this returns false, no more than the limit of the hold is
+    /// subtracted even if the last block exceeded the limit, as in Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }
@@ -96,12 +96,13 @@ pub enum Unit {
     Blocks,
 }
 
-/// The fate of the rest of an interrupted spill.
+/// The fate of the pages that an interrupted spill still had to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// The rest stays on the lists until the lists reach `high` again.
+    /// The pages stay on the lists until the lists reach `high` again.
     Abandoned,
-    /// The rest is recorded, and the next spill or decay on that CPU returns it to the zone.
+    /// The number of these pages is recorded, and the next spill or decay on that CPU returns as
+    /// many to the zone.
     Owed,
 }
 

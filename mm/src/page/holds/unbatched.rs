@@ -4,7 +4,7 @@ use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// One hold per operation, of up to 2016 pages.
+/// One hold for each refill, spill or decay, which may move up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbatched;
 

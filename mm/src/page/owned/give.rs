@@ -1,8 +1,8 @@
-//! The return of pages to the zone: whole blocks first, then fragments of the fullest block.
+//! Returns pages to the zone: whole blocks first, then fragments of the block with the most pages.
 //!
-//! The coldest pages on the page lists are first sorted out: those of the CPU's own blocks go to
-//! its stock, where they are merged; those of other CPUs' blocks go to their owners' inboxes; and
-//! only those of blocks without an owner go to the zone.
+//! The coldest pages on the page lists are first sorted by the owners of the blocks around them.
+//! Pages of the CPU's own blocks go to the CPU's stock, where they are merged. Pages of other CPUs'
+//! blocks go to the inboxes of those CPUs. All other pages go to the zone.
 //!
 //! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each hold.
 
@@ -17,10 +17,10 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pages, count_in};
 
 impl<M: Machine> Zone<M> {
-    /// Returns about `wanted` pages of `pcp` to the zone in one hold. A whole block may be more
-    /// than that. Starts with the list with the index `list`, and sets `list` to the index of the
-    /// list to continue with. Returns the number of pages that have left `pcp`, which is at least 1
-    /// unless `pcp` is empty.
+    /// Returns about `wanted` pages of `pcp` to the zone in one hold. A whole block may have more
+    /// than `wanted` pages. Starts with the list with the index `list`, and sets `list` to the
+    /// index of the list to continue with. Returns the number of pages that have left `pcp`, which
+    /// is at least 1 unless `pcp` is empty.
     pub(in crate::page) fn give_by_blocks(
         &self,
         machine: &M,
@@ -40,14 +40,15 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Returns whole blocks of `pcp` to the zone until no more than `high` pages are left. Keeps
-    /// fragments, because the rest of their blocks may still come home.
+    /// fragments of blocks, because the other pages of these blocks may still be freed to this CPU.
     pub(super) fn trim(&self, machine: &M, pcp: &mut Pcp) {
         let high = pcp.high().max(self.sizes(machine).high_min.0);
         let part = Part::first(Site::Spill, pcp.stock.cpu);
         while pcp.count() > high && self.give_whole(machine, pcp, part) {}
     }
 
-    /// Brings the mail of `cpu` home, if there is any, so that a drain or decay finds it.
+    /// Moves the pages in the inbox of `cpu` to its stock, so that a drain or decay finds them
+    /// there. Does nothing if the inbox is empty.
     pub(in crate::page) fn open_inbox(&self, machine: &M, cpu: CpuId, site: Site) {
         if self.owners.has_mail(machine, cpu) {
             let slot = self.slot(cpu);
@@ -58,14 +59,15 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns one whole block to the zone, and takes its owner away. Returns whether there was
-    /// one.
+    /// Returns one whole block of the stock to the zone, after which the block has no owner.
+    /// Returns false if the stock has no whole block.
     fn give_whole(&self, machine: &M, pcp: &mut Pcp, part: Part) -> bool {
         let Some((block, _)) = pcp.stock.whole.pop() else {
             return false;
         };
         let order = self.owners.order();
-        // This comes before the hold: as soon as the zone has the block, another CPU may claim it.
+        // The owner is cleared before the hold, because another CPU may claim the block as soon as
+        // the zone has it.
         self.owners.clear_owner(block);
         let mut blocks = Blocks::new();
         self.collect_piece(&mut blocks, self.owners.first_page(block), order);
@@ -74,10 +76,11 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Sorts the coldest blocks on the lists of `pcp` by their owners, up to `wanted` pages.
+    /// Takes up to `wanted` of the coldest pages off the lists of `pcp`. Moves each to the stock,
+    /// to the inbox of its owner, or to the zone.
     fn sort_out(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32, list: &mut usize) {
-        // A drain empties the lists of all CPUs in turn, so its pages must not go to the inbox of a
-        // CPU that it has passed.
+        // A drain empties the lists of all CPUs in turn. So it must not send pages to the inbox of
+        // a CPU, because it may have drained that CPU already.
         let may_send = self.owners.has_inboxes() && part.site() != Site::Drain;
         let mut blocks = Blocks::new();
         let mut planned = self.gauge(machine, part.site());
@@ -101,8 +104,9 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, &mut blocks);
     }
 
-    /// Puts a block that was on a list into the stock of `pcp`, or sends it to its owner if that is
-    /// another CPU. Returns `false`, and does nothing, if the block has to go to the zone.
+    /// Puts pages that were on a list into the stock of `pcp`, or sends them to their owner if that
+    /// is another CPU and `may_send` is true. Returns `false`, and does nothing, if the pages have
+    /// to go to the zone.
     fn sort_one(
         &self,
         machine: &M,
@@ -127,7 +131,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns pieces of the record with the most pages to the zone, in one hold.
+    /// Returns about `wanted` pages to the zone, in one hold. They are pieces of the block whose
+    /// record has the most pages.
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;
@@ -138,7 +143,8 @@ impl<M: Machine> Zone<M> {
         self.collect_pieces(machine, part, record, wanted, &mut blocks);
         let left = record.pages;
         pcp.count -= before - left;
-        // This comes before the hold, for the reason that `give_whole` has.
+        // The record is removed before the hold. As soon as the zone has all pages of the block,
+        // another CPU may claim the block, and `remove` would overwrite the new owner.
         if left == 0 {
             self.remove(pcp, at);
         }
@@ -172,14 +178,15 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Adds a piece of a block to `blocks`. All its pages but the first become tails.
+    /// Adds a piece of a block to `blocks`. All pages of the piece except the first are tagged as
+    /// tails.
     fn collect_piece(&self, blocks: &mut Blocks, page: u32, order: Order) {
         (page + 1..page + order.pages().0).for_each(|tail| self.tags.set(tail, tag::TAIL));
         blocks.push(page, order);
     }
 
-    /// Returns `blocks` to the zone. `joins` is the number of joins that made them out of single
-    /// pages.
+    /// Returns `blocks` to the zone, and charges the machine for the `joins` by which single pages
+    /// became these blocks.
     fn give_joined(&self, machine: &M, part: Part, blocks: &mut Blocks, joins: u32) {
         // Joining two blocks costs as much here as merging them does under the lock, but here no
         // CPU waits for it.
@@ -198,7 +205,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The number of pages on their way to `cpu`. Exact if no operation is in progress.
+    /// The number of pages in the inbox of `cpu`. Exact if no operation is in progress.
     pub(in crate::page) fn mailed(&self, machine: &M, cpu: CpuId) -> Pages {
         Pages(self.owners.mailed(machine, cpu))
     }
@@ -209,7 +216,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The order `order`, or the largest one if there is no such order.
+/// Returns `order` as an order, or the largest order if `order` is larger.
 fn order_at_most(order: u32) -> Order {
     let order = u8::try_from(order).ok().and_then(Order::new);
     order.unwrap_or(Order::MAX)

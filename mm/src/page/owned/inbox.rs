@@ -1,17 +1,19 @@
-//! Pages on their way to their owner, without a lock.
+//! Inboxes: a page that another CPU frees reaches the owner of its block without a lock.
 //!
-//! Each block has a bit for each of its pages, 64 of them in a word. A CPU that frees pages for the
-//! owner sets their bits, up to 64 at once. If the word was zero before, the CPU also pushes the
-//! group onto the owner's inbox, a stack that is linked through the groups. So a group is on a
-//! stack exactly while its word is not zero, and on one stack only.
+//! Each block has a bit for each of its pages. The 64 pages whose bits are in one word are a
+//! *group*. A CPU that frees pages of another CPU's block sets their bits, up to 64 in one
+//! addition. If the word was 0 before, this CPU also pushes the group onto the owner's inbox, a
+//! stack whose links are stored in the groups. A group is pushed again only after its word has
+//! become 0, so it is on at most one stack.
 //!
-//! The owner takes the whole stack in one step. It reads a group's link first, and then subtracts
-//! the bits that it has seen until the word is zero. From that moment another CPU may push the
-//! group again, so the owner must not read the link afterwards. Since a CPU that pushes never
-//! follows a link, the stack needs no protection against a group that was removed and pushed again.
+//! The owner takes the whole stack in one step. For each group, it first reads the link, and then
+//! subtracts the bits that it has seen until the word is 0. From that moment another CPU may push
+//! the group again, so the owner must not read the link afterwards. A CPU that pushes never follows
+//! a link. So it does no harm if a group was removed and pushed again in the meantime (the ABA
+//! problem).
 //!
-//! Locks: none to send. A CPU that collects holds the pcp lock of the inbox's CPU, so there is one
-//! at a time.
+//! Locks: a CPU that sends pages to an inbox takes none. A CPU that empties an inbox holds the pcp
+//! lock of the inbox's owner, so only one CPU at a time empties it.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -20,7 +22,8 @@ use super::{GROUPS, Owners};
 use crate::machine::{Field, Line, Machine, Once};
 use crate::units::{CpuId, count_of, narrow, signed};
 
-/// The pages of a block that were freed for the owner and have not reached it yet.
+/// The pages of one block that other CPUs have freed, and that are still in the inbox of the
+/// block's owner.
 pub(super) struct Mail<M: Machine> {
     /// A bit for each page. Word `g` has the bits of group `g`.
     bits: M::Line,
@@ -39,14 +42,15 @@ impl<M: Machine> Mail<M> {
 
     /// Takes all bits of a group, and leaves its word zero.
     fn take(&self, machine: &M, group: usize) -> u64 {
-        // Relaxed: the addition below acquires what the CPUs that set the bits have released.
+        // Relaxed is enough: the addition below synchronizes with the CPUs that set the bits.
         let mut seen = self.bits.load(machine, group, Relaxed);
         let mut all = 0;
-        // The loop ends: a bit is set again only after its page was allocated again, which this CPU
-        // makes possible only after the loop.
+        // The loop ends: while it runs, each bit is set at most once. Before a page can be freed
+        // again, it must be allocated, and this CPU makes the pages available only after the loop.
         while seen != 0 {
-            // Acquire: the pages' tags. Release: partner of the addition in `send`, so that a CPU
-            // that pushes the group again does so after the link was read.
+            // Acquire pairs with the Release in `send`: this CPU sees the tags of the freed pages.
+            // Release pairs with the Acquire in `send`: a CPU that pushes the group again
+            // overwrites the link only after this CPU has read it.
             let left = self.bits.add(machine, group, seen.wrapping_neg(), AcqRel);
             all |= seen;
             seen = left;
@@ -55,13 +59,15 @@ impl<M: Machine> Mail<M> {
     }
 }
 
-/// The groups with mail for one CPU. The two words are in one cache line, because a CPU that sends
-/// changes both.
+/// The inbox of one CPU: a stack of groups with pages for this CPU, and their number. The two words
+/// are in one cache line, because a CPU that pushes a group changes both.
 pub(super) struct Inbox<M: Machine>(M::Line);
 
-/// The word of an inbox that has the number of the topmost group plus 1, or 0 if there is none.
+/// The index of the inbox's word that holds the number of the topmost group plus 1, or 0 if the
+/// inbox is empty.
 const TOP: usize = 0;
-/// The word of an inbox that counts the groups. It may lag behind, in both directions.
+/// The index of the inbox's word that counts the groups. While CPUs push groups or empty the inbox,
+/// the count may be too large or too small.
 const COUNT: usize = 1;
 
 impl<M: Machine> Inbox<M> {
@@ -70,7 +76,7 @@ impl<M: Machine> Inbox<M> {
     }
 }
 
-/// A group of up to 64 pages: its number counts all groups of the zone.
+/// The number of a group of up to 64 pages. The groups of a zone are numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group(pub(super) u64);
 
@@ -92,14 +98,14 @@ impl Group {
 }
 
 impl<M: Machine> Owners<M> {
-    /// The group of `page`, and the bit of the page in it.
+    /// The group of `page`, and the index of the page's bit in the group's word.
     pub(super) fn group_of(&self, page: u32) -> (Group, u32) {
         let inside = page & (self.order().pages().0 - 1);
         let group = u64::from(self.block_of(page)) * GROUPS as u64 + u64::from(inside / 64);
         (Group(group), inside % 64)
     }
 
-    /// The page that has the bit 0 of `group`.
+    /// The page whose bit is bit 0 of the group's word.
     pub(super) fn page_of(&self, group: Group) -> u32 {
         self.first_page(group.block()) + count_of(group.index()) * 64
     }
@@ -109,23 +115,24 @@ impl<M: Machine> Owners<M> {
         mail.expect("a block has its mail before it has an owner")
     }
 
-    /// Frees the pages `bits` of `group` to the inbox of `cpu`. Returns the number of groups in the
-    /// inbox if this call pushed one.
+    /// Sends the pages `bits` of `group` to the inbox of `cpu`. If this call pushed the group,
+    /// returns the number of groups that are then in the inbox; otherwise returns `None`.
     pub(super) fn send(&self, machine: &M, cpu: CpuId, group: Group, bits: u64) -> Option<u64> {
         let mail = self.mail(group.block());
         let bits = bits.cast_signed();
-        // Release: what the freeing CPU did with the pages; partner of the addition in `take`.
-        // Acquire: the owner's reading of the link, before the link is written below.
+        // Release pairs with the Acquire in `take`: the owner sees everything that this CPU did
+        // with the pages. Acquire pairs with the Release in `take`: the owner has read the old link
+        // before this CPU overwrites it below.
         let now = mail.bits.add(machine, group.index(), bits, AcqRel);
         if now != bits {
-            return None; // The group was not empty, so it is on a stack, or about to be pushed.
+            return None; // The CPU that made the word nonzero pushes the group.
         }
         let inbox = &self.inboxes[cpu.index()].0;
         let pushed = signed(group.0 + 1);
         let mut top = inbox.load(machine, TOP, Relaxed);
         loop {
             mail.below[group.index()].set(top.cast_unsigned());
-            // Release: the link; partner of the exchange in `collect`.
+            // Release pairs with the Acquire in `collect`: the owner sees the link.
             match inbox.compare_exchange(machine, TOP, top, pushed, Release) {
                 Ok(_) => break,
                 Err(other) => top = other,
@@ -135,7 +142,7 @@ impl<M: Machine> Owners<M> {
         Some(count.max(0).cast_unsigned())
     }
 
-    /// Returns whether the inbox of `cpu` has mail. The answer may be stale.
+    /// Returns whether the inbox of `cpu` has pages. The answer may be stale.
     #[inline]
     pub(in crate::page) fn has_mail(&self, machine: &M, cpu: CpuId) -> bool {
         let inbox = self.inboxes.get(cpu.index());
@@ -149,10 +156,11 @@ impl<M: Machine> Owners<M> {
             return;
         };
         let mut top = inbox.load(machine, TOP, Relaxed);
-        // The loop ends: each failure means that another CPU has pushed a group.
+        // The loop ends: an exchange fails only if another CPU has just pushed a group.
         while top != 0 {
-            // Acquire: the links; partner of the exchange in `send`. The exchanges of CPUs that
-            // pushed lower groups are in its release sequence.
+            // Acquire pairs with the Release in `send`: this CPU sees the links of all groups on
+            // the stack. This includes the lower groups, because each push is in the release
+            // sequences of the pushes before it.
             match inbox.compare_exchange(machine, TOP, top, 0, Acquire) {
                 Ok(_) => break,
                 Err(other) => top = other,
@@ -177,7 +185,8 @@ impl<M: Machine> Owners<M> {
         };
         let mut top = inbox.load(machine, TOP, Acquire).cast_unsigned();
         let mut pages = 0;
-        // While a group is pushed again, its link may lead back, so the steps are limited.
+        // If a group is pushed again during this walk, its new link may lead back to a group that
+        // was counted already. So the number of steps is limited.
         for _ in 0..self.entries.len() * GROUPS {
             let Some(group) = top.checked_sub(1).map(Group) else {
                 break;

@@ -10,20 +10,21 @@
 //!
 //! There are two forms. In the form that was proposed for Linux ([`Owning::Rfc`]), a CPU that frees
 //! a page of another owner takes the lock of the owner's page lists. In ours ([`Owning::Inbox`]),
-//! that CPU sets a bit in a line of the block and takes no lock (`inbox.rs`); the owner keeps its
-//! free pages as bitmaps, block by block (`stock.rs`), and returns whole blocks to the zone first.
+//! that CPU sets the page's bit in a cache line of the block, and takes no lock (`inbox.rs`). In
+//! both forms, a CPU keeps free pages of its blocks as bitmaps, one for each block (`stock.rs`),
+//! and returns whole blocks to the zone first.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `stock.rs` | the free pages that a CPU keeps block by block |
-//! | `inbox.rs` | pages on their way to their owner, without a lock |
+//! | `inbox.rs` | inboxes: pages that other CPUs have freed for their owner, without a lock |
 //! | `send.rs` | frees of pages whose blocks have an owner |
-//! | `refill.rs` | refills from own blocks; claims of blocks; recovery of fragments |
+//! | `refill.rs` | refills from blocks that the CPU owns; claims of blocks; recovery of fragments |
 //! | `give.rs` | the return of pages to the zone, whole blocks first |
 //! | `rob.rs` | taking a block from another CPU; taking ownership away from an offline CPU |
 //!
 //! Locks: a block's entry is written under the pcp lock of its owner, or under the zone lock while
-//! no CPU has pages of the block. Freeing CPUs read it without a lock.
+//! no CPU has pages of the block. A CPU that frees a page reads the entry without a lock.
 
 mod give;
 mod inbox;
@@ -69,10 +70,11 @@ impl Owning {
     }
 }
 
-/// The pages of the largest block that can have an owner. Its inbox has a bit for each of them.
+/// The number of pages of the largest block that can have an owner. A [`Mail`] has a bit for each
+/// page.
 const PAGES_MAX: usize = Order::HUGE.pages().0 as usize;
 
-/// The number of groups in the largest block. The bits of a group are in one word.
+/// The number of groups in the largest block. A group is 64 pages, whose bits are in one word.
 const GROUPS: usize = PAGES_MAX / 64;
 
 /// The owners of a zone's blocks.
@@ -82,7 +84,7 @@ pub(super) struct Owners<M: Machine> {
     inboxes: Box<[Inbox<M>]>,
 }
 
-/// The owner of a block, and the block's mail.
+/// The owner of a block, and the pages on their way to the owner.
 struct Entry<M: Machine> {
     /// 0 if the block has no owner. Otherwise, the owner's number plus 1 is in the upper half; the
     /// lower half is 0 or, if the owner has a record of the block in its stock, the record's index
@@ -94,7 +96,7 @@ struct Entry<M: Machine> {
 }
 
 impl<M: Machine> Owners<M> {
-    /// Creates the owners of a zone of `spanned` pages, in which no block has an owner.
+    /// Creates the entries of all blocks of a zone of `spanned` pages. No block has an owner yet.
     pub(super) fn new(machine: &M, owning: Owning, spanned: Pages, metadata: Metadata) -> Self {
         let order = block_order(spanned);
         let blocks = match owning {
@@ -127,7 +129,7 @@ impl<M: Machine> Owners<M> {
         !self.entries.is_empty()
     }
 
-    /// Returns whether pages go to their owners by inboxes.
+    /// Returns whether a freed page goes to its owner through the owner's inbox.
     #[inline]
     pub(super) fn has_inboxes(&self) -> bool {
         !self.inboxes.is_empty()
@@ -160,7 +162,7 @@ impl<M: Machine> Owners<M> {
         self.of_entry(block).0
     }
 
-    /// The owner of the block, and the index of the owner's record of the block.
+    /// The owner of the block, and the index of the block's record in the owner's stock.
     fn of_entry(&self, block: u32) -> (Option<CpuId>, Option<usize>) {
         let entry = self.entries[block as usize].owner.get();
         let less_one = |half: u64| narrow(half).checked_sub(1);
@@ -169,31 +171,33 @@ impl<M: Machine> Owners<M> {
         (owner, record.map(|record| record as usize))
     }
 
-    /// Makes `cpu` the owner of the block. `record` is the index of its record of the block.
+    /// Makes `cpu` the owner of the block. `record` is the index of the block's record in the stock
+    /// of `cpu`.
     fn set_owner(&self, block: u32, cpu: CpuId, record: Option<usize>) {
         let record = record.map_or(0, |record| record as u64 + 1);
         let entry = (u64::from(cpu.0) + 1) << 32 | record;
         self.entries[block as usize].owner.set(entry);
     }
 
-    /// Takes the block's owner away.
+    /// Records that the block has no owner.
     fn clear_owner(&self, block: u32) {
         self.entries[block as usize].owner.set(0);
     }
 
-    /// Provides the block's mail, if it has none yet. Allocates memory only if link records are
-    /// allocated when blocks are split.
+    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. Allocates
+    /// memory only if link records are allocated when blocks are split; otherwise every `Mail`
+    /// exists from the start.
     fn provide_mail(&self, machine: &M, block: u32) {
         let mail = &self.entries[block as usize].mail;
         if self.has_inboxes() && mail.get().is_none() {
-            // If two CPUs do this at once, the second mail is dropped.
+            // If two CPUs do this at once, the `Mail` of the second CPU is dropped.
             let _other = mail.set(Mail::new(machine));
         }
     }
 }
 
-/// The order of the blocks that have owners in a zone of `spanned` pages: huge pages, or less if
-/// the zone would have fewer than four of them.
+/// The order of the blocks that have owners in a zone of `spanned` pages: that of a huge page, or
+/// less if the zone would then have fewer than four such blocks.
 fn block_order(spanned: Pages) -> Order {
     let quarter = (spanned.0 / 4).max(1).ilog2();
     let order = u8::try_from(quarter).ok().and_then(Order::new);

@@ -1,9 +1,9 @@
-//! Refills of page lists from own blocks: from the stock and the inbox without the zone lock, then
-//! from fragments of own blocks that had gone back to the zone, then from a block that the CPU
-//! claims.
+//! Refills a page list from blocks that the CPU owns. The refill first takes pages from the CPU's
+//! stock and inbox, which needs no zone lock; then fragments of the CPU's blocks that have gone
+//! back to the zone; and at last a further block, which the CPU claims.
 //!
-//! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each claim and each
-//! recovery.
+//! Locks: the pcp lock is held throughout. The zone lock is taken inside it for each claim, for
+//! each recovery of fragments, and for each whole block that returns to the zone.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -17,15 +17,16 @@ use crate::page::zone::{Zone, ZoneRequest};
 use crate::site::{Site, Work};
 use crate::units::{Order, count_of};
 
-/// The number of records in which a refill looks for pages.
+/// The maximum number of records that a refill searches for pages, from the last record backwards.
 const LOOKED_AT: usize = 16;
 
-/// The number of blocks whose fragments one refill recovers at most.
+/// The maximum number of blocks whose fragments one refill takes back from the zone.
 const RECOVERED: usize = 4;
 
 impl<M: Machine> Zone<M> {
     /// Moves a batch of pages from the stock of `pcp`, or from its inbox, to an empty list. Returns
-    /// whether there were any. Takes no zone lock.
+    /// whether there were any. Takes the zone lock only if the pages of the inbox bring the lists
+    /// above `high`, so that whole blocks return to the zone.
     pub(in crate::page) fn refill_at_home(
         &self,
         machine: &M,
@@ -50,8 +51,9 @@ impl<M: Machine> Zone<M> {
         taken > 0
     }
 
-    /// Refills a list by blocks of the CPU's own, before the zone's other pages are used. Returns
-    /// how many of the `wanted` blocks of the request's order are still missing.
+    /// Refills a list from blocks that the CPU owns, and from blocks that it claims for this
+    /// purpose. Returns how many of the `wanted` blocks of the request's order are still missing;
+    /// the caller takes these from the zone's other pages.
     pub(in crate::page) fn refill_by_blocks(
         &self,
         machine: &M,
@@ -77,8 +79,8 @@ impl<M: Machine> Zone<M> {
         wanted
     }
 
-    /// Moves up to `wanted` blocks of the request's order and kind from the stock to a list, and
-    /// returns their number.
+    /// Moves up to `wanted` blocks of the request's order and mobility from the stock to a list,
+    /// and returns their number.
     fn take_from_stock(
         &self,
         machine: &M,
@@ -129,7 +131,8 @@ impl<M: Machine> Zone<M> {
         taken
     }
 
-    /// Makes a record of a whole block of this kind. Returns whether there was one, and room.
+    /// Makes a record for a whole block of mobility `kind` in the stock, so that parts of the block
+    /// can be taken. Returns false if the stock has no such block, or no room for a record.
     fn open_whole(&self, pcp: &mut Pcp, kind: Mobility) -> bool {
         let stock = &mut pcp.stock;
         let Some(at) = stock.whole.iter().rposition(|whole| whole.1 == kind) else {
@@ -143,8 +146,8 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Claims a whole block of the request's type, and adds it to the stock. Returns whether the
-    /// zone had one to spare.
+    /// Claims a whole block of the request's type, and adds it to the stock. Returns false if the
+    /// zone has no such block to spare, or the stock has no room for a record.
     fn claim(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let order = self.owners.order();
         let short = self.settings.below_high.load(machine, Relaxed) != 0;
@@ -181,8 +184,9 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Takes free fragments of a block of the CPU's own from the zone, up to the limit of one hold,
-    /// and adds them to the stock. Returns whether the CPU remembered such a block.
+    /// Takes free fragments of a block that the CPU owns back from the zone, up to the limit of one
+    /// hold, and adds them to the stock. Returns false if the CPU remembers no block with
+    /// fragments. If the result is true, there may still have been nothing to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;
@@ -204,7 +208,7 @@ impl<M: Machine> Zone<M> {
             let mut page = first;
             while page < end {
                 match tag::free_order(self.tags.get(page)) {
-                    // The block is whole in the zone, and may have another owner from now on.
+                    // The whole block is free. It stays in the zone, where any CPU may claim it.
                     Some(piece) if piece >= order => break,
                     Some(piece) if gauge.admits(machine, piece) => {
                         buddy.take_at(self.frames(), page, piece);

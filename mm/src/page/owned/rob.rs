@@ -15,20 +15,21 @@ use crate::page::zone::{Zone, ZoneRequest};
 use crate::site::{Site, Work};
 use crate::units::CpuId;
 
-/// The number of CPUs whose page counts an allocation reads when it looks for a block.
+/// The maximum number of CPUs among which an allocation looks for a block, its own CPU included.
 const LOOKED_AT: u32 = 32;
 
-/// The number of blocks whose owners are read in one hold when a CPU goes offline.
+/// The maximum number of blocks that lose their owner under one hold of the locks when a CPU goes
+/// offline.
 const AT_ONCE: u32 = 64;
 
 impl<M: Machine> PageAllocator<M> {
-    /// Takes the ownership of all blocks away from `cpu`, which has gone offline, and returns to
-    /// the zones what is left on its lists.
+    /// Takes the ownership of all blocks away from `cpu`, which has gone offline, and returns the
+    /// pages that are still on its lists to the zones.
     pub(crate) fn disown(&self, machine: &M, cpu: CpuId) {
         for zone in self.zones().iter().filter(|zone| zone.owners.is_on()) {
             zone.disown(machine, cpu);
         }
-        // Another CPU may have sent pages just before the blocks lost their owner.
+        // Another CPU may have sent pages to `cpu` just before the blocks lost their owner.
         if self.zones().iter().any(|zone| zone.owners.is_on()) {
             self.drain_cpu(machine, cpu);
         }
@@ -36,8 +37,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Takes a block's free pages from another CPU, and allocates from them. Returns `None` if none
-    /// of the CPUs looked at has a block for this request.
+    /// Takes the free pages of one block from another CPU, and allocates from them. Returns `None`
+    /// if this finds no CPU with pages for the request.
     #[cold]
     pub(in crate::page) fn rob(&self, machine: &M, list: usize, ask: ZoneRequest) -> Option<u32> {
         if ask.order >= self.owners.order() {
@@ -56,15 +57,16 @@ impl<M: Machine> Zone<M> {
             page
         });
         if let Some(record) = left {
-            // Another CPU is draining this CPU's lists, so the zone gets the pages.
+            // Another CPU is draining this CPU's lists, so the pages go to the zone.
             let part = Part::first(Site::Drain, thief);
             self.give_record(machine, part, record);
         }
         page.flatten()
     }
 
-    /// Removes a record from the stock of the next CPU that has many pages, and makes `thief` the
-    /// owner of its block.
+    /// Looks for a CPU that has at least a batch of pages, or pages in its inbox, and among them a
+    /// block that can serve `ask`. Removes the record of this block from that CPU's stock, and
+    /// makes `thief` the owner of the block.
     fn find_victim(&self, machine: &M, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let cpus = machine.topology().cpus();
         let batch = i64::from(self.sizes(machine).batch.0);
@@ -88,7 +90,8 @@ impl<M: Machine> Zone<M> {
         None
     }
 
-    /// Removes a record that can serve `ask`, and makes `thief` the owner of its block.
+    /// Removes a record that can serve `ask` from the stock of `pcp`, and makes `thief` the owner
+    /// of the record's block.
     fn take_record(&self, pcp: &mut Pcp, thief: CpuId, ask: ZoneRequest) -> Option<Record> {
         let kind = ask.mobility.listed();
         if let Some(at) = pcp.stock.whole.iter().position(|whole| whole.1 == kind) {
@@ -108,7 +111,8 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Takes the ownership of all blocks of which `cpu` has no free pages away from it.
+    /// Takes the ownership of all blocks away from `cpu`, except those of which its stock has a
+    /// record.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();
@@ -119,7 +123,8 @@ impl<M: Machine> Zone<M> {
                 continue;
             }
             slot.pcp.with(machine, Site::Control, |_| {
-                // Under the zone lock no CPU claims a block that the zone has whole.
+                // The zone lock keeps other CPUs from claiming one of these blocks between the
+                // check and the change.
                 self.locked(machine, Site::Control, |_| {
                     some.filter(is_owned)
                         .for_each(|block| self.owners.clear_owner(block));

@@ -1,8 +1,10 @@
-//! Frees of pages whose blocks have an owner: by the owner's lock, or by its inbox.
+//! Frees pages of blocks that have an owner: under the lock of the owner's page lists, or through
+//! the owner's inbox.
 //!
-//! Locks: with inboxes, none, except that the CPU which makes an inbox too full takes the owner's
-//! pcp lock and empties the inbox for the owner. In the proposed form, the owner's pcp lock for
-//! each run of pages. A CPU that frees holds no pcp lock of its own meanwhile.
+//! Locks: a CPU that sends pages to an inbox takes no lock, unless it makes the inbox too full:
+//! then it takes the owner's pcp lock and empties the inbox for the owner. In the form proposed for
+//! Linux, the CPU that frees takes the owner's pcp lock for each run of pages. It never holds its
+//! own pcp lock at the same time.
 
 use super::inbox::Group;
 use super::stock::Record;
@@ -16,14 +18,14 @@ use crate::page::zone::Zone;
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, count_in, count_of};
 
-/// The number of groups in an inbox at which a CPU that sends empties the inbox for the owner. In a
-/// small zone it is less.
+/// The number of groups in an inbox at which the CPU that sends pages empties the inbox for the
+/// owner. If `high_max` is small, the CPU empties it earlier.
 const WAITING_MAX: u32 = 64;
 
 impl<M: Machine> Zone<M> {
     /// Frees blocks of one order, given by their first `pages`: each to the owner of the block
-    /// around it, or else to this CPU's lists. If the type `forced` is given, all go to this CPU's
-    /// lists of that type.
+    /// around it, or else to this CPU's lists. If the type `forced` is given, all blocks go to this
+    /// CPU's list of that type.
     #[inline]
     pub(in crate::page) fn free_listed(
         &self,
@@ -50,7 +52,8 @@ impl<M: Machine> Zone<M> {
         while let Some(&first) = rest.first() {
             let owner = elsewhere(first);
             let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
-            // The owner may change while it is read, so that the run is empty.
+            // The owner of the first page may change after it was read above, so the run may be
+            // empty. Then the first page alone is freed.
             let (run, others) = rest.split_at(run.count().max(1));
             match owner {
                 None => self.free_here(machine, run, order, None),
@@ -85,17 +88,19 @@ impl<M: Machine> Zone<M> {
             rest = &rest[sent..];
             let waiting = self.owners.send(machine, owner, group, bits);
             if waiting.is_some() && self.owners.owner(group.block()).is_none() {
-                // The owner has gone offline meanwhile, and may have been drained already.
+                // The owner has gone offline in the meantime, and its lists may have been drained
+                // before the pages arrived.
                 self.drain(machine, owner);
             }
-            // Only the CPU that sees this number empties the inbox, so that one CPU does.
+            // Only one CPU gets exactly this number, so only one CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }
         }
     }
 
-    /// Brings the mail of `cpu` home from any CPU, and returns to the zone what exceeds `high`.
+    /// Moves the pages in the inbox of `cpu` to its stock, and returns whole blocks to the zone
+    /// while the lists have more than `high` pages. Any CPU may call this.
     #[cold]
     pub(super) fn empty_inbox(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
@@ -106,7 +111,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Frees blocks to the lists of `owner` under the lock of these lists, and spills their excess.
+    /// Frees blocks to the lists of `owner` under the lock of these lists, and spills if the lists
+    /// become too long.
     fn free_at(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         let slot = self.slot(owner);
         let part = Part::first(Site::Spill, owner);
@@ -147,7 +153,7 @@ impl<M: Machine> Zone<M> {
             });
             rest = &rest[pushed as usize..];
             if !is_owner {
-                // The owner has gone offline meanwhile.
+                // The block has lost this owner in the meantime.
                 self.free_here(machine, rest, order, None);
                 rest = &[];
             }
@@ -159,7 +165,7 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// Moves the mail of the CPU with the lists `pcp` to its stock.
+    /// Moves the pages in the inbox of the CPU with the lists `pcp` to the CPU's stock.
     pub(in crate::page) fn bring_home(&self, machine: &M, pcp: &mut Pcp) {
         let cpu = pcp.stock.cpu;
         let mut pages = 0;
@@ -235,8 +241,8 @@ impl<M: Machine> Zone<M> {
         record
     }
 
-    /// Puts pages of one group on the page lists one by one. If a list has no room, the zone gets
-    /// the page.
+    /// Puts pages of one group on the page lists one by one. If a list has no room, the page goes
+    /// to the zone.
     #[cold]
     fn list(&self, machine: &M, pcp: &mut Pcp, group: Group, bits: u64) {
         let first = self.owners.page_of(group);

@@ -1,8 +1,8 @@
 //! The free pages that a CPU keeps block by block: a bitmap for each of its blocks.
 //!
-//! Pages that come home are merged by setting a bit, and a block whose bits are all set is whole
-//! again. Whole blocks return to the zone first, so the zone gets them back at the price of one
-//! operation under its lock.
+//! A page is added by setting its bit, so merging costs nothing more, and a block whose bits are
+//! all set is whole again. Whole blocks return to the zone first, each in one operation under the
+//! zone lock.
 //!
 //! Memory for the records is allocated together with that of the page lists. A page for which there
 //! is no room goes onto a page list instead.
@@ -22,14 +22,16 @@ use crate::units::{CpuId, Order, Pages};
 pub(in crate::page) struct Stock {
     /// The CPU that has these pages.
     pub(super) cpu: CpuId,
-    /// Whether records are allocated on use, or all in advance.
+    /// When memory for records is allocated: in advance, or as records are added.
     metadata: Metadata,
-    /// The blocks of which some pages are here, but not all.
+    /// The records of blocks of which this CPU has free pages. A record may have all pages of its
+    /// block, for example just after the CPU has claimed the block.
     pub(super) parts: Vec<Record>,
-    /// The numbers and kinds of the blocks of which all pages are here.
+    /// The blocks of which all pages are here, and which need no record: the number of each block,
+    /// and the mobility of the lists that its pages go to.
     pub(super) whole: Vec<(u32, Mobility)>,
-    /// The blocks of which fragments have gone back to the zone, newest first. Only a few are
-    /// remembered.
+    /// The blocks of which fragments have gone back to the zone, newest first. Only the newest ones
+    /// are remembered.
     fragmented: [Option<u32>; FRAGMENTED],
 }
 
@@ -42,9 +44,9 @@ pub(super) struct Record {
     pub(super) block: u32,
     /// The mobility of the lists that the pages go to.
     pub(super) kind: Mobility,
-    /// The number of pages that are here.
+    /// The number of pages in the record.
     pub(super) pages: u32,
-    /// A bit for each page that is here.
+    /// A bit for each page of the block, which is 1 if the page is in the record.
     pub(super) bits: [u64; GROUPS],
 }
 
@@ -58,7 +60,7 @@ impl Record {
         }
     }
 
-    /// A record of all pages of a block of `order`.
+    /// Returns a record that has all pages of a block of `order`.
     pub(super) fn whole(block: u32, kind: Mobility, order: Order) -> Self {
         let pages = order.pages().0;
         let mut record = Self::empty(block, kind);
@@ -69,20 +71,22 @@ impl Record {
         record
     }
 
-    /// Returns whether a block of `order`, at most 6, is here.
+    /// Returns whether the record has all pages of some block of `order`, which must be at most 6.
     pub(super) fn has(&self, order: Order) -> bool {
         let pages = order.pages().0;
         self.bits.iter().any(|bits| starts(*bits, pages) != 0)
     }
 
-    /// Adds pages, of which none is here yet.
+    /// Adds the pages `bits` of the group with the index `group`. None of them may be in the record
+    /// yet.
     pub(super) fn add(&mut self, group: usize, bits: u64) {
         debug_assert_eq!(self.bits[group] & bits, 0, "no page is here twice");
         self.bits[group] |= bits;
         self.pages += bits.count_ones();
     }
 
-    /// Adds the block of `order` whose first page is at `offset`. None of its pages is here yet.
+    /// Adds the block of `order` whose first page is at `offset`. None of its pages may be in the
+    /// record yet.
     pub(super) fn add_run(&mut self, offset: u32, order: Order) {
         let pages = order.pages().0;
         let (group, bit) = ((offset / 64) as usize, offset % 64);
@@ -107,8 +111,8 @@ impl Record {
         None
     }
 
-    /// Takes the largest block that is free and aligned to its size, and has at most order `most`.
-    /// Returns the offset of its first page and its order.
+    /// Takes the largest block of at most order `most`, all of whose pages are in the record.
+    /// Returns the offset of the block's first page, and its order.
     pub(super) fn take_largest(&mut self, most: Order) -> Option<(u32, Order)> {
         let small = |order: &Order| order.get() <= 6;
         for order in Order::all().rev().filter(|order| *order <= most) {
@@ -124,7 +128,8 @@ impl Record {
         None
     }
 
-    /// Takes a free block of more than one group.
+    /// Takes the lowest block of `order`, which has more than one group, and returns the offset of
+    /// its first page.
     fn take_groups(&mut self, order: Order) -> Option<u32> {
         let groups = (order.pages().0 / 64) as usize;
         let free = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);
@@ -135,13 +140,13 @@ impl Record {
     }
 }
 
-/// `count` ones from bit 0 up. `count` is 1 to 64.
+/// Returns a word whose lowest `count` bits are 1. `count` must be 1 to 64.
 const fn ones(count: u32) -> u64 {
     u64::MAX >> (64 - count)
 }
 
-/// A bit for each place at which `pages` free pages begin, aligned to `pages`, a power of two of at
-/// most 64.
+/// Returns a word whose bit `i` is 1 if the `pages` bits of `bits` from bit `i` on are all 1, and
+/// `i` is a multiple of `pages`. `pages` must be a power of two of at most 64.
 fn starts(bits: u64, pages: u32) -> u64 {
     let mut starts = bits;
     let mut step = 1;
@@ -149,7 +154,7 @@ fn starts(bits: u64, pages: u32) -> u64 {
         starts &= starts >> step;
         step *= 2;
     }
-    // One bit in each `pages` bits.
+    // Keeps only the bits whose index is a multiple of `pages`.
     starts & (u64::MAX / ones(pages))
 }
 
@@ -160,7 +165,7 @@ impl Default for Stock {
 }
 
 impl Stock {
-    /// An empty stock of `cpu`, without room for records.
+    /// Returns an empty stock of `cpu`, without room for records.
     pub(in crate::page) const fn new(cpu: CpuId, metadata: Metadata) -> Self {
         Self {
             cpu,
@@ -171,8 +176,9 @@ impl Stock {
         }
     }
 
-    /// An empty stock with room for as many records as a CPU needs that keeps up to `pages` pages.
-    /// If memory is short, it has less room. Must be called with no lock held.
+    /// Returns an empty stock with room for as many records as a CPU with up to `pages` pages is
+    /// expected to need. If memory is short, the stock has less room. Must be called with no lock
+    /// held.
     pub(in crate::page) fn with_room(pages: Pages) -> Self {
         // On average, a record is expected to have at least this many pages.
         const PAGES_EACH: usize = 64;
@@ -183,8 +189,8 @@ impl Stock {
         stock
     }
 
-    /// Takes the room of `longer` if that has more, and moves the records over. The caller drops
-    /// the old room, now in `longer`, with no lock held.
+    /// Replaces each list of this stock by that of `longer` if the latter has more room, and moves
+    /// the entries over. The caller drops the old lists, now in `longer`, with no lock held.
     pub(in crate::page) fn replace(&mut self, longer: &mut Self) {
         if self.parts.capacity() < longer.parts.capacity() {
             longer.parts.append(&mut self.parts);
@@ -217,14 +223,16 @@ impl Stock {
         self.fragmented[0] = Some(block);
     }
 
-    /// Takes the block whose fragment went back to the zone last.
+    /// Returns the block whose fragment went back to the zone last, and forgets it. Returns `None`
+    /// if no such block is remembered.
     pub(super) fn take_fragmented(&mut self) -> Option<u32> {
         let block = self.fragmented[0].take()?;
         self.fragmented.rotate_left(1);
         Some(block)
     }
 
-    /// The index of the record with the most pages among the last few, or `None` if there is none.
+    /// The index of the record with the most pages among the last few records, or `None` if there
+    /// are no records.
     pub(super) fn fullest(&self) -> Option<usize> {
         const FEW: usize = 16;
         let from = self.parts.len().saturating_sub(FEW);

@@ -198,7 +198,7 @@ impl Pcp {
         self.high
     }
 
-    /// Everything but the lists that later decisions depend on.
+    /// The values on which later decisions depend, except the lists themselves.
     #[cfg(test)]
     pub(super) fn decided(&self) -> (u32, u32, u32, bool) {
         let Self {

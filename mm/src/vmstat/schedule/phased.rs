@@ -1,9 +1,9 @@
 //! Plimsoll's schedule: all CPUs have the same interval, and each has its own phase within it.
 //!
 //! The phase follows from the CPU's rank among the online CPUs of its node. So no two CPUs of a
-//! node have the same phase, even if CPU numbers are missing or CPUs are offline. Phases are finer
-//! than the timer wheel, so `Phased` needs an exact timer; `PhasedWheel` shows how the wheel rounds
-//! the phases.
+//! node have the same phase, even if CPU numbers are missing or CPUs are offline. Phases lie closer
+//! together than the granularity of the timer wheel. So `Phased` needs an exact timer;
+//! `PhasedWheel` shows how the wheel rounds the phases.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;

@@ -1,9 +1,10 @@
 //! Linux's schedule: a CPU sets its timer to a whole second, less a skew of three jiffies times the
 //! CPU's number. The timer wheel then rounds this time.
 //!
-//! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
-//! first multiple of the wheel's granularity after its jiffy. At that distance the granularity is
-//! 64 jiffies at HZ 1000, or 8 jiffies at HZ 100 to 300. This rounding brings CPUs together again.
+//! If timers were exact, the skew would keep CPUs apart. But a timer that is one second away
+//! expires only at the first multiple of the wheel's granularity after its jiffy. At that distance
+//! the granularity is 64 jiffies at HZ 1000, or 8 jiffies at HZ 100 to 300. This rounding brings
+//! CPUs together again.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
