@@ -10,9 +10,9 @@
 //! may take them. Any other unmapping leaves at least [`BATCHES_MAX`] batches. So a living process
 //! that unmaps much memory cannot delay the processes that are to free theirs.
 //!
-//! Lock: one. A CPU that holds it takes no other lock and allocates nothing. A gather takes the
-//! lock once for each batch that it adds, and once when it ends. A CPU may hold the lock of a page
-//! table while it takes this lock.
+//! Lock: `Batches`. A CPU that holds this lock takes no other lock and allocates nothing. A gather
+//! takes the lock once for each batch that it adds, and once when it ends. A CPU may hold the lock
+//! of a page table while it takes this lock.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -46,7 +46,7 @@ pub(super) enum Gathered {
     Table(Pfn),
 }
 
-/// Whether a gather may take the last batches.
+/// Whether a gather may take the last [`BATCHES_MAX`] batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// The gather of an exit or of a helper may take every batch.

@@ -2,14 +2,14 @@
 //! dropping it when memory is short.
 //!
 //! A page of an enlisted file is on the lists by which pages are aged. It leaves memory when
-//! reclaim drops it, or when the file is emptied. Pages are never written back, so a page that may
-//! have been written to stays: one that was mapped shared.
+//! reclaim drops it, or when the file is emptied. `mm` never writes a page back to its file. So a
+//! page that was mapped shared stays in memory, because a process may have written to it.
 //!
-//! The CPU that takes a page out of the index of its file, under the lock of the file, frees it.
-//! Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a CPU that looks a
-//! page up adds a use under the same lock. So no CPU uses a page that was freed.
+//! A CPU takes a page out of the index of its file under the lock of the file, and the same CPU
+//! then frees the page. Reclaim takes a page out only if it has no use (see `lru/shares.rs`), and a
+//! CPU that looks a page up adds a use under the same lock. So no CPU uses a page that was freed.
 //!
-//! Locks: `Object`, with nothing inside. Pages are allocated and freed, and put on the lists, with
+//! Locks: `Object`, with no other lock inside. Pages are allocated, freed and put on the lists with
 //! no lock held but `Mmap`.
 
 use alloc::sync::Arc;
@@ -63,9 +63,9 @@ struct New {
 
 impl<M: Machine> Memory<'_, M> {
     /// Makes the pages of `file` reclaimable. One reference to the file is kept until
-    /// [`Memory::release_file`]. Call it before the file has pages. If the spaces were made without
-    /// [aging](super::Spaces::aging), this has no effect. Shared memory is not enlisted: its pages
-    /// could only move to swap, and stay in memory.
+    /// [`Memory::release_file`]. Call this before the file has pages. If the spaces were made
+    /// without [aging](super::Spaces::aging), this has no effect. It has no effect on shared memory
+    /// either, whose pages always stay in memory: reclaim moves only anonymous pages to swap.
     ///
     /// # Errors
     /// [`EnlistError`]; nothing has changed.
@@ -231,7 +231,8 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Returns how a page begins whose place held `shadow`.
+    /// Returns the state in which a page of a file begins. If the file had a page at this index
+    /// that was dropped, `shadow` is what stayed in its place.
     fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
         let swaps = self.spaces.swap.free() > 0;
         let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));
@@ -258,11 +259,12 @@ impl<M: Machine> Memory<'_, M> {
         self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
     }
 
-    /// Returns the share of a page of an enlisted file that an entry maps or has mapped.
+    /// Returns the share of `pfn`, if `pfn` is a page of an enlisted file. The caller knows that
+    /// the page has a use: that of the page table's entry which maps it, or mapped it until now.
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
-        // The page has a use, so its owner does not change.
+        // Because the page has a use, no CPU frees it, and it keeps its owner.
         let owner = Owner::unpack(aged.owner_of(pages, pfn))?;
         owner.file.and_then(|_| aged.share(pages, pfn))
     }
@@ -276,8 +278,10 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Records that an entry maps a page that was looked up. The entry now has the use. The caller
-    /// holds the lock of the page table. `mapper` is where the entry is, or 0.
+    /// Records that an entry of a page table now maps the page that a CPU has looked up. From now
+    /// on, the use that the CPU added belongs to the entry. The caller holds the lock of the page
+    /// table. `mapper` is the place of the entry as a packed owner, or 0 if the address space is
+    /// not enlisted.
     pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
         let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
             return;
@@ -295,7 +299,8 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Drops the uses of pages of files that were unmapped. Translations to them were flushed.
+    /// Drops the use that a page table's entry had of `page`, if this is a page of an enlisted
+    /// file. The caller has emptied the entry and flushed translations to the page.
     pub(super) fn drop_unmapped(&self, page: Page) {
         if matches!(page.kind, PageKind::File | PageKind::Shared)
             && let Some(share) = self.share_of_mapped(page.pfn)
@@ -304,8 +309,9 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Takes `pfn` out of `file`, if it is still at `index` and has no use, and leaves `shadow` in
-    /// its place. The caller then owns the page.
+    /// Takes `pfn` out of `file` and leaves `shadow` in its place, if the page is still at `index`,
+    /// has no use and was never mapped shared. Returns whether it did so; the caller then owns the
+    /// page.
     pub(crate) fn drop_cached(
         &self,
         file: &Object<M>,
@@ -327,7 +333,7 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Takes pages of files off the lists and frees them. They are in no file any more.
+    /// Takes pages off the lists and frees them. The caller has taken them out of their files.
     fn free_cached(&self, pfns: &[Pfn]) {
         if pfns.is_empty() {
             return;
@@ -337,7 +343,8 @@ impl<M: Machine> Memory<'_, M> {
         self.give_back_cached(pfns);
     }
 
-    /// Frees pages of files that are in no file and on no list any more.
+    /// Frees pages that were pages of files, and that the caller has taken out of their files and
+    /// off the lists.
     pub(crate) fn give_back_cached(&self, pfns: &[Pfn]) {
         if let Some(aged) = self.spaces.lru.aged() {
             // An entry that maps the frame for another file later must not find this owner.

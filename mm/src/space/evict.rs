@@ -27,10 +27,9 @@ use crate::vmstat::counters::{NodeItem, ZoneItem};
 pub(crate) enum Eviction {
     /// The page is in swap.
     Moved,
-    /// The page is where it was, because the address space no longer maps it or is about to free
-    /// it.
+    /// The page was not moved, because the address space no longer maps it or is about to free it.
     Kept,
-    /// The page is where it was, because the embedder has no room for its contents.
+    /// The page was not moved, because the embedder has no room for its contents.
     NotStored,
 }
 
@@ -77,8 +76,8 @@ impl<M: Machine> AddressSpace<M> {
         spaces.lru.set_owner(machine, manager.pages(), pfn, owner);
     }
 
-    /// Records that the first page of a huge page cannot be reclaimed. The caller holds the lock of
-    /// the table's place.
+    /// Records that reclaim cannot take a huge page. Only the first page of a huge page is on a
+    /// list, so only this page's owner is set. The caller holds the lock of the table's place.
     pub(super) fn own_no_part(&self, memory: Memory<'_, M>, whole: Page) {
         debug_assert!(whole.pfn.is_aligned(Order::HUGE), "it is one block");
         let Memory {
@@ -108,8 +107,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Unmaps `page`, if it still maps `pfn` as a page of a file. The caller then has the use of
-    /// the page that the entry had, and drops it after a flush of translations.
+    /// Unmaps `page`, if its entry still maps `pfn` as a page of a file. Returns whether it did so.
+    /// The entry's use of the page then belongs to the caller, who drops it after a flush of
+    /// translations.
     pub(crate) fn unmap_cached(&self, machine: &M, page: Vpn, pfn: Pfn) -> bool {
         let alone = page..Vpn(page.0 + 1);
         self.announce(machine, &alone);

@@ -5,11 +5,12 @@
 //! 1. The last user empties page tables as a reader of the mappings' lock, so that the reaper may
 //!    help.
 //! 2. The last user marks the space as no longer worth reaping.
-//! 3. It takes the lock as the writer. From then on no reader holds the lock.
-//! 4. It frees page tables and mappings.
+//! 3. The last user takes the lock as the writer. From then on no reader holds the lock.
+//! 4. The last user frees page tables and mappings.
 //!
 //! With [`Reaping::MeetInTheMiddle`], the walkers share a frontier, so no two of them visit the
-//! same table. The walker that leaves last finishes, and the last user does not wait for helpers.
+//! same table. The walker that leaves last does steps 2 to 4, so the last user does not wait for
+//! helpers.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 

@@ -92,8 +92,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Adds a page that was just unmapped. Returns whether there is room for more. If there is
-    /// none, the caller has to flush first.
+    /// Adds a page that was just unmapped. Returns whether there is room for another record. If
+    /// not, the caller has to flush before it adds one.
     #[must_use]
     #[inline]
     pub(super) fn add(&mut self, page: Page, order: Order) -> bool {
@@ -199,7 +199,8 @@ impl<'m, M: Machine> Gather<'m, M> {
             return false;
         }
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
-        // If there is no page, the next attempt finds the records here.
+        // If there is no free page, the gather keeps the records for its next attempt to add a
+        // batch.
         let Ok(page) = manager.pages().alloc(machine, request) else {
             return false;
         };
@@ -255,7 +256,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Flushes, and frees the batches too (Linux: `tlb_finish_mmu`).
+    /// Flushes as [`Gather::flush`] does, and then frees the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         let machine = self.memory.machine;
         machine.emit(Event::Begin(Phase::FinishGather));

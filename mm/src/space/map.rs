@@ -83,8 +83,8 @@ impl<M: Machine> AddressSpace<M> {
             .unwrap_or(Err(MapError::Killed))
     }
 
-    /// Unmaps everything that is mapped in the `pages` pages from `start`, and frees the pages that
-    /// the space owns.
+    /// Unmaps everything that is mapped in the `pages` pages from `start`, and frees those unmapped
+    /// pages that the space owns.
     ///
     /// # Errors
     /// [`MapError`]; the address space is unchanged then. A range without mappings is no error.
@@ -167,7 +167,7 @@ impl<M: Machine> AddressSpace<M> {
     fn place(&self, mappings: &Mappings<M>, request: &MapRequest<M>) -> Result<Vpn, MapError> {
         let (tree, editor) = (&self.tree, &mappings.editor);
         let align = request.align();
-        // Look for a gap with room to move the start up to an aligned page.
+        // Look for a gap that is so large that the start can move up to an aligned page.
         let pages = request.pages + align - 1;
         let no_room = MapError::NoRoom(request.pages);
         match request.place {

@@ -48,7 +48,7 @@ pub trait Discard<M: Machine>: Send + Sync {
 }
 
 /// A machine, its memory, and the parts that its address spaces share. Every operation on an
-/// address space is passed one. Cheap to copy.
+/// address space takes a `Memory`. It consists of three references, so it is cheap to copy.
 pub struct Memory<'m, M: Machine> {
     /// The machine.
     pub machine: &'m M,
@@ -87,10 +87,11 @@ impl<M: Machine> Spaces<M> {
     }
 
     /// Returns the shared parts with `batches` batches set aside, instead of 19 for each CPU and 19
-    /// more. A batch is 4 KiB, in which a CPU that unmaps pages records 510 of them. Such a CPU uses
-    /// up to 19 batches at once. A process that does not exit leaves 19 batches to those that do. If
-    /// there are no more batches, a CPU flushes translations after fewer pages, at worst after
-    /// every 8 pages; nothing else changes.
+    /// more. A batch takes 4 KiB and holds the records of 510 unmapped pages. A CPU that unmaps
+    /// pages uses up to 19 batches at once. A CPU that unmaps pages of a living process leaves at
+    /// least 19 batches to the CPUs that empty dying address spaces. If there are no more batches,
+    /// a CPU flushes translations after fewer pages, at worst after every 8 pages; nothing else
+    /// changes.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.
@@ -101,9 +102,9 @@ impl<M: Machine> Spaces<M> {
 
     /// Returns the shared parts with lists that record the age of each page, so that the pages of
     /// up to `spaces_max` address spaces at a time may be reclaimed. Without this, no page is
-    /// reclaimed. Takes 17 bytes for each page of memory, and later 16 bytes more for each page of
-    /// those 1024 neighbours of which one is used for an enlisted file. Call it before any page is
-    /// mapped.
+    /// reclaimed. Takes 17 bytes for each page of memory. When a page is first used for an enlisted
+    /// file, the chunk of 1024 pages that contains it takes memory for a word and a field of each
+    /// page: 256 bytes a page on real threads. Call this before any page is mapped.
     ///
     /// # Errors
     /// [`InitError::OutOfMemory`] if the global allocator has no memory.
@@ -135,8 +136,7 @@ impl<M: Machine> Spaces<M> {
     }
 
     /// Returns the shared parts with `contents` as the code that clears, copies and stores the
-    /// contents of pages. Without it, the embedder has no means to keep what was in a page that
-    /// moves to swap.
+    /// contents of pages. Without such code, the contents of a page that moves to swap are lost.
     #[must_use]
     pub fn with_contents(self, contents: impl Contents<M> + 'static) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl<M: Machine> Spaces<M> {
     }
 }
 
-/// The calls of the embedder's [`Contents`], which do nothing if there is none.
+/// Functions that call the embedder's [`Contents`], if there is one.
 impl<M: Machine> Spaces<M> {
     /// Gives the frame `pfn` its contents, before it is mapped.
     #[inline]
@@ -196,7 +196,7 @@ impl<M: Machine> Spaces<M> {
     }
 
     /// Stores the contents of a page that is about to move to swap. Returns whether the page may
-    /// move.
+    /// move: `false` if the embedder has no room for the contents.
     pub(super) fn store_frame(&self, machine: &M, pfn: Pfn, slot: SwapSlot) -> bool {
         let stored = |contents: &dyn Contents<M>| contents.write_out(machine, pfn, slot).is_ok();
         self.contents.as_deref().is_none_or(stored)

@@ -99,8 +99,8 @@ pub struct AddressSpace<M: Machine> {
 /// unmapped, reaped, moved to swap, replaced by a private copy, or freed at the end of the address
 /// space. A page in memory remains in its frame until the holder is notified of its range.
 ///
-/// The caller holds no page-table lock during a call. It may hold the lock of the mappings as a
-/// reader or, if a mapping replaces others, as a writer.
+/// The CPU that notifies holds no page-table lock during a call. It may hold the lock of the
+/// mappings as a reader or, if a mapping replaces others, as a writer.
 pub trait Notified<M: Machine>: Send + Sync {
     /// Notifies the holder that pages of `pages` are about to leave: the holder must use no
     /// translation to any of them until `end`.
@@ -116,8 +116,7 @@ pub trait Notified<M: Machine>: Send + Sync {
 
     /// Notifies the holder that the address space is about to be emptied for good: from now on the
     /// holder must use no translation to any page of the space. Helpers may still call
-    /// [`Notified::start`] and [`Notified::end`] for ranges; the holder has nothing left to do for
-    /// them.
+    /// [`Notified::start`] and [`Notified::end`] afterwards; the holder then need not do anything.
     fn release(&self, machine: &M);
 }
 
@@ -182,8 +181,9 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Returns the address space with its pages charged to `budget`. Must be called before anything
-    /// is mapped.
+    /// Returns the address space with its pages charged to `budget`. Call this before anything is
+    /// mapped: a page that was mapped earlier is not charged, but `budget` is uncharged when the
+    /// page is freed.
     #[must_use]
     pub fn limited(self, budget: Arc<Budget<M>>) -> Self {
         let budget = Some(budget);
@@ -256,12 +256,13 @@ impl<M: Machine> AddressSpace<M> {
         !self.raise_after(machine, flag, flag)
     }
 
-    /// Raises `flag`. Returns whether `earlier` had been raised before. If two CPUs each raise a
-    /// flag and ask for that of the other, exactly one of them finds the other's flag raised.
+    /// Raises `flag`. Returns whether `earlier` was already raised at that moment. Suppose that one
+    /// CPU raises flag A and asks for flag B, while another CPU raises B and asks for A. Then
+    /// exactly one of them finds that the other's flag was raised first.
     fn raise_after(&self, machine: &M, flag: Flag, earlier: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
-            // AcqRel pairs with the acquire in `has`, and with itself.
+            // AcqRel pairs with the acquire in `has`, and with the AcqRel of other CPUs here.
             match self
                 .flags
                 .compare_exchange(machine, flags, flags | bit(flag), AcqRel)
@@ -282,14 +283,14 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Counts one process less. Returns whether that process was the last user (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
-        // AcqRel pairs with itself, so that the last user sees everything that the other users did
-        // before they left.
+        // AcqRel pairs with the AcqRel of other users here, so that the last user sees everything
+        // that they did before they left.
         self.users.add(machine, -1, AcqRel) == 0
     }
 
     /// Returns the number of processes that use the space (Linux: `mm_users`).
     pub(crate) fn users(&self, machine: &M) -> i64 {
-        // Relaxed: the caller gets a snapshot, and nothing is ordered by it.
+        // Relaxed: no caller relies on the number for the order of other accesses.
         self.users.load(machine, Relaxed)
     }
 
@@ -323,8 +324,8 @@ impl<M: Machine> AddressSpace<M> {
         if let Ok(found) = self.tree.find(page) {
             return found;
         }
-        // Other CPUs kept changing the mappings during the lookup. They cannot while the lock is
-        // held.
+        // Other CPUs changed the mappings during every try of the lookup. No CPU changes them while
+        // this CPU holds the lock.
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }

@@ -60,13 +60,14 @@ enum Stop {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Helps as the OOM reaper does: gives up immediately if another CPU is changing the mappings.
+    /// Empties the private memory of the space, as the OOM reaper does. Gives up immediately if
+    /// another CPU is changing the mappings.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
         self.try_reap_after(memory, || ())
     }
 
-    /// Does what [`AddressSpace::try_reap`] does. If something may be left to empty, also calls
-    /// `starts`, once it has taken the lock of the mappings.
+    /// Does what [`AddressSpace::try_reap`] does. Also calls `starts` when it has got the lock of
+    /// the mappings, unless [`Flag::Skip`] says that nothing is left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
@@ -83,8 +84,9 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Helps at the request of a caller, and waits while another CPU changes the mappings. Returns
-    /// `None` if `killed` returned true meanwhile.
+    /// Empties the private memory of the space at the request of a caller (Linux:
+    /// `process_mrelease`). Waits while another CPU changes the mappings. Returns `None` if
+    /// `killed` returned true during this wait.
     pub fn release(&self, memory: Memory<'_, M>, killed: impl Fn() -> bool) -> Option<Reaped> {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Release));
@@ -99,7 +101,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Completes the exit of the space, if this walker was chosen to.
+    /// Finishes the space if this walker was the last to leave. Returns `reaped`.
     fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
@@ -194,7 +196,8 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Runs `f` after every holder of translations has given up its translations to `pages`.
+    /// Runs `f` after every holder of translations has given up its translations to `pages`. If a
+    /// holder refuses, does not run `f`.
     fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
         for (told, notified) in self.notified.iter().enumerate() {
             if let Err(refused) = notified.start(machine, pages, false) {

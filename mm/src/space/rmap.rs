@@ -4,15 +4,16 @@
 //! Each enlisted address space and each enlisted file has a number. A page's *owner* combines this
 //! number with the virtual page, or with the page's index in the file. A space remains enlisted
 //! until it has ended. So as long as a space maps a page, the page's owner, if it has one, leads to
-//! that space. An owner may be outdated: its number may belong to another space by now. So a CPU
-//! that follows an owner checks the entry of the page table, or the index of the file.
+//! that space. An owner may be outdated: another space may have got its number since. So a CPU that
+//! follows an owner checks the entry of the page table, or the index of the file.
 //!
 //! A CPU that reclaims holds the lock of a number as a reader while it looks at or unmaps one page.
-//! It only tries to take the lock: if the lock is busy, the page stays. A space that ends takes the
-//! lock as the writer, so it waits until no CPU is unmapping one of its pages.
+//! The CPU only tries to take the lock; if another CPU holds it as the writer, the page stays in
+//! memory. A space that ends takes the lock as the writer, so it waits until no CPU is unmapping
+//! one of its pages.
 //!
-//! Locks: `Rmap` as a reader; inside it `PageTable`, and inside that `Counter`. The lock of free
-//! numbers has nothing inside.
+//! Locks: `Rmap` as a reader; inside it `PageTable`, and inside that `Counter`. A CPU that holds
+//! the lock of the free numbers, `RmapFree`, takes no other lock.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -36,13 +37,13 @@ enum Target<M: Machine> {
     File(Arc<Object<M>>),
 }
 
-/// The numbers of the enlisted address spaces.
+/// The numbers of the enlisted address spaces and files.
 pub(crate) struct Rmap<M: Machine> {
     spaces: Box<[Place<M>]>,
     free: M::Lock<Vec<u32>>,
 }
 
-/// The error of enlisting an address space.
+/// The reason why an address space or a file cannot be enlisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnlistError {
     /// As many address spaces are enlisted as [`Spaces::aging`](super::Spaces::aging) allows.
@@ -121,8 +122,8 @@ impl Owner {
         marks | Self::pack(number, Vpn(index))
     }
 
-    /// Returns this owner of a page of a file as a number that says that the page stays in memory.
-    /// `None` for an anonymous page.
+    /// Returns this owner of a page of a file, packed with the mark that the page must stay in
+    /// memory. Returns `None` for an anonymous page.
     pub(super) fn that_stays(self) -> Option<u64> {
         let file = self.file?;
         let file = OfFile {
@@ -180,7 +181,8 @@ impl<M: Machine> Rmap<M> {
         }
         let target = Target::Space(Arc::clone(space));
         let number = self.number(machine, target, &space.number)?;
-        // If the space has ended meanwhile, the CPU that ended it has not seen the number.
+        // If the space ended before it was marked as enlisted, the CPU that ended it has not given
+        // the number back. So this CPU does.
         if space.raise_after(machine, Flag::Enlisted, Flag::Ended) {
             self.give_back(machine, number);
             return Err(EnlistError::Ended);
@@ -207,7 +209,8 @@ impl<M: Machine> Rmap<M> {
             .free
             .with(machine, Site::Control, Vec::pop)
             .ok_or(EnlistError::TooMany)?;
-        // The target is in its place before it learns its number. So no page names an empty place.
+        // The target gets its number only after it is in its place. So no owner of a page leads to
+        // an empty place.
         let place = &self.spaces[number as usize];
         place.write(machine, Site::Control, |there| *there = Some(target));
         if crate::machine::Once::set(number_of, number).is_err() {

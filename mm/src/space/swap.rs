@@ -6,7 +6,7 @@
 //!
 //! Invariant: a slot is taken, or on the list of free slots, or was never taken.
 //!
-//! Lock: one, which guards the list. No other lock is taken and no memory allocated while it is
+//! Lock: `Swap`, which guards the list. No other lock is taken and no memory allocated while it is
 //! held. A CPU spends the time for freeing a slot only after it has released the lock, because
 //! Linux has one lock for each cluster of 512 slots and CPUs seldom contend for one of those locks.
 
@@ -75,7 +75,8 @@ impl<M: Machine> SwapArea<M> {
     }
 
     /// Takes free slots in one hold of the lock: one for each element of `slots`, or as many as are
-    /// free. Returns their number (Linux: `get_swap_pages`, which fills a CPU's cache of 64 slots).
+    /// free. Returns how many it took (Linux: `get_swap_pages`, which fills a CPU's cache of 64
+    /// slots).
     pub fn take_many(&self, machine: &M, slots: &mut [SwapSlot]) -> usize {
         self.table.with(machine, Site::SwapAlloc, |table| {
             let mut taken = 0;

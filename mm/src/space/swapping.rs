@@ -18,7 +18,8 @@ use crate::units::{Order, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
     /// Moves the anonymous pages of `pages` to swap while there are free slots. Huge pages are not
-    /// moved, nor are pages whose contents the embedder cannot [store](super::Contents::write_out). Returns the number of pages moved.
+    /// moved, nor are pages whose contents the embedder cannot [store](super::Contents::write_out).
+    /// Returns the number of pages that were moved.
     pub fn swap_out(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> u64 {
         let machine = memory.machine;
         // Hold the lock as a reader, so that no CPU unmaps a page while it is being moved.
@@ -65,8 +66,8 @@ impl<M: Machine> AddressSpace<M> {
         went
     }
 
-    /// Moves the page of an entry to swap if it is an anonymous page in memory that can be stored. Returns whether the
-    /// page was moved, or `None` if no slot is free.
+    /// Moves the page of an entry to swap if it is an anonymous page in memory and the embedder can
+    /// store its contents. Returns whether the page was moved, or `None` if no slot is free.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

@@ -233,7 +233,8 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // The lists already count the huge page as one page, so its first part is not added.
+            // A huge page is on the lists as one page, its first, so only the other parts are
+            // added.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

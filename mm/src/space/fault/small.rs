@@ -20,7 +20,8 @@ use crate::space::{AddressSpace, Flag};
 use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// The largest number of pages that are allocated together and mapped under one hold of a lock.
+/// The largest number of pages that are allocated together and mapped under one hold of a table's
+/// lock.
 pub(super) const TOGETHER: usize = 32;
 
 /// At most `MAX` pages allocated for entries of one table, and a record of which of them were
@@ -34,9 +35,10 @@ struct Batch<const MAX: usize> {
     swapped_len: usize,
     /// The number of entries in which a private copy replaced a page of a file.
     copied: u32,
-    /// One of these pages of a file. A fault of one page replaces at most one.
+    /// The page of a file that a private copy replaced. There is at most one, because only a fault
+    /// of one page may replace.
     replaced: Option<Page>,
-    /// The error of the failed allocation, if there are fewer pages than the fault wanted.
+    /// The error of the allocation that failed, if there are fewer pages than the fault wanted.
     short: Option<AllocError>,
     /// True if an entry was left empty because there were too few pages.
     ran_dry: bool,
@@ -47,8 +49,8 @@ struct Batch<const MAX: usize> {
 /// The error of a fault in an address space that is being reaped.
 struct Unstable;
 
-/// Returns whether an entry maps a page in memory that may be written to. That is every page except
-/// the pages of files.
+/// Returns whether an entry maps a page in memory that may be written to: any page except a page of
+/// a file that is mapped private.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }

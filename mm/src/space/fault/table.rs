@@ -93,7 +93,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(spares)
     }
 
-    /// Provides the upper table with its page, if it has none yet.
+    /// Gives the upper table the page that `spares` has for it, if there is one and the upper table
+    /// has no page yet.
     pub(super) fn put_upper(
         &self,
         machine: &M,

@@ -1,8 +1,8 @@
 //! Tables that helpers could not empty and handed back, for walkers that come later.
 //!
 //! The list has a fixed length, because emptying an address space must not depend on free memory.
-//! Tables that do not fit are left to the CPU that finishes. A run of neighbouring tables takes one
-//! element of the list.
+//! If the list is full, further tables are left to the CPU that finishes. A run of neighbouring
+//! tables takes one element of the list.
 
 use core::ops::Range;
 

@@ -122,7 +122,7 @@ pub(crate) enum End {
 pub(crate) enum NotJoined {
     /// A walker is finishing, or has finished.
     TooLate,
-    /// The word cannot count one more walker.
+    /// The frontier's word has no room to count one more walker.
     TooMany,
 }
 
@@ -137,8 +137,9 @@ pub(crate) enum Left {
     Finish,
 }
 
-/// Returns `tables` without the `share` existing tables that are nearest to `end`, and without the
-/// missing tables between `end` and the last of these. `beyond` finds the next existing table.
+/// Returns what remains of `tables` when the `share` existing tables nearest to `end` are removed,
+/// together with the missing tables between `end` and the last removed table. `beyond` finds the
+/// next existing table.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -391,7 +392,7 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. Tables that do not fit on the list are left to the CPU that
+    /// Hands claimed tables back. If the list is full, the tables are left to the CPU that
     /// finishes.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
@@ -410,8 +411,8 @@ impl<M: Machine> Frontier<M> {
         machine: &M,
         to: impl Fn(State) -> Result<(State, T), E>,
     ) -> Result<(State, T), E> {
-        // Acquire here and AcqRel below pair with each other: walkers that come later, above all
-        // the finisher, see everything that a walker did before its step.
+        // Acquire here pairs with AcqRel below: a walker that changes the word, above all the one
+        // that finishes, sees everything that other walkers did before they changed the word.
         let mut word = self.word.load(machine, Acquire);
         loop {
             let (state, more) = to(State::decode(word))?;

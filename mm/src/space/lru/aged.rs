@@ -6,13 +6,14 @@
 //!                                        └──> isolate ──> conclude: put back, or leave
 //! ```
 //!
-//! A page's *owner* is the place where the page is mapped, or its place in a file. It is written by the CPU that maps the
-//! page, under the lock of the page table, so its writers take turns. It is read without that lock,
-//! and may be outdated. So a CPU that unmaps a page first checks, under the lock of the page table,
-//! that the page is still mapped there.
+//! The *owner* of an anonymous page is the place where the page is mapped. The CPU that maps the
+//! page writes the owner under the lock of the page table, so its writers take turns. The owner of
+//! a page of a file is the page's place in the file, which is written before the page is in the
+//! file's index. An owner is read without a lock, and may be outdated. So a CPU that unmaps a page
+//! first checks, under the lock of the page table, that the page is still mapped there.
 //!
-//! Locks: `LruBatch`, with nothing inside; `Lru`, with nothing inside. A CPU takes the pages out of
-//! its batch before it takes the lock of their node.
+//! Locks: `LruBatch` or `Lru`, never both, and with no other lock inside. A CPU takes the pages out
+//! of its batch before it takes the lock of their node.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -46,8 +47,8 @@ struct Node<M: Machine> {
     lists: M::Lock<Lists>,
     /// The first frame of the node.
     first: Pfn,
-    /// For each frame of the node, the place where the page is mapped, or 0. These fields are made
-    /// in chunks.
+    /// For each frame of the node, its packed owner, or 0 if the page cannot be reclaimed. These
+    /// fields are made in chunks.
     owners: Box<[M::Once<Owners<M>>]>,
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
@@ -161,15 +162,15 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Records where `pfn` is mapped; 0 if the page cannot be reclaimed. The caller holds the lock
-    /// of the page table that maps the page.
+    /// Records `owner`, a packed owner, for `pfn`; 0 if the page cannot be reclaimed. For an
+    /// anonymous page, the caller holds the lock of the page table that maps the page.
     pub(crate) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(node) = pages.node_of(pfn) {
             self.nodes[self.place(node)].set_owner(machine, pfn, owner);
         }
     }
 
-    /// Returns the place where `pfn` was last mapped. The page was isolated from `node`.
+    /// Returns the packed owner of `pfn`, a page that was isolated from `node`; it may be outdated.
     pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
         self.nodes[self.place(node)].owner(pfn)
     }
@@ -192,7 +193,8 @@ impl<M: Machine> Aged<M> {
             machine.spend(Work::LruMove, count_of(pages.len()));
             for &(taken, fate) in pages {
                 if taken.from == List::InactiveFile {
-                    // Both a page that leaves and one that becomes active age the others.
+                    // The node's age grows by one for each page that leaves memory and for each
+                    // page that becomes active.
                     let ages = match fate {
                         Fate::Leaves => true,
                         Fate::Stays { list, .. } => list == List::ActiveFile,
@@ -264,13 +266,13 @@ impl<M: Machine> Aged<M> {
         node.shares.get(pfn.0.wrapping_sub(node.first.0))
     }
 
-    /// Returns the owner of `pfn`.
+    /// Returns the packed owner of `pfn`; it may be outdated.
     pub(crate) fn owner_of(&self, pages: &PageAllocator<M>, pfn: Pfn) -> u64 {
         let node = pages.node_of(pfn);
         node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
     }
 
-    /// Returns the number of the lists on which the pages of `node` are.
+    /// Returns the index of the node whose lists hold the pages of `node`.
     pub(crate) fn number_of(&self, node: NodeId) -> u32 {
         count_of(self.place(node))
     }
@@ -333,7 +335,8 @@ impl<M: Machine> Node<M> {
         })
     }
 
-    /// Runs `f` under the lock, and then updates the copies of the lengths.
+    /// Runs `f` under the lock of the lists, and then updates the copies of their lengths and of
+    /// the numbers of isolated pages.
     fn with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Lists) -> R) -> R {
         self.lists.with(machine, site, |lists| {
             let result = f(lists);

@@ -1,10 +1,11 @@
-//! A node's records for the choice between anonymous pages and pages of files: costs, and the age
-//! at which a page left memory (Linux: `lru_note_cost`, `workingset.c`).
+//! The records by which reclaim chooses between a node's anonymous pages and its pages of files:
+//! the costs of each kind, and the age of the node (Linux: `lru_note_cost`, `workingset.c`).
 //!
 //! The age of a node grows by one for each page of a file that leaves memory, and for each such
 //! page that becomes active. When a page of a file leaves, its file keeps the age in the page's
-//! place, as a *shadow*. If the page is needed again, the difference of the ages, its *refault
-//! distance*, says how many more pages would have kept it in memory.
+//! place, as a *shadow*. If the page is needed again, its *refault distance* is the node's age
+//! then, minus the age in the shadow. The distance says how many more pages of memory would have
+//! sufficed to keep the page.
 
 use super::kind::Kind;
 
@@ -17,11 +18,12 @@ pub(crate) struct Balance {
     pub(crate) age: u64,
     /// The number of pages of files that were needed again soon after they had left.
     refaults: u64,
-    /// `refaults` when reclaim last ended.
+    /// The value of `refaults` when reclaim last ended.
     refaults_seen: u64,
 }
 
-/// The age of a node when a page left its memory, and the node.
+/// What stays in a file in place of a dropped page: the node of the page, and the node's age when
+/// the page left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
     pub(crate) node: u32,
@@ -58,9 +60,9 @@ impl Balance {
     }
 
     /// Notes that a page of a file with this shadow is back in memory. `working` is the number of
-    /// pages with which the page competes for memory: if its refault distance is not larger, it
-    /// becomes active. Returns whether it becomes active. `pages` is the number of pages on all
-    /// lists.
+    /// pages with which the page competes for memory. If its refault distance is at most `working`,
+    /// the page becomes active. Returns whether it becomes active. `pages` is the number of pages
+    /// on all lists.
     pub(crate) fn refault(&mut self, shadow: Shadow, working: u64, pages: u64) -> bool {
         if self.age.saturating_sub(shadow.age) > working {
             return false;
@@ -85,7 +87,7 @@ impl Balance {
 }
 
 impl Shadow {
-    /// Set in the bits of every shadow.
+    /// The bit that is set in every encoded shadow, and in no frame of an index.
     pub(crate) const MARK: u64 = 1 << 63;
     const WAS_ACTIVE: u64 = 1 << 62;
     const NODE_SHIFT: u32 = 48;

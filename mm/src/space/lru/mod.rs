@@ -40,7 +40,7 @@ use crate::units::{CpuId, NodeId, Pfn, count_of};
 /// batch).
 const BATCH: u32 = 31;
 
-/// The number of used pages, for every node.
+/// The lists of used pages of every node or, if no pages are reclaimed, only their lengths.
 pub struct Lru<M: Machine> {
     /// For each node, the number of pages on its lists.
     nodes: Box<[M::Lock<i64>]>,
@@ -91,7 +91,7 @@ impl<M: Machine> Lru<M> {
     }
 
     /// Records where a page is mapped, if pages may be reclaimed. The caller holds the lock of the
-    /// page table that maps the page, and adds the page afterwards.
+    /// page table that maps the page. It adds the page to the lists only afterwards.
     #[inline]
     pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(aged) = &self.aged {

@@ -1,12 +1,13 @@
-//! The uses of pages of files: how many mappings and CPUs use a page at the moment, and where it is
-//! mapped (Linux: `page->_refcount`, `page->_mapcount`).
+//! The *shares* of pages of files. A share records how many mappings and CPUs use a page at the
+//! moment, and where the page is mapped (Linux: `page->_refcount`, `page->_mapcount`).
 //!
 //! A CPU that looks up a page of an enlisted file adds a use under the lock of the file. It drops
 //! the use when it has read the page, or leaves it to the entry of a page table that it makes. When
-//! such an entry is emptied, its use is dropped after translations were flushed. A page leaves
-//! memory only if it has no use, which is checked under the lock of the file.
+//! the entry is emptied, its use is dropped as soon as translations have been flushed. A page
+//! leaves memory only if it has no use, which is checked under the lock of the file.
 //!
-//! Shares are made in chunks, when the first page of a chunk is first used for a file.
+//! The shares of 1024 pages form a chunk. A chunk is made when one of its pages is first used for
+//! an enlisted file.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,9 +17,10 @@ use super::lists::CHUNK;
 use crate::machine::{Field, Machine, Once, Word};
 use crate::space::error::NoMemory;
 
-/// The uses of one page.
+/// The uses of one page of a file.
 pub(crate) struct Share<M: Machine> {
-    /// The number of uses, and in the upper half the number of reads since the last look.
+    /// The number of uses in the lower half, and in the upper half the number of reads since
+    /// reclaim last looked at the page.
     uses: M::Word,
     /// The place where the page was mapped last, as a packed owner; 0 if it is mapped nowhere that
     /// reclaim knows.
@@ -37,14 +39,15 @@ const USES: i64 = READ - 1;
 impl<M: Machine> Share<M> {
     /// Adds a use. The caller holds the lock of the page's file.
     pub(crate) fn pin(&self, machine: &M) {
-        // Relaxed, because the lock of the file orders this with the check in `is_unused`.
+        // Relaxed, because the lock of the file orders this addition and the check in
+        // `drop_cached`.
         self.uses.add(machine, 1, Relaxed);
     }
 
     /// Drops a use.
     pub(crate) fn unpin(&self, machine: &M) {
-        // Release pairs with the Acquire in `uses`: the CPU that frees the page does so after
-        // everything that its users did.
+        // The Release in AcqRel pairs with the Acquire in `uses`: the CPU that frees the page does
+        // so after everything that its users did.
         let left = self.uses.add(machine, -1, AcqRel);
         debug_assert!(left & USES != USES, "a use is dropped once");
     }
@@ -119,7 +122,7 @@ impl<M: Machine> Shares<M> {
             uses: machine.word(0),
             mapper: machine.field(0),
         }));
-        // If another CPU has set the chunk first, that chunk is used.
+        // If another CPU has set its chunk first, this chunk is dropped.
         drop(once.set(chunk.into()));
         Ok(())
     }

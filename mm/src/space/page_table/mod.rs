@@ -6,7 +6,7 @@
 //!
 //! `entry` is one entry, and `table` the entries of one table. `sparse` finds tables without a
 //! lock: the place of a table is never removed, and only the table in it comes and goes. So a CPU
-//! that frees a table need not wait until other CPUs no longer use the table's place.
+//! that frees a table need not wait for CPUs that still use the table's place.
 //!
 //! Every table takes a page of memory, and so does every upper table, which covers 1 GiB. The
 //! levels above (a page per 512 GiB) are not modelled.
@@ -153,7 +153,8 @@ impl<M: Machine> PageTable<M> {
     /// live tables. Then CPU 1 sees that it may not fill the table, or CPU 2 sees that the table is
     /// live, or both.
     pub(super) fn count(&self, machine: &M, frames: i64) {
-        // AcqRel pairs with that in `catch_up`, whichever comes first.
+        // AcqRel pairs with AcqRel in `catch_up`: the CPU that adds second sees what the other CPU
+        // did before its addition.
         self.frames.add(machine, frames, AcqRel);
     }
 
@@ -162,7 +163,8 @@ impl<M: Machine> PageTable<M> {
     /// CPU has not seen the caller's stores yet. Without this call, the caller might assume that
     /// such a table does not exist, and skip it without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
-        // AcqRel pairs with that in `count`, whichever comes first.
+        // AcqRel pairs with AcqRel in `count`: the CPU that adds second sees what the other CPU did
+        // before its addition.
         self.frames.add(machine, 0, AcqRel);
     }
 

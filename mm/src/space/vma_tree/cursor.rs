@@ -8,8 +8,8 @@ use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// A position between mappings, stored as a page number. Other CPUs may unmap any mapping around
-/// it. A walk also visits mappings that are added ahead of it.
+/// A position between mappings, stored as a page number. Other CPUs may unmap any mapping before or
+/// after this position. A walk also visits mappings that are added ahead of it.
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
@@ -82,7 +82,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Returns whether the tree is unchanged, so that everything read so far is true.
     #[inline]
     fn is_current(&self) -> bool {
-        // This read is ordered after the earlier ones, as in `VmaTree::try_read`.
+        // Fields are read with acquire, so this read is ordered after the earlier ones; see
+        // `VmaTree::try_read`.
         self.tree.version.get() == self.version
     }
 

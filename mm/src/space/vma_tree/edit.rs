@@ -20,7 +20,7 @@ pub use super::split::Editor;
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {
-    /// Adds a mapping (Linux: `vma_iter_store` into a hole).
+    /// Adds a mapping where nothing is mapped (Linux: `vma_iter_store` into a gap).
     ///
     /// # Errors
     /// [`VmaError`] if `new` is not a valid mapping or overlaps another, or if there is no memory.
@@ -236,7 +236,7 @@ impl<M: Machine> VmaTree<M> {
         meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)
     }
 
-    /// Runs `f` as one change of the tree. Readers that overlap it will read again.
+    /// Runs `f` as one change of the tree. A reader that overlaps the change will read again.
     #[inline]
     fn change<R>(&self, f: impl FnOnce() -> R) -> R {
         let version = self.version.get();

@@ -6,7 +6,8 @@ use core::fmt;
 use super::Vma;
 use crate::units::Vpn;
 
-/// A reader found the tree changed on every try. The caller should take the lock of the mappings.
+/// The error of a lookup during which the tree changed on every try. The caller should take the
+/// lock of the mappings, and look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 

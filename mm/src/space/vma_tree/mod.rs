@@ -141,8 +141,8 @@ impl<M: Machine> VmaTree<M> {
         editor.nodes() as usize * size_of::<Node<M>>()
     }
 
-    /// Runs `look` until the tree does not change during a run. `look` returns `None` if it finds a
-    /// state that only a change under way can explain.
+    /// Runs `look` again and again until the tree does not change during a run, at most [`TRIES`]
+    /// times. `look` returns `None` if it finds a state that only a change under way can explain.
     #[inline]
     fn read<R>(&self, look: impl Fn() -> Option<R>) -> Result<R, Busy> {
         match self.try_read(&look) {

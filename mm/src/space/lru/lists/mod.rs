@@ -54,7 +54,7 @@ struct Links {
 #[derive(Clone, Copy)]
 struct State(u8);
 
-/// Stands for no page. No node has a page of this number, because zones end below it.
+/// The number that stands for no page. No page of a node has it, because zones end below it.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ impl Past {
     };
 }
 
-/// A page that was isolated.
+/// A page that was isolated, with what its record said at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) pfn: Pfn,
@@ -141,7 +141,7 @@ pub(crate) enum Fate {
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],
     len: usize,
-    /// The age of the node's lists at the time, see [`Balance`].
+    /// The age of the node's lists at the moment of the isolation; see [`Balance`].
     pub(crate) age: u64,
 }
 
