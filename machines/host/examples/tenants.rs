@@ -217,11 +217,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limited = server.tenant(3, 50, 1000)?;
     assert!(server.grow(&rich, 9000)?);
     assert!(server.grow(&free, 3000)?);
-    // The tenant's budget has no room, and nobody else is under this budget.
+    // The tenant's budget is exhausted, and no other tenant is under this budget.
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 
-    // The server is full. The largest tenant is the one that allocates, but it pays.
+    // The next tenant needs more memory than is left. It is the largest tenant, but another one
+    // pays less.
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let dies = scope.spawn(|| -> Result<bool, String> {
             while !free.is(&host, State::Killed) {

@@ -81,13 +81,13 @@ pub const ALL: [(&str, Bench); 9] = [
 /// The disturbances of the simulated machine while it runs the steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum World {
-    /// Nothing else happens.
+    /// The machine has no disturbances and no effects of load.
     Plain,
-    /// There are the disturbances and the effects of load of the machine [`LOADED_LIKE`].
+    /// The machine has the disturbances and the effects of load of [`LOADED_LIKE`].
     Loaded,
 }
 
-/// The built-in machine whose disturbances and effects of load a loaded benchmark has.
+/// The name of the built-in machine whose disturbances and effects of load a loaded benchmark has.
 pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
 /// Each step does local work of random length and then passes an order point.

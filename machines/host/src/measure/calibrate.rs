@@ -15,15 +15,15 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The number of rounds. Each round measures all prices. A hypervisor may move virtual CPUs to
-/// other cores in the middle of a measurement; because of the rounds, this affects all prices and
-/// not only those that would be measured last.
+/// The number of rounds; each round measures all prices. A hypervisor may move virtual CPUs to
+/// other cores in the middle of a measurement. With rounds, such a move affects all prices, and not
+/// only those that would be measured after it.
 const ROUNDS: u32 = 8;
 
 /// The number of timings of one price in each round.
 const TIMINGS: u64 = 2000;
 
-/// The number of steps in each timing, if one step is too short to be timed.
+/// The number of steps in each timing of a step that is too short to be timed alone.
 const STEPS: u32 = 64;
 
 /// The time for which a CPU waits before a timing, without using the line of the lock, in
@@ -242,7 +242,8 @@ fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
 
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     if timings.is_empty() {
-        // Neither CPU ever waited for the other: each time, one of them was busy with other work.
+        // There is no timing, because neither CPU ever waited for the other. So one of them was
+        // always busy with other work.
         return Err(CannotMeasure::TooBusy { kept_share: 0.0 });
     }
     timings.sort_unstable_by(f64::total_cmp);

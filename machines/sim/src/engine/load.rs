@@ -16,9 +16,9 @@
 //! together move no more bytes than the node's memory can move. If they need less bandwidth than
 //! the memory has, as one CPU alone usually does, their steps are not stretched.
 //!
-//! A CPU enters a window at an order point, that is, when it has the smallest key of all CPUs. From
-//! then on, no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a
-//! time before this window. So the pace does not depend on the order in which the host simulates
+//! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
+//! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before
+//! this window. So the pace does not depend on the order in which the host simulates
 //! the CPUs. Windows cost the host one order point for each busy CPU in each window, and nothing
 //! for each step.
 //!
