@@ -108,8 +108,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Considers only the `parts` for which `chosen` is true. Of these, replaces the one that `at`
-/// selects with `to`.
+/// Replaces one of the `parts` with `to`. `at` selects it among the parts for which `chosen`
+/// returns true.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))
