@@ -84,7 +84,8 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs the body of an exported function. A failure, or a panic, becomes a code and a message.
+/// Runs the body of an exported function. Turns a failure or a panic of the body into a code and a
+/// message.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> plimsoll_status {
     // The objects of a call that panicked are not used again: the header says so.
     let failure = match panic::catch_unwind(AssertUnwindSafe(body)) {
@@ -151,7 +152,7 @@ unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) {
     unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, bytes) };
     // SAFETY: `bytes` is less than `size`, so this byte is in the buffer.
     let end = unsafe { buffer.add(bytes) };
-    // SAFETY: as above.
+    // SAFETY: `end` is in the buffer, as the comment above says.
     unsafe { end.write(0) };
 }
 

@@ -62,9 +62,9 @@ impl Host {
         Self::build(topology, OwnerLocks::Exchanged, None)
     }
 
-    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page lists
-    /// in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`], the
-    /// machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
+    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page
+    /// lists in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`],
+    /// the machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
     #[must_use]
     pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, None)

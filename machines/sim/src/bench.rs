@@ -128,8 +128,8 @@ fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
             *count += 1;
         });
         debug_assert!(done.is_some(), "no other task takes it");
-        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory, and
-        // the steps would become longer.
+        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory,
+        // and the steps would become longer.
         sim.spend(Work::MinorFault, 1);
     })
 }

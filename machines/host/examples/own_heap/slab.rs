@@ -124,9 +124,9 @@ thread_local! {
     static FREES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free` makes
-/// ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory that only
-/// this thread frees.
+/// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free`
+/// makes ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory
+/// that only this thread frees.
 pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
     FREES.set(true);
     let result = free();

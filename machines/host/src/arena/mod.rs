@@ -232,8 +232,8 @@ impl Arena {
     /// (Linux: `MADV_POPULATE_WRITE`, since 5.14). The contents of the frames do not change.
     ///
     /// # Errors
-    /// The kernel's error, for instance if it is out of memory or does not support the request. Also
-    /// if the arena is absent in this child of a fork.
+    /// The kernel's error, for instance if it is out of memory or does not support the request.
+    /// Also if the arena is absent in this child of a fork.
     pub fn populate(&self) -> io::Result<()> {
         self.check_present()?;
         let bytes = self.pages.0 as usize * page_bytes();

@@ -217,8 +217,9 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock, which
-        // this thread held before, may read this address instead of the 0 that was stored then.
+        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock,
+        // which this thread held before, may read this address instead of the 0 that was stored
+        // then.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The

@@ -144,7 +144,8 @@ fn without_memory_for_a_batch_eight_go_together() {
     );
 }
 
-/// Each huge page has two records: itself, and the page of the table that was kept for splitting it.
+/// Each huge page has two records: itself, and the page of the table that was kept for splitting
+/// it.
 #[test]
 fn huge_pages_go_together_with_their_tables() {
     for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {

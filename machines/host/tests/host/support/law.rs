@@ -23,8 +23,8 @@ const SPINS_MAX: u32 = 200;
 /// Every body runs on a separate thread, which plays the body's CPU, and all bodies start at once.
 ///
 /// The threads last for all rounds, because to create a thread takes longer than most bodies run.
-/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU of
-/// the thread that begins the round, where they would run one after the other.
+/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU
+/// of the thread that begins the round, where they would run one after the other.
 ///
 /// # Panics
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
