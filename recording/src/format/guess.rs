@@ -30,7 +30,7 @@ pub(super) struct Deed {
     pub(super) mobility: Option<u8>,
 }
 
-/// The largest number of guesses for one page.
+/// The largest number of guesses that are made for one page.
 const GUESSES: usize = 12;
 
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
