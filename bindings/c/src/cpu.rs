@@ -36,7 +36,7 @@ fn this_thread() -> usize {
     HERE.with(|here| ptr::from_ref(here).addr())
 }
 
-/// Returns the handle of the calling thread.
+/// Returns the handle if it belongs to the calling thread.
 ///
 /// # Safety
 /// `cpu` must be null or a handle that was not left.

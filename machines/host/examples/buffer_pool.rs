@@ -125,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "more blocks were read than fit, so buffers were reclaimed"
     );
 
-    // Give all buffers up: no page is lost.
+    // Free all buffers, to check that no page was lost.
     let left: Vec<Pfn> = cache.lock().pages.drain().map(|(_, pfn)| pfn).collect();
     pool.bind().free_pages(&left)?;
     pool.pages().drain_all_sync(host);

@@ -287,7 +287,8 @@ struct Table {
 
 impl Table {
     fn new(bits: u32) -> Self {
-        // The memory is allocated for the first pair, because many recordings have no pages.
+        // The memory is allocated only when the first pair is stored, because many recordings have
+        // no pages.
         let pairs = Vec::new();
         Self { pairs, bits }
     }

@@ -263,8 +263,8 @@ impl Arena {
         self.skip_bytes + pfn.0 as usize * page_bytes()
     }
 
-    /// Returns whether the arena's memory is at its addresses in this process. In a forked child,
-    /// an arena that is [`OnFork::Absent`] is not.
+    /// Returns whether the arena's memory is at its addresses in this process. It is not in a
+    /// forked child if the arena is [`OnFork::Absent`].
     fn is_present(&self) -> bool {
         self.on_fork != OnFork::Absent || self.origin.is_here()
     }

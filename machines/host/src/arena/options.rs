@@ -30,8 +30,9 @@ pub enum OnFork {
     /// Zeros, in memory that belongs to the child (Linux: `MADV_WIPEONFORK`). Only private memory
     /// can have this option.
     Zeroed,
-    /// A copy as of the fork. The parent pays a page fault for its first write to each page after
-    /// the fork. If the arena has a file descriptor, parent and child share the memory instead.
+    /// A copy of the contents at the time of the fork. The parent pays a page fault for its first
+    /// write to each page after the fork. If the arena has a file descriptor, parent and child
+    /// share the memory instead.
     Inherit,
 }
 

@@ -34,7 +34,8 @@ const SETTLE_NS: f64 = 400.0;
 /// to start to wait.
 const HOLD_NS: f64 = 500.0;
 
-/// The longest wait for the other CPU, in nanoseconds.
+/// The longest time for which one CPU waits for the other before the measurement fails, in
+/// nanoseconds.
 const PATIENCE_NS: f64 = 3e9;
 
 /// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are

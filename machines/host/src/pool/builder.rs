@@ -282,7 +282,8 @@ impl Builder {
     }
 }
 
-/// Returns the given machine, or makes one of `cpus`.
+/// Returns `host` if it is given. Otherwise creates a machine with these CPUs and this observer;
+/// without `cpus`, it has the CPUs of this computer.
 fn machine(
     host: Option<Host>,
     cpus: Option<Topology>,

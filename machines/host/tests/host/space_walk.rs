@@ -1,5 +1,5 @@
-//! The contents of page tables, as a walk over their entries and a look-up of single pages show
-//! them; and that an address space keeps no file or shared object after its end.
+//! Tests what a walk over the entries of page tables and a look-up of a single page return, and
+//! that an address space keeps no file or shared object after its end.
 
 use crate::support;
 

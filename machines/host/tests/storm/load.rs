@@ -142,7 +142,7 @@ impl Load {
         match self.manager.memory_online(&self.host, first, BLOCK) {
             Ok(()) => {}
             Err(ResizeError::Present(_)) => {
-                // If a page is in use, the block stays.
+                // The call fails if a page of the block is in use; then the block stays.
                 let _outcome = self.manager.memory_offline(&self.host, first, BLOCK);
             }
             Err(why) => panic!("{why}"),

@@ -169,7 +169,7 @@ impl Owned {
         owned
     }
 
-    /// Tries the lock as the thread on seat `seat`, and adds 1 if it gets the lock.
+    /// Tries the lock as the thread on seat `seat`, and adds 1 to the sum if it gets the lock.
     fn try_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         self.add_with(self.lock.try_local(me));

@@ -250,7 +250,8 @@ impl Socket {
 }
 
 impl Node {
-    /// The record of window `number`, or of a later window if that has taken its place.
+    /// The record of window `number`. If a later window has taken over the record, returns the
+    /// later window's.
     fn window(&self, number: u64) -> &Window {
         let window = &self.windows[slot(number)];
         if window.number.get() < number {

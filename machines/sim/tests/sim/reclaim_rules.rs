@@ -410,8 +410,8 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
         assert!(pauses.iter().all(|span| *span == Nanos(1_000_000)));
         (pauses.len(), !scene.looks.borrow().is_empty())
     };
-    // Nearly all pages of both zones are free, so these watermarks are less and more than twice
-    // that.
+    // Nearly all `PAGES` pages of each zone are free: more than half of `enough`, but less than
+    // half of `too_much`.
     let (enough, too_much) = (PAGES + PAGES / 2, 2 * PAGES);
     assert_eq!(pauses(enough, None, false), (0, true));
     let (waited, reclaimed) = pauses(too_much, None, false);

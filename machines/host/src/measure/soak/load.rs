@@ -250,7 +250,7 @@ impl Worker<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        // The generator xorshift64.
+        // One step of the random number generator xorshift64.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

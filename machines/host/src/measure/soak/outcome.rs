@@ -176,13 +176,15 @@ mod tests {
             end: rate.ticks(to_us * 1e3),
         };
         let mut outcome = Outcome::new(rate);
-        // A quiet chunk with a long time while another thread is away, and one without.
+        // An undisturbed chunk with two long times. Another thread lost its CPU during the first of
+        // them.
         outcome.add(Kind::Alloc, at(0.0, 1.0));
         outcome.add(Kind::Alloc, at(10.0, 70.0));
         outcome.add(Kind::Alloc, at(100.0, 120.0));
         let quiet = (usage(3, 0), usage(3, 120_000));
         outcome.end_chunk(at(0.0, 120.0), &quiet.0, &quiet.1);
-        // A chunk in which this thread was switched, and one in which its CPU was stolen.
+        // A chunk during which this thread was switched from its CPU, and one during which a
+        // hypervisor took its CPU.
         outcome.add(Kind::Free, at(200.0, 260.0));
         outcome.end_chunk(at(200.0, 260.0), &usage(3, 0), &usage(4, 60_000));
         outcome.add(Kind::Idle, at(300.0, 301.0));

@@ -1,5 +1,5 @@
-//! Tasks that act on address spaces from outside: they kill processes, help to empty, swap out, and
-//! take CPUs offline.
+//! Tasks that act on address spaces from outside: they kill processes, help to empty address
+//! spaces, swap out pages, and take CPUs offline.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
