@@ -109,8 +109,8 @@ impl ArenaOptions {
     }
 
     /// Takes the memory of a range of frames from `node` only (Linux: `mbind` with `MPOL_BIND`). If
-    /// `node` is the only one that has memory, this does nothing, and [`Arena::placement`] returns
-    /// [`Placement::OneNode`](crate::numa::Placement::OneNode).
+    /// `node` is the only one that has memory, nothing needs to be bound, and [`Arena::placement`]
+    /// returns [`Placement::OneNode`](crate::numa::Placement::OneNode).
     pub fn on_node(mut self, frames: Range<u32>, node: NodeId) -> Self {
         self.nodes.push((frames, node));
         self

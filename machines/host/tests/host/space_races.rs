@@ -21,7 +21,7 @@ use plimsoll_mm::space::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The event at which CPU 0 stops, and the barrier at which it then waits.
+/// A gate at which CPU 0 stops and waits until CPU 1 has acted.
 struct Gate {
     /// If true, CPU 0 stops at the next event of the chosen kind, and clears this flag.
     armed: AtomicBool,
@@ -84,8 +84,8 @@ fn manager(host: &Host) -> Manager<Host> {
 }
 
 /// If several walkers empty an address space and few tables are left, each walker frees the pages
-/// that it has gathered after every table. A full table has 512 pages, which are enough to be
-/// freed.
+/// that it has gathered as soon as it has emptied a table. A full table has 512 pages, so one table
+/// is enough.
 #[test]
 fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     const TABLES: u32 = 6;

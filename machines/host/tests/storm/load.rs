@@ -132,8 +132,8 @@ impl Load {
         }
     }
 
-    /// Adds a block to the zone or removes one, and returns the memory of free blocks to the
-    /// kernel.
+    /// Adds a block to the zone or removes one, and reports the free blocks, whose memory a program
+    /// would return to the kernel.
     pub(crate) fn resize(&self) {
         let turn = self.resized.fetch_add(1, Relaxed);
         let blocks = u64::from((MOST.0 - LEAST.0) / BLOCK.0);

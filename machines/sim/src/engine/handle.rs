@@ -25,6 +25,7 @@ use crate::stats::Stats;
 impl Sim {
     /// Creates the machine that `profile` describes, with `options`.
     ///
+    /// # Panics
     /// If the profile has more than 4096 CPUs or gives a speed to some of its CPUs only, or if
     /// [`SimOptions::late_ticks_percent`] is more than 50.
     #[must_use]
@@ -33,9 +34,9 @@ impl Sim {
     }
 
     /// Lets the running CPU compute for a program. `span` is the time that the computation would
-    /// take on an idle machine, on a core to which the profile's prices apply. It takes longer on a
-    /// slower core, or while other CPUs are busy ([`SimOptions::under_load`]). This is for
-    /// computing that touches no memory of other CPUs; for waiting by the clock, use
+    /// take on an idle machine, on a core to which the profile's prices apply. The computation
+    /// takes longer on a slower core, or while other CPUs are busy ([`SimOptions::under_load`]).
+    /// This is for computing that touches no memory of other CPUs; for waiting by the clock, use
     /// [`Work::Think`].
     pub fn compute(&self, span: Nanos) {
         /// The length of the parts of a computation, in nanoseconds. The speed is read anew for
@@ -47,8 +48,8 @@ impl Sim {
         let mut left = span.0;
         while left > 0 {
             let part = left.min(PART_NS);
-            // If the CPU's window of load has ended, this call takes no time but makes the CPU
-            // enter the next window. So `percent` below is the current speed.
+            // This call takes no time. If the CPU's window of load has ended, it makes the CPU
+            // enter the next window, so that `percent` below is the current speed.
             self.spend(Work::Think, 0);
             let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
             self.think(takes);

@@ -18,9 +18,9 @@
 //!
 //! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
 //! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before
-//! this window. So the pace does not depend on the order in which the host simulates
-//! the CPUs. Windows cost the host one order point for each busy CPU in each window, and nothing
-//! for each step.
+//! this window. So the pace does not depend on the order in which the host simulates the CPUs.
+//! Windows cost the host one order point for each busy CPU in each window, and nothing for each
+//! step.
 //!
 //! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
 //! on which node its page lies.

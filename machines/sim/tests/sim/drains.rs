@@ -79,7 +79,8 @@ fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// A drain of 5000 pages moves 80 batches, which is 3 times 32 batches, rounded up.
+/// A drain of 5000 pages moves 80 batches. At 32 batches for each hold of the pcp lock, that takes
+/// 3 holds.
 #[test]
 fn a_drain_under_batched_zone_lock_releases_the_lists_after_32_batches() {
     assert_eq!(holds_of_a_drain(&BatchedZoneLock), [3, 80]);

@@ -292,8 +292,8 @@ fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
     assert!(!scene.looks.borrow().is_empty());
 }
 
-/// Kswapd is asked for the upper zone, falls asleep, and is then asked for the lower zone. It must
-/// not sleep because the upper zone has enough free pages.
+/// Kswapd is asked for the upper zone, falls asleep, and is then asked for the lower zone. The
+/// upper zone has enough free pages, but this is no reason for kswapd to sleep.
 #[test]
 fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     let scene = Scene::new(1, 1000, 1);
@@ -422,7 +422,7 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
 }
 
 /// Six CPUs reclaim from 200 pages at once, so more than an eighth of the inactive pages are
-/// isolated. The CPUs that come later wait for a tick at a time.
+/// isolated. The CPUs that come later wait in steps of one tick.
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
     let scene = Scene::new(6, 1000, 1);
