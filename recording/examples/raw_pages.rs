@@ -58,7 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the rest of the first word that begins with `key`; empty if no word begins with it.
+/// Returns the part after `key` of the first word that begins with `key`; empty if there is no such
+/// word.
 fn word<'a>(console: &'a str, key: &str) -> &'a str {
     let words = console.split_whitespace();
     let found = words.filter_map(|word| word.strip_prefix(key)).next();

@@ -88,7 +88,7 @@ impl Recording {
         })
     }
 
-    /// Reads the rest of the text from `reader`.
+    /// Reads the text from `reader` to its end.
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {

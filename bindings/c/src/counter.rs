@@ -34,9 +34,9 @@ pub unsafe extern "C" fn plimsoll_counter_new(
     made: *mut *mut plimsoll_counter,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pool` is null or a live object.
         let of = unsafe { raw::get(pool, "pool") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `made` is null or valid for a write.
         let made = unsafe { raw::out(made, "made") }?;
         let counters = of.counters.init_many(of.pool.host());
         let no_memory = |why| Failure::new(plimsoll_status::PLIMSOLL_NO_MEMORY, why);
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn plimsoll_counter_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_counter_free(counter: *mut plimsoll_counter) {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `counter` is null, or made by this library and not
+        // freed.
         let counter = unsafe { raw::unbox(counter) };
         if let Some(counter) = counter {
             let plimsoll_counter { counters, pool } = *counter;
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn plimsoll_counter_add(
     delta: i64,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `counter` is null or a live object.
         let counter = unsafe { raw::get(counter, "counter") }?;
         let host = counter.pool.host();
         counter.counters.add_growing(host, ONLY, delta);
@@ -95,9 +96,9 @@ pub unsafe extern "C" fn plimsoll_counter_sum(
     sum: *mut i64,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `counter` is null or a live object.
         let counter = unsafe { raw::get(counter, "counter") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `sum` is null or valid for a write.
         let sum = unsafe { raw::out(sum, "sum") }?;
         sum.put(counter.counters.precise_sum(counter.pool.host(), ONLY));
         Ok(())
@@ -116,11 +117,11 @@ pub unsafe extern "C" fn plimsoll_counter_range(
     max: *mut i64,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `counter` is null or a live object.
         let counter = unsafe { raw::get(counter, "counter") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `min` is null or valid for a write.
         let min = unsafe { raw::out(min, "min") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `max` is null or valid for a write.
         let max = unsafe { raw::out(max, "max") }?;
         let range = counter.counters.min_max(counter.pool.host(), ONLY);
         min.put(range.min);

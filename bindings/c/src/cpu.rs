@@ -16,7 +16,7 @@ use crate::pool::plimsoll_pool;
 use crate::raw;
 use crate::status::{Failure, guard, plimsoll_status};
 
-/// The number of page numbers that are converted at a time.
+/// The number of page numbers that are converted between C and Rust at a time.
 const TOGETHER: usize = 64;
 
 /// The right of a thread to use a pool as one of its CPUs.
@@ -28,7 +28,7 @@ pub struct plimsoll_cpu {
     pool: Pool,
 }
 
-/// A number that no other living thread has.
+/// Returns a number that no other living thread has.
 fn this_thread() -> usize {
     thread_local! {
         static HERE: u8 = const { 0 };
@@ -36,12 +36,12 @@ fn this_thread() -> usize {
     HERE.with(|here| ptr::from_ref(here).addr())
 }
 
-/// Returns the handle of the calling thread.
+/// Returns the handle if it belongs to the calling thread.
 ///
 /// # Safety
 /// `cpu` must be null or a handle that was not left.
 unsafe fn own<'a>(cpu: *const plimsoll_cpu) -> Result<&'a plimsoll_cpu, Failure> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `cpu` is null or a live object.
     let cpu = unsafe { raw::get(cpu, "cpu") }?;
     if cpu.thread == this_thread() {
         Ok(cpu)
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn plimsoll_enter(
     cpu: u32,
     entered: *mut *mut plimsoll_cpu,
 ) -> plimsoll_status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees what `enter` requires.
     guard(|| unsafe { enter(pool, Some(cpu), entered) })
 }
 
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn plimsoll_bind(
     pool: *const plimsoll_pool,
     entered: *mut *mut plimsoll_cpu,
 ) -> plimsoll_status {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees what `enter` requires.
     guard(|| unsafe { enter(pool, None, entered) })
 }
 
@@ -96,9 +96,9 @@ unsafe fn enter(
     cpu: Option<u32>,
     entered: *mut *mut plimsoll_cpu,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `pool` is null or a live object.
     let pool = unsafe { raw::get(pool, "pool") }?.pool.clone();
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `entered` is null or valid for a write.
     let entered = unsafe { raw::out(entered, "entered") }?;
     let cpu = cpu.map_or_else(|| pool.host().this_cpu(), CpuId);
     let cpus = pool.host().topology().cpus();
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn plimsoll_leave(cpu: *mut plimsoll_cpu) -> plimsoll_stat
         if cpu.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
         unsafe { own(cpu) }?;
         // SAFETY: the caller guarantees that the handle was not left before.
         drop(unsafe { raw::unbox(cpu) });
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn plimsoll_alloc(
     pfn: *mut u32,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
         let pool = &unsafe { own(cpu) }?.pool;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pfn` is null or valid for a write.
         let pfn = unsafe { raw::out(pfn, "pfn") }?;
         let request = Request::new(self::order(order)?);
         let Pfn(first) = pool.pages().alloc(pool.host(), request)?;
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn plimsoll_free(
     order: u8,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
         let pool = &unsafe { own(cpu) }?.pool;
         let order = self::order(order)?;
         pool.pages().free(pool.host(), Pfn(pfn), order)?;
@@ -190,11 +190,11 @@ pub unsafe extern "C" fn plimsoll_alloc_pages(
     got: *mut usize,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
         let pool = &unsafe { own(cpu) }?.pool;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pfns` is null or valid for `count` numbers.
         let pfns = unsafe { raw::list_mut(pfns, count, "pfns") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `got` is null or valid for a write.
         let got = unsafe { raw::out(got, "got") }?;
         let (owned, outcome) = fill(pool, pfns);
         got.put(owned);
@@ -202,7 +202,8 @@ pub unsafe extern "C" fn plimsoll_alloc_pages(
     })
 }
 
-/// Fills `pfns` with pages. Returns the number of pages, and the failure if it is too low.
+/// Allocates single pages and writes their numbers to `pfns`. Returns how many pages it got, and
+/// the reason if there are fewer than `pfns` has room for.
 fn fill(pool: &Pool, pfns: &mut [u32]) -> (usize, Result<(), Failure>) {
     let request = Request::new(Order::ZERO);
     let mut owned = 0;
@@ -241,21 +242,22 @@ pub unsafe extern "C" fn plimsoll_free_pages(
     freed: *mut usize,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `cpu` is null or a handle that was not left.
         let pool = &unsafe { own(cpu) }?.pool;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pfns` is null or valid for `count` numbers.
         let pfns = unsafe { raw::list(pfns, count, "pfns") }?;
         let mut done = 0;
         let outcome = free_all(pool, pfns, &mut done);
         if !freed.is_null() {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller guarantees that `freed` is null or valid for a write.
             unsafe { raw::out(freed, "freed") }?.put(done);
         }
         Ok(outcome?)
     })
 }
 
-/// Frees pages, and adds the number of pages that were freed to `done`.
+/// Frees pages, and adds the number of freed pages to `done`, also if it stops at a page that
+/// cannot be freed.
 fn free_all(pool: &Pool, pfns: &[u32], done: &mut usize) -> Result<(), FreeError> {
     for some in pfns.chunks(TOGETHER) {
         let mut pages = [Pfn(0); TOGETHER];

@@ -1,7 +1,7 @@
 //! `libplimsoll`: the page allocator, the counters and the victim selection for C.
 //!
-//! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes it from this code, and
-//! `cargo xtask c-install` installs it together with the libraries and `plimsoll.pc`.
+//! `include/plimsoll.h` documents the functions. `cargo xtask c-header` makes it from this code,
+//! and `cargo xtask c-install` installs it together with the libraries and `plimsoll.pc`.
 //!
 //! `status` has the error codes and stops panics; `raw` turns pointers into references. The other
 //! files have the functions.

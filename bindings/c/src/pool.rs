@@ -57,9 +57,9 @@ pub unsafe extern "C" fn plimsoll_pool_new(
     made: *mut *mut plimsoll_pool,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `made` is null or valid for a write.
         let made = unsafe { raw::out(made, "made") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `options` is null or points to options.
         let options = unsafe { options.as_ref() }.copied().unwrap_or_default();
         let pool = build(&options)?;
         let counters = Plan::new(pool.host(), Counting::OneSided, 1, Batch::RSS);
@@ -119,7 +119,7 @@ fn build(options: &plimsoll_options) -> Result<Pool, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_pool_free(pool: *mut plimsoll_pool) {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pool` is null, or made by this library and not freed.
         drop(unsafe { raw::unbox(pool) });
         Ok(())
     });
@@ -137,9 +137,9 @@ pub unsafe extern "C" fn plimsoll_page(
     address: *mut *mut c_void,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pool` is null or a live object.
         let pool = &unsafe { raw::get(pool, "pool") }?.pool;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `address` is null or valid for a write.
         let address = unsafe { raw::out(address, "address") }?;
         let Pages(pages) = pool.arena().pages();
         if pfn >= pages {
@@ -166,9 +166,9 @@ pub unsafe extern "C" fn plimsoll_free_count(
     pages: *mut u64,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pool` is null or a live object.
         let pool = &unsafe { raw::get(pool, "pool") }?.pool;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `pages` is null or valid for a write.
         let pages = unsafe { raw::out(pages, "pages") }?;
         let zones = pool.pages().view(pool.host());
         let free = zones

@@ -13,13 +13,13 @@ fn is_null(name: &str) -> Failure {
     )
 }
 
-/// Returns what `pointer` points to.
+/// Returns what `pointer` points to. If it is null, the error names it by `name`.
 ///
 /// # Safety
 /// `pointer` must be null, or valid for reads during `'a`, and nothing may write to its target
 /// meanwhile.
 pub(crate) unsafe fn get<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees that `pointer` is null or valid for reads.
     unsafe { pointer.as_ref() }.ok_or_else(|| is_null(name))
 }
 
@@ -58,7 +58,7 @@ pub(crate) unsafe fn list<'a, T>(
     match count {
         0 => Ok(&[]),
         _ if pointer.is_null() => Err(is_null(name)),
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees `count` values that nothing writes to meanwhile.
         _ => Ok(unsafe { slice::from_raw_parts(pointer, count) }),
     }
 }
@@ -76,7 +76,7 @@ pub(crate) unsafe fn list_mut<'a, T>(
     match count {
         0 => Ok(&mut []),
         _ if pointer.is_null() => Err(is_null(name)),
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees `count` values for reads and writes, used by nothing else.
         _ => Ok(unsafe { slice::from_raw_parts_mut(pointer, count) }),
     }
 }

@@ -60,7 +60,7 @@ struct Asked {
     of: plimsoll_candidates,
     look: unsafe extern "C" fn(*mut c_void, u32, *mut plimsoll_look) -> i32,
     sum: unsafe extern "C" fn(*mut c_void, u32, *mut i64) -> i32,
-    /// A candidate whose `adj` is out of bounds.
+    /// A candidate whose `adj` is out of bounds; `None` if the selection has met none.
     wrong: Cell<Option<u32>>,
 }
 
@@ -124,9 +124,9 @@ pub unsafe extern "C" fn plimsoll_select(
     victim: *mut plimsoll_victim,
 ) -> plimsoll_status {
     guard(|| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `candidates` is null or points to candidates.
         let of = *unsafe { raw::get(candidates, "candidates") }?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees that `victim` is null or valid for a write.
         let victim = unsafe { raw::out(victim, "victim") }?;
         let null = |name| {
             Failure::new(

@@ -84,15 +84,18 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs the body of an exported function. A failure, or a panic, becomes a code and a message.
+/// Runs the body of an exported function. Turns a failure or a panic of the body into a code and a
+/// message.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> plimsoll_status {
-    // The objects of a call that panicked are not used again: the header says so.
+    // The header forbids the caller to use the objects of a call that panicked, so their state does
+    // not matter.
     let failure = match panic::catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return plimsoll_status::PLIMSOLL_OK,
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::new(plimsoll_status::PLIMSOLL_PANIC, text_of(&*payload)),
     };
-    // While a thread ends, its message may be gone already; the code is enough then.
+    // If the thread is ending, its message may have been dropped already. The caller then gets only
+    // the code.
     let _gone = LAST.try_with(|last| last.replace(failure.message));
     failure.status
 }
@@ -151,7 +154,7 @@ unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) {
     unsafe { ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, bytes) };
     // SAFETY: `bytes` is less than `size`, so this byte is in the buffer.
     let end = unsafe { buffer.add(bytes) };
-    // SAFETY: as above.
+    // SAFETY: `end` is in the buffer, as the comment above says.
     unsafe { end.write(0) };
 }
 

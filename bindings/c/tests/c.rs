@@ -1,4 +1,5 @@
-//! The C side: a program that uses the library, static and shared, and the header.
+//! Tests of the library from C: a program is compiled with the header, and linked with the static
+//! and with the shared library.
 
 use std::env;
 use std::ffi::OsStr;
@@ -6,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder of this crate.
+/// Returns the folder of this crate.
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The library files that cargo has built for this test. They are beside the test program.
+/// Returns the folder of the library files that cargo has built for this test. It is that of the
+/// test program.
 fn libraries() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     test.parent().expect("a program is in a folder").to_owned()
@@ -51,7 +53,7 @@ fn assert_ran(what: &str, output: &Output) {
     assert!(status.success(), "{what}: {status}\n{stdout}{stderr}");
 }
 
-/// Compiles `tests/test.c` with these further arguments, and runs it.
+/// Compiles `tests/test.c` with the arguments `more` in addition, and runs it.
 fn compile_and_run(compiler: &str, name: &str, more: &[&OsStr]) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut compile = Command::new(compiler);
@@ -100,7 +102,7 @@ fn a_c_program_works_with_the_shared_library() {
     compile_and_run(&compiler, "with_shared", &[library.as_os_str(), &path]);
 }
 
-/// The exported functions of the Rust code, in the order of the files.
+/// Returns the names of the functions that the Rust code exports.
 fn exported() -> Vec<String> {
     let sources = fs::read_dir(folder().join("src"))
         .expect("it is there")

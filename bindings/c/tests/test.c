@@ -83,7 +83,7 @@ static void pages(const plimsoll_pool *pool) {
     CHECK(plimsoll_free_count(pool, &free_after) == PLIMSOLL_OK);
     CHECK(free_after == PAGES - 512);
 
-    // Errors are values, and change nothing.
+    // A refused call returns an error and changes nothing.
     char why[256];
     CHECK(plimsoll_free(cpu, block, 3) == PLIMSOLL_WRONG_ORDER);
     CHECK(plimsoll_free(cpu, block + 1, 0) == PLIMSOLL_NOT_ALLOCATED);
@@ -137,7 +137,8 @@ static void wrong_thread(const plimsoll_pool *pool) {
     CHECK(plimsoll_leave(cpu) == PLIMSOLL_OK);
 }
 
-// Tenants whose memory is cheap to read to within 100 pages.
+// The candidates are tenants. A cheap look gives a range of 100 numbers that contains a tenant's
+// number of pages.
 static int16_t adj_of_3 = -1000;
 static uint32_t dying = UINT32_MAX;
 

@@ -93,7 +93,7 @@ fn enough_memory(options: &Options) -> Result<(), Error> {
     }
 }
 
-/// The user's program, and the busybox that it needs if it is a script.
+/// The program or script that the user supplies, and the busybox that a script needs.
 struct UserLoad {
     bytes: Vec<u8>,
     busybox: Option<Vec<u8>>,

@@ -2,8 +2,9 @@
 //! with or without semantic patches.
 //!
 //! ```text
-//! build/source/6.12/            the packaged source, unpacked; patched in place, packaged files kept beside
-//! build/6.12-hz1000/            objects: one folder for each configuration, kept for the next build
+//! build/source/6.12/            the packaged source, unpacked and patched in place;
+//!                               files that a patch changes are kept unpatched too
+//! build/6.12-hz1000/            objects; each configuration has a folder, kept for the next build
 //! kernels/6.12-hz1000-phased/   boot/vmlinuz-RELEASE, boot/config-RELEASE, recipe.txt
 //! ```
 //!

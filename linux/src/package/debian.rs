@@ -51,8 +51,8 @@ fn check(series: &str) -> Result<(), Error> {
     }
 }
 
-/// Returns the names of all packages whose names begin as those of this series' kernels do. There
-/// is one name on each line.
+/// Asks `apt-cache` for the packages whose names begin as those of this series' kernels do. Returns
+/// their names, one on each line.
 fn names(series: &str) -> Result<String, Error> {
     let output =
         run(Command::new("apt-cache").args(["pkgnames", &format!("linux-image-{series}.")]))?;

@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 const ROUNDS: usize = 301;
 /// The number of pages that a round allocates and frees one by one.
 const PAGES: usize = 64;
-/// The number of times that a round does so.
+/// The number of times that a round allocates and frees these pages.
 const TIMES: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let here = pool.enter(CpuId(0))?;
     let (mut explicit, mut bound, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // In every second round the other one comes first.
+        // Every second round of pairs measures the two ways in the opposite order.
         let (one, other) = if round % 2 == 0 {
             let one = time(|| by_machine(&pool));
             (one, time(|| by_handle(&here)))

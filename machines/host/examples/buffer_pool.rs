@@ -125,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "more blocks were read than fit, so buffers were reclaimed"
     );
 
-    // Give all buffers up: no page is lost.
+    // Free all buffers, to check that no page was lost.
     let left: Vec<Pfn> = cache.lock().pages.drain().map(|(_, pfn)| pfn).collect();
     pool.bind().free_pages(&left)?;
     pool.pages().drain_all_sync(host);
@@ -158,8 +158,8 @@ fn count_hits(here: &Bound<'_>, cache: &Cache, first: u32, counts: Counts) -> Ve
     for block in (first..).take(AHEAD.into()) {
         match buffers.pages.get(&block) {
             Some(&pfn) => {
-                // SAFETY: the first byte of a buffer, which nobody frees or writes to while this
-                // thread holds the lock.
+                // SAFETY: the first byte of a buffer. No other thread frees the buffer or writes to
+                // it while this thread holds the lock.
                 let byte = unsafe { here.pool().page(pfn).read() };
                 assert_eq!(byte, contents(block), "the buffer holds its block");
                 here.count(counts.hits, 1);

@@ -139,7 +139,8 @@ fn tenant(
         .map_err(|_| "no memory for a process".into())
 }
 
-/// Touches the first `pages` pages, until the tenant is killed or a page is refused.
+/// Touches the first `pages` pages of the tenant's mapping, but stops if the tenant is killed or a
+/// page is refused.
 fn use_pages(
     memory: Memory<'_, Host>,
     process: &Process<Host>,

@@ -146,7 +146,8 @@ impl Server<'_> {
             .killer()
             .enroll(host, ProcessId(id), Kind::Process, space);
         let process = Arc::new(process.map_err(|_| "no memory for a process")?);
-        // The OOM killer locks the list of tenants under its own lock, so `reserve` comes first.
+        // The OOM killer locks the list of tenants while it holds the OOM lock. `reserve` takes the
+        // OOM lock too, so this thread must call it before it locks the list.
         oom.reserve(host, TENANTS_MAX)
             .map_err(|_| "no memory for a slot")?;
         let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +188,8 @@ impl Server<'_> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The last resort needs a machine before there is a pool.
+    // The last resort needs a machine, but the pool needs the last resort. So the machine comes
+    // first.
     let host = Host::with_topology(Topology::flat(2));
     let fees = Fees::default();
     let killer = Arc::new(OomKiller::new(&host, Tell, Patience::LINUX));
@@ -217,11 +219,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limited = server.tenant(3, 50, 1000)?;
     assert!(server.grow(&rich, 9000)?);
     assert!(server.grow(&free, 3000)?);
-    // The tenant's budget has no room, and nobody else is under this budget.
+    // The tenant's budget is exhausted, and no other tenant is under this budget.
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 
-    // The server is full. The largest tenant is the one that allocates, but it pays.
+    // The next tenant needs more memory than is left. It is the largest tenant, but another one
+    // pays less.
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let dies = scope.spawn(|| -> Result<bool, String> {
             while !free.is(&host, State::Killed) {

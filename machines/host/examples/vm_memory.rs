@@ -1,5 +1,5 @@
-//! The memory of a virtual machine, more than the host has for it. Pages move to swap and back, and
-//! keep their contents.
+//! A virtual machine that uses more memory than the host has for it. Pages move to swap and back,
+//! and keep their contents.
 //!
 //! The hypervisor supplies three things. It *stores the contents* of pages in swap (`Contents`),
 //! here in other memory. It keeps *translations* of guest pages to frames, and drops them when they
@@ -31,11 +31,12 @@ use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn, Vpn};
 
 /// The memory of the host: 4 MiB.
 const HOST: Pages = Pages(1024);
-/// The pages of the guest: 6 MiB.
+/// The page numbers of the guest's memory, which is 6 MiB.
 const GUEST: Range<u64> = 512..512 + 1536;
 /// The number of pages that may be in swap.
 const SLOTS: u32 = 1024;
-/// The number of pages that are moved to swap together. The guest has a multiple of it.
+/// The number of pages that are moved to swap together. The guest's number of pages is a multiple
+/// of this.
 const TOGETHER: u64 = 64;
 /// The hypervisor moves pages to swap while more guest pages than this are in memory.
 const RESIDENT_MAX: u64 = 700;
@@ -44,8 +45,8 @@ const WRITES: u64 = 20_000;
 
 const BYTES: usize = 4096;
 
-/// The contents of pages in swap: memory that was set aside, because a page moves to swap when
-/// there is no other memory.
+/// The contents of pages in swap. This memory is set aside in advance, because pages move to swap
+/// when no other memory is left.
 struct Store {
     arena: Arc<Arena>,
     slots: Box<[Mutex<[u8; BYTES]>]>,
@@ -71,14 +72,15 @@ impl Contents<Host> for Store {
 
     fn write_out(&self, _: &Host, pfn: Pfn, slot: SwapSlot) -> Result<(), NotStored> {
         let from = self.arena.page(pfn).cast::<[u8; BYTES]>();
-        // SAFETY: a whole frame. The guest was notified before, and writes to it no more.
+        // SAFETY: the pointer is to a whole frame. The guest was notified before, so it does not
+        // write to the frame any more.
         *self.slot(slot) = unsafe { from.read() };
         Ok(())
     }
 
     fn read_in(&self, _: &Host, slot: SwapSlot, pfn: Pfn) {
         let to = self.arena.page(pfn).cast::<[u8; BYTES]>();
-        // SAFETY: a whole frame that is not mapped yet, so nothing else uses it.
+        // SAFETY: the pointer is to a whole frame that is not mapped yet, so nothing else uses it.
         unsafe { to.write(*self.slot(slot)) };
     }
 }
@@ -106,8 +108,8 @@ impl Shadow {
 
 impl Notified<Host> for Shadow {
     fn start(&self, _: &Host, pages: &Range<Vpn>, _may_wait: bool) -> Result<(), Refused> {
-        // A virtual CPU uses a translation only under this lock. So none is in use any more when
-        // this call returns.
+        // A virtual CPU uses a translation only under this lock, and this call removes the
+        // translations under it. So no virtual CPU uses them when this call returns.
         let mut known = self.lock();
         known.told += 1;
         known.open.push(pages.clone());
@@ -140,7 +142,8 @@ struct Guest<'m> {
     hand: AtomicU64,
     /// The number of pages that were moved to swap.
     moved: AtomicU64,
-    /// The number of times that each page was written to, which its first bytes hold as well.
+    /// For each page, the number of times that it was written to. The first bytes of the page hold
+    /// this number too.
     written: Vec<AtomicU64>,
 }
 
@@ -156,7 +159,7 @@ impl Guest<'_> {
                 }
                 known.told
             };
-            // The page has no translation: fault, and look the frame up.
+            // The page has no translation: take a fault, and look the frame up.
             match self.space.fault(self.memory, page, Access::Write) {
                 Ok(_) => {}
                 Err(FaultError::OutOfMemory(_)) => {
@@ -167,7 +170,7 @@ impl Guest<'_> {
             }
             let frame = self.space.frame_of(self.memory.machine, page);
             let mut known = self.shadow.lock();
-            // If a notification began meanwhile, the frame may be another one by now.
+            // If a notification began meanwhile, the page may be in another frame by now.
             let is_valid = known.told == told && !known.open.iter().any(|o| o.contains(&page));
             if let (Some(frame), true) = (frame, is_valid) {
                 known.frames.insert(page, frame);
@@ -175,8 +178,8 @@ impl Guest<'_> {
         }
     }
 
-    /// Moves some pages to swap. A hypervisor would choose pages that are seldom used. This one goes
-    /// round.
+    /// Moves some pages to swap. A hypervisor would choose pages that are seldom used. This one
+    /// takes the pages in turn.
     fn make_room(&self) {
         let all = GUEST.end - GUEST.start;
         let start = GUEST.start + self.hand.fetch_add(TOGETHER, Relaxed) % all;
@@ -185,7 +188,8 @@ impl Guest<'_> {
         self.moved.fetch_add(moved, Relaxed);
     }
 
-    /// The caller holds the lock of the translations.
+    /// Adds 1 to the number in `frame`, which holds `page`. The caller holds the lock of the
+    /// translations.
     fn increment_in(&self, frame: Pfn, page: Vpn) {
         let number = self.arena.page(frame).cast::<u64>();
         let written = &self.written[usize::try_from(page.0 - GUEST.start).expect("few pages")];
@@ -197,7 +201,7 @@ impl Guest<'_> {
             written.load(Relaxed),
             "page {page} keeps its contents"
         );
-        // SAFETY: as above.
+        // SAFETY: as for the read above.
         unsafe { number.write(before + 1) };
         written.store(before + 1, Relaxed);
     }
@@ -215,8 +219,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         arena: Arc::clone(pool.arena()),
         slots,
     };
-    // SAFETY: only `spaces` hands frames to it, and no virtual CPU uses a frame after the guest was
-    // notified that its page leaves.
+    // SAFETY: only `spaces` hands frames to it. No virtual CPU uses a frame after the guest was
+    // notified that the frame's page is unmapped.
     let to_kernel = unsafe { ToKernel::new(pool.host(), Arc::clone(pool.arena())) };
     let spaces = Spaces::new(pool.host(), &Design::OURS, SLOTS)?
         .with_contents(store)
@@ -263,8 +267,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the virtual CPUs, and moves pages to swap meanwhile. If this is too slow, a virtual CPU that
-/// finds no memory moves some itself.
+/// Runs the virtual CPUs. Meanwhile this thread moves pages to swap. If it is too slow, a virtual
+/// CPU that finds no memory moves some pages itself.
 fn run(pool: &Pool, guest: &Guest<'_>) -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| {
         let vcpus: Vec<_> = (0..VCPUS)

@@ -10,8 +10,8 @@ pub use imp::{current, pin};
 pub struct CpuMask(Vec<u32>);
 
 impl CpuMask {
-    /// The CPUs on which the calling thread may currently run. Empty if the system does not report
-    /// them.
+    /// Returns the real CPUs on which the calling thread may currently run. The mask is empty if
+    /// the system does not report these CPUs.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(imp::allowed().unwrap_or_default())
@@ -29,9 +29,9 @@ impl CpuMask {
         &self.0
     }
 
-    /// The real CPU to which a thread that plays `cpu` is pinned. That real CPU is `cpu` itself if
-    /// the mask contains it. Otherwise the CPUs of the mask are assigned in turn. `None` if the
-    /// mask is empty.
+    /// The real CPU to which a thread that plays `cpu` is pinned: `cpu` itself if the mask contains
+    /// it, otherwise the entry of the mask at `cpu` modulo the mask's length. So several played
+    /// CPUs may share one real CPU. `None` if the mask is empty.
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);

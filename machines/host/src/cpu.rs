@@ -55,10 +55,12 @@ pub(crate) fn played(host: HostId) -> Option<CpuId> {
     (of == host).then_some(cpu)
 }
 
-/// The number of forks between the first process with a machine and this process.
+/// The number of forks between the first process in which [`at_fork`](crate::sys::at_fork) was
+/// called and this process.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// The number of forks so far, as far as they are watched.
+/// Returns the number of forks so far. Forks before the first call of
+/// [`watched_forks`](crate::fork::watched_forks) do not count.
 pub(crate) fn forks() -> u64 {
     // Relaxed is enough: only the child's first thread changes the number, before `fork` returns
     // and so before it can create other threads.
@@ -127,7 +129,7 @@ impl Drop for Entered {
 /// The reason why a thread could not be pinned.
 #[derive(Debug)]
 pub enum PinError {
-    /// The CPUs on which the thread may run are not known, as on systems other than Linux.
+    /// The system does not report on which CPUs the thread may run, as on systems other than Linux.
     NoCpu,
     /// The kernel refused.
     Refused {

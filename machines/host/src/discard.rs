@@ -1,10 +1,12 @@
 //! Returning the memory of unused pages to the kernel.
 //!
 //! An address space that exits, or is reaped, passes its pages to a [`Discard`] just before it
-//! frees them to their zones. [`ToKernel`] returns the memory of these pages to the kernel, where
-//! other processes can use it. Making memory available to others is the purpose of killing a
-//! process when memory is short. A thread of [`ReturnFree`](crate::return_free::ReturnFree) passes
-//! to it the huge blocks that have been free for a while.
+//! frees them to their zones. [`ToKernel`] is a [`Discard`] that returns the memory of these pages
+//! to the kernel, so that other processes can use it. Without this, killing a process when memory
+//! is short would help only the users of this manager.
+//!
+//! The thread of [`ReturnFree`](crate::return_free::ReturnFree) uses [`ToKernel`] too: it passes
+//! the huge blocks that have been free for a while.
 //!
 //! Each CPU has its own counters, in separate cache lines. No lock is taken unless the kernel
 //! refuses.
@@ -22,8 +24,8 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// The largest number of blocks that are sorted together. Address spaces free at most this many at
-/// a time.
+/// The largest number of blocks that are sorted together. An address space frees at most this many
+/// blocks at a time.
 const TOGETHER: usize = 32;
 
 /// Returns the memory of an [`Arena`]'s unused frames to the kernel (Linux: `MADV_DONTNEED`).
@@ -105,7 +107,8 @@ pub struct Given {
 }
 
 impl ToKernel {
-    /// Creates a discarder in which page `n` of the manager of `host` is frame `n` of `arena`.
+    /// Creates a [`ToKernel`] for the pages of the manager of `host`: page `n` is frame `n` of
+    /// `arena`.
     ///
     /// # Safety
     /// For every frame that is passed to [`Discard::discard`] of this value or of a clone: until
@@ -149,7 +152,8 @@ impl ToKernel {
         error.take()
     }
 
-    /// Returns a free block to the kernel. Returns whether the kernel took it.
+    /// Returns the memory of a free block to the kernel. The result is false if the kernel refused
+    /// it.
     ///
     /// # Safety
     /// Until the call returns, no reference to the memory of the block's frames may exist, and no
@@ -164,7 +168,8 @@ impl ToKernel {
         &self.0.counts[host.this_cpu().index()]
     }
 
-    /// Returns a range of adjacent frames to the kernel. Returns whether the kernel took it.
+    /// Returns the memory of adjacent frames to the kernel. The result is false if the kernel
+    /// refused it.
     ///
     /// # Safety
     /// As for [`Arena::give_back`].

@@ -5,15 +5,17 @@
 //! the same frames. A child therefore may not use a machine of its parent. It may create a machine
 //! of its own, and it may drop what it has inherited.
 //!
-//! The guard costs nothing on the path of an allocation. In the child, `fork` makes the only thread
-//! leave the CPU that it played. Every operation that asks for its CPU then takes the slow path,
-//! which compares the number of forks with that of the machine's creation, as does a thread that
-//! enters a CPU or has waited for a lock for some time. A child that was created by a system call
-//! rather than by the C library's `fork` is not noticed, and on systems other than Linux no child
-//! is.
+//! The guard costs nothing when an allocation takes its fast path. In the child, `fork` makes the
+//! only thread leave the CPU that it played. Every operation that asks for its CPU then takes the
+//! slow path, which compares the number of forks now with the number when the machine was created.
+//! A thread also compares these numbers when it enters a CPU, and when it has waited for a lock for
+//! some time.
 //!
-//! [`Origin`] is for values that have to know even then: it compares the process too, which takes
-//! a system call.
+//! The guard does not notice a child that was created by a system call rather than by the C
+//! library's `fork`. On systems other than Linux it notices no child.
+//!
+//! [`Origin`] recognizes such children as well, because it also compares the id of the process.
+//! This takes a system call.
 
 use std::process;
 use std::sync::Once;
@@ -24,7 +26,8 @@ use crate::{cpu, sys};
 const MESSAGE: &[u8] = b"plimsoll: this process was forked from the one that created its memory \
 manager, and must not use that manager: create a manager after the fork, or call exec\n";
 
-/// The number of forks so far. The first call makes later forks count.
+/// Returns the number of forks so far. The first call installs the handler that counts; earlier
+/// forks do not count.
 pub(crate) fn watched_forks() -> u64 {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -32,7 +35,8 @@ pub(crate) fn watched_forks() -> u64 {
         // initialization nor a destructor, which a signal handler may do as well.
         #[expect(unsafe_code, reason = "see `in_child`")]
         let watched = unsafe { sys::at_fork(in_child) };
-        // Without memory for the handler, or on a system without the call, there is no guard.
+        // The call fails if there is no memory for the handler, or the system does not have the
+        // call. Then forks are not counted, and there is no guard.
         let _guarded = watched;
     });
     cpu::forks()
@@ -56,7 +60,8 @@ impl Origin {
 
     /// Whether this is still the process that created the value, rather than a child of it.
     pub(crate) fn is_here(self) -> bool {
-        // In a new PID namespace, a child may have the number of its parent.
+        // The id alone is not enough: in a new PID namespace, a child may have the id of its
+        // parent.
         self.forks == cpu::forks() && self.process == process::id()
     }
 }
@@ -77,7 +82,7 @@ pub(crate) fn abort_child() -> ! {
 fn write_error(text: &[u8]) {
     use std::os::fd::AsFd;
 
-    // If the stream is closed, the abort itself remains as a sign.
+    // If the stream is closed, the message is lost, but the process still aborts.
     let _written = rustix::io::write(std::io::stderr().as_fd(), text);
 }
 

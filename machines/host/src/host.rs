@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) created: Instant,
     /// The number of forks when the machine was created.
     forks: u64,
-    /// The outcome of moving the state of CPUs to their nodes.
+    /// Whether the state of each CPU was moved to the CPU's node.
     placement: Mutex<Placement>,
     /// The real CPUs on which the thread that created the machine could run.
     allowed: CpuMask,
@@ -47,8 +47,8 @@ pub(crate) struct Shared {
 }
 
 impl Host {
-    /// A machine with the topology that Linux reports for this computer. If Linux reports none, the
-    /// machine has equal CPUs, as many as this computer has.
+    /// Creates a machine with the topology that Linux reports for this computer. If Linux reports
+    /// none, all CPUs are equal, and there are as many as this process may use.
     ///
     /// To find out why Linux reports no topology, call [`topology::read`].
     #[must_use]
@@ -56,15 +56,15 @@ impl Host {
         Self::with_topology(topology::read_or_flat())
     }
 
-    /// A machine with this topology, whatever CPUs this computer has.
+    /// Creates a machine with this topology, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
         Self::build(topology, OwnerLocks::Exchanged, None)
     }
 
-    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page lists
-    /// in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`], the
-    /// machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
+    /// Creates a machine as [`Host::with_topology`] does, whose threads take the locks of page
+    /// lists in the way that `locks` names. If the kernel does not support [`OwnerLocks::Biased`],
+    /// the machine uses [`OwnerLocks::Exchanged`]; [`Host::owner_locks`] says which it uses.
     #[must_use]
     pub fn with_owner_locks(topology: Topology, locks: OwnerLocks) -> Self {
         Self::build(topology, locks, None)
@@ -155,7 +155,7 @@ impl Host {
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
 
-    /// The CPU that the kernel reports, for a thread that plays no CPU of this machine.
+    /// Returns the CPU that the kernel reports, for a thread that plays no CPU of this machine.
     #[cold]
     #[inline(never)]
     pub(crate) fn this_cpu_slow(&self) -> CpuId {
@@ -175,10 +175,12 @@ impl Host {
         self.0.forks != cpu::forks()
     }
 
-    /// Whether the locks and counts of each CPU's page lists, of all managers of this machine, are
-    /// on the node of that CPU. The entries of the lists are separate memory, which the kernel
-    /// takes from the node of the thread that first writes to it. The per-CPU parts of zone and
-    /// node counters are on the node of the thread that created the manager.
+    /// Returns whether the locks and counts of each CPU's page lists, of all managers of this
+    /// machine, are on the node of that CPU.
+    ///
+    /// Other memory is not moved. The entries of page lists are on the node of the thread that
+    /// first writes to them. The per-CPU parts of zone and node counters are on the node of the
+    /// thread that created the manager.
     #[must_use]
     pub fn placement(&self) -> Placement {
         *self.placement_now()
@@ -232,24 +234,27 @@ impl Host {
 /// How the threads of a [`Host`] take an [`OwnerLock`](locks::OwnerLock).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerLocks {
-    /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes its owner. The
-    /// owner takes the lock by plain stores. Another thread that takes the lock makes the kernel
-    /// issue a barrier on all CPUs that run this process (`membarrier`), which takes microseconds.
-    /// The periodic work of each CPU does so once an interval and zone, so this is for machines of
-    /// few CPUs. Needs Linux 4.14.
+    /// A thread that plays a CPU, and takes a lock `after` times in a row, becomes the lock's
+    /// owner. The owner takes the lock by plain stores. If another thread takes the lock, it makes
+    /// the kernel issue a barrier on all CPUs that run this process (`membarrier`), which takes
+    /// microseconds. The vmstat work of a CPU issues such a barrier for each zone once an interval,
+    /// so this choice is for machines with few CPUs. Needs Linux 4.14.
     Biased {
-        /// The number of times in a row. If another thread ends the ownership, the number grows
-        /// for this lock. It stays 0 if it is 0, so that tests end ownerships often.
+        /// The number of times in a row that a thread must take the lock to become its owner. If
+        /// another thread ends an ownership, the lock multiplies its own number by 16. A lock whose
+        /// number is 0 keeps it, so that tests can end ownerships often.
         after: u32,
     },
-    /// Every thread takes a lock by one atomic exchange. This is the default: a drain or the
-    /// periodic work of a CPU that another thread plays interrupts no CPU.
+    /// Every thread takes a lock by one atomic exchange. This is the default, because no CPU is
+    /// interrupted when a thread drains, or does the periodic work of, a CPU that another thread
+    /// plays.
     Exchanged,
 }
 
 impl OwnerLocks {
-    /// Ownership after 64 times in a row. So a thread that plays a CPU only for a few operations,
-    /// for instance to drain its lists, does not become the owner of its locks.
+    /// A thread becomes the owner of a lock that it has taken 64 times in a row. So a thread that
+    /// plays a CPU only for a few operations, for instance to drain its lists, does not become the
+    /// owner of that CPU's locks.
     pub const BIASED: Self = Self::Biased { after: 64 };
 }
 

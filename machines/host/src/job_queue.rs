@@ -2,8 +2,8 @@
 //!
 //! A [`JobQueue`] is a table with one slot for each kind of job, and a condition variable that
 //! signals changes of the table. Times are readings of the machine's clock. A job can be pending
-//! and running at once: then it was deferred again while it ran, and will run once more. There is
-//! one lock, that of the table; no handler runs while it is held.
+//! and running at once: then it was deferred again while it ran, and will run once more. The only
+//! lock is that of the table; no handler runs while it is held.
 
 use std::sync::PoisonError;
 use std::time::Duration;

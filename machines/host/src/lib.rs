@@ -18,8 +18,8 @@
 //!
 //! A machine belongs to the process that created it. On Linux, if a child that was forked from this
 //! process allocates or frees pages, enters a CPU, or waits for a lock of the manager, the child
-//! aborts with a message. A few calls that only read or set a number, and take no lock that is held,
-//! work on the child's copy. The child may drop what it has inherited.
+//! aborts with a message. A few calls do not abort but work on the child's copy: they only read or
+//! set a number, and wait for no lock. The child may drop what it has inherited.
 //!
 //! These files contain `unsafe` code: `locks/guarded.rs`, where a held lock hands out its value;
 //! `measure/clock.rs`, which reads the time-stamp counter; `arena/`, which returns memory to the

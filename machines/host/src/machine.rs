@@ -42,7 +42,7 @@ impl Machine for Host {
         }
     }
 
-    /// `None` for a thread that plays no CPU.
+    /// Returns `None` for a thread that plays no CPU.
     #[inline(always)]
     fn this_cpu_at_once(&self) -> Option<CpuId> {
         cpu::played(self.0.id)

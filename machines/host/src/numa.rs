@@ -22,7 +22,7 @@ pub fn nodes_with_memory() -> io::Result<Vec<NodeId>> {
 /// The outcome of a request for memory on certain nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// No such request was made.
+    /// No placement was requested.
     #[default]
     NotAsked,
     /// The computer has memory on one node only, so there was nothing to do.
@@ -36,9 +36,10 @@ pub enum Placement {
     Refused,
 }
 
-/// The pages that an array covers, each with the node that should hold it. The array begins at
-/// address `first`, and its elements of `each` bytes belong to `nodes`. A page goes to the node to
-/// which most of its bytes belong. A page of which the array has less than a half is left out.
+/// Returns the pages that an array covers, each with the node that should hold it. The array begins
+/// at address `first`, and has an element of `each` bytes for each entry of `nodes`, which names
+/// the element's node. A page goes to the node to which most of its bytes belong. A page is left
+/// out if the array covers less than half of it.
 #[must_use]
 pub fn homes(first: usize, each: usize, nodes: &[NodeId]) -> Vec<(usize, NodeId)> {
     let end = first + each * nodes.len();
@@ -58,7 +59,7 @@ pub fn homes(first: usize, each: usize, nodes: &[NodeId]) -> Vec<(usize, NodeId)
                 }
                 at = next;
             }
-            // Of nodes with equal shares, the first one has the page.
+            // If nodes have equal shares of the page, it goes to the first of them.
             let most = shares.iter().rev().max_by_key(|(_, bytes)| *bytes);
             homes.extend(most.map(|(node, _)| (page, *node)));
         }
@@ -103,7 +104,7 @@ pub fn locate(addresses: &[usize]) -> io::Result<Vec<Option<NodeId>>> {
 mod tests {
     use super::*;
 
-    /// The nodes of the elements: four CPUs on each of two nodes.
+    /// The nodes of eight elements: four elements on each of two nodes.
     fn eight() -> Vec<NodeId> {
         (0..8).map(|cpu| NodeId(cpu / 4)).collect()
     }
@@ -146,7 +147,7 @@ mod tests {
                 let at = locate(&pages).expect("it moves pages, so it knows them");
                 assert!(at.iter().all(|at| *at == Some(nodes[0])));
             }
-            // A container may forbid the call.
+            // A container may forbid the call that moves pages.
             Err(why) => assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{why}"),
         }
         assert!(memory.iter().all(|byte| *byte == 7));

@@ -7,9 +7,9 @@
 //! page takes memory from the kernel again. So memory that a program needed once does not stay
 //! resident.
 //!
-//! Locks: the condition of the thread's sleep has a mutex, which is held together with no other
-//! lock. A forked child does not take it, because a thread that the child does not have may hold
-//! it.
+//! Locks: a mutex guards the condition for which the thread sleeps. No thread takes another lock
+//! while it holds this mutex. A forked child does not take it, because a thread that the child does
+//! not have may hold it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -26,9 +26,10 @@ use crate::discard::ToKernel;
 /// How often and how much free memory is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The time between two rounds. A block is returned if it was free in two rounds in a row and
-    /// was not used in between, so after one to two times this time if `most` is large enough. It
-    /// must not be 0.
+    /// The time between two rounds; it must not be 0. A round returns the memory of a block if the
+    /// block was free in the previous round too, and was not used in between. So a block's memory
+    /// is returned when the block has been free for one to two intervals, if `most` is large
+    /// enough.
     pub interval: Duration,
     /// About the largest number of pages that one round returns, at least 1024. If more pages are
     /// due, later rounds return them: at the default, 64 GiB take 512 rounds, or 17 minutes.
@@ -73,7 +74,8 @@ struct Table {
 pub struct Returned {
     /// The number of rounds that have ended.
     pub rounds: u64,
-    /// The number of pages whose memory the kernel took. A page counts each time.
+    /// The number of pages whose memory the kernel took. A page counts each time that its memory is
+    /// taken.
     pub given: u64,
     /// The number of pages whose memory the kernel refused. [`ToKernel::take_error`] has the reason
     /// of the first refusal.

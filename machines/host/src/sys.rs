@@ -1,5 +1,6 @@
-//! The system calls of Linux that no safe crate of ours offers: memory policies of NUMA nodes,
-//! advice for forks, a function that runs in the child of a fork, and what a thread has used.
+//! The system calls of Linux that our safe dependencies do not offer: memory policies of NUMA
+//! nodes, advice for forks, a function that runs in the child of a fork, and the CPU time, switches
+//! and page faults of a thread.
 //!
 //! On other systems each of these calls fails with [`io::ErrorKind::Unsupported`].
 
@@ -21,7 +22,7 @@ mod imp {
 
     /// `MPOL_BIND` of `linux/mempolicy.h`: pages come from the given nodes only.
     const MPOL_BIND: c_long = 2;
-    /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: pages of this process alone are moved.
+    /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: move only pages that no other process maps.
     const MPOL_MF_MOVE: c_long = 2;
     /// The number of nodes of a mask (Linux: at most 1024).
     const NODES_MAX: usize = 1024;
@@ -36,7 +37,7 @@ mod imp {
         }
         let mut mask: [c_ulong; NODES_MAX / WORD_BITS] = [0; NODES_MAX / WORD_BITS];
         mask[node / WORD_BITS] |= 1 << (node % WORD_BITS);
-        // The kernel ignores the last of the bits that it is told of.
+        // The kernel reads one bit fewer than this argument of `mbind` says.
         let bits = NODES_MAX + 1;
         // SAFETY: the call reads `mask`, which has `bits - 1` bits. It changes where the kernel
         // takes memory from, and neither the contents of memory nor the mappings.
@@ -54,8 +55,8 @@ mod imp {
         checked(outcome)
     }
 
-    /// Says on which node each of the pages at `addresses` is, in `status`, or a negative error
-    /// number. If `nodes` has a node for each page, moves the pages there first.
+    /// Stores in `status`, for each page at `addresses`, the page's node or a negative error
+    /// number. If `nodes` has a node for each page, moves each page to its node first.
     ///
     /// # Panics
     /// If the slices differ in length.

@@ -23,7 +23,8 @@ mod sync {
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::{Thread, current, park, park_timeout, sleep};
 
-    /// Under a model checker, both sides of the barrier are full barriers.
+    /// Issues a full barrier on the calling thread only: under a model checker, the other side of
+    /// the barrier is a full barrier too.
     pub(crate) fn heavy_barrier() {
         fence(SeqCst);
     }

@@ -81,13 +81,13 @@ pub const ALL: [(&str, Bench); 9] = [
 /// The disturbances of the simulated machine while it runs the steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum World {
-    /// Nothing else happens.
+    /// The machine has no disturbances and no effects of load.
     Plain,
-    /// There are the disturbances and the effects of load of the machine [`LOADED_LIKE`].
+    /// The machine has the disturbances and the effects of load of [`LOADED_LIKE`].
     Loaded,
 }
 
-/// The built-in machine whose disturbances and effects of load a loaded benchmark has.
+/// The name of the built-in machine whose disturbances and effects of load a loaded benchmark has.
 pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
 /// Each step does local work of random length and then passes an order point.
@@ -128,8 +128,8 @@ fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
             *count += 1;
         });
         debug_assert!(done.is_some(), "no other task takes it");
-        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory, and
-        // the steps would become longer.
+        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory,
+        // and the steps would become longer.
         sim.spend(Work::MinorFault, 1);
     })
 }

@@ -1,5 +1,6 @@
-//! Values that belong to the page allocator of a simulated machine, but are stored on the machine's
-//! thread. The allocator itself owns only the key of such a value.
+//! Values that belong to the page allocator of a simulated machine, but are stored in a
+//! thread-local variable of the machine's thread. The allocator itself owns only the key of such a
+//! value.
 //!
 //! The allocator requires such values to be `Send` and `Sync`, because it also runs on machines
 //! with real threads. A value of a simulated machine usually is neither.

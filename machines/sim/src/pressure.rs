@@ -1,5 +1,5 @@
-//! Reclaim for simulated machines. A reclaim is stored on the thread of its machine, so the
-//! embedder that it calls need not be `Send`.
+//! Reclaim for simulated machines. A [`Reclaim`] is stored in a thread-local variable of its
+//! machine's thread, so the embedder that it calls need not be `Send`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,14 +14,14 @@ use crate::{Sim, TaskId};
 
 struct Reclaims<E>(Kept<Rc<Reclaim<Sim, E>>>);
 
-/// Returns `reclaim` as the object that a page allocator calls when memory is short.
+/// Wraps `reclaim` into the object that a page allocator calls when memory is short.
 ///
 /// The reclaim and its embedder live as long as the page allocator. If a value that the embedder
 /// uses keeps the allocator alive, the embedder must hold only a weak reference to it. Otherwise
 /// neither would ever be dropped.
 ///
 /// # Panics
-/// If the page allocator calls it on another thread.
+/// If the page allocator calls the object on another thread.
 pub fn pressure<E: Embedder<Sim> + 'static>(
     reclaim: &Rc<Reclaim<Sim, E>>,
 ) -> Box<dyn Pressure<Sim>> {

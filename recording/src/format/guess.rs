@@ -30,7 +30,7 @@ pub(super) struct Deed {
     pub(super) mobility: Option<u8>,
 }
 
-/// The largest number of guesses for one page.
+/// The largest number of guesses that are made for one page.
 const GUESSES: usize = 12;
 
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
@@ -287,7 +287,8 @@ struct Table {
 
 impl Table {
     fn new(bits: u32) -> Self {
-        // The memory is allocated for the first pair, because many recordings have no pages.
+        // The memory is allocated only when the first pair is stored, because many recordings have
+        // no pages.
         let pairs = Vec::new();
         Self { pairs, bits }
     }

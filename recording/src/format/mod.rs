@@ -24,8 +24,8 @@ mod writer;
 pub use reader::Reader;
 pub use writer::{Totals, Writer};
 
-/// The first bytes of a recording. No UTF-8 text begins with the first of them, and the line ends
-/// among the others reveal a transfer that converts line ends.
+/// The first bytes of a recording. No UTF-8 text begins with the first byte. The other bytes
+/// contain line ends, which reveal a transfer that converts line ends.
 pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 
 /// The byte-order mark, which a reader sees as another number if the file has the other byte order.

@@ -1,8 +1,8 @@
 //! One line of `perf script`, as bytes:
 //!
 //! ```text
-//!  kworker/1:2-eve 21285 [001]  4541.077310:        kmem:mm_page_free: page=0x50ac27 pfn=0x50ac27 order=0
-//!  comm            pid    cpu   seconds             event              fields
+//!  kworker/1:2-eve 21285 [001] 4541.077310: kmem:mm_page_free: page=0x50ac27 pfn=0x50ac27 order=0
+//!  comm            pid   cpu   seconds      event              fields
 //! ```
 //!
 //! A comm may contain spaces, colons and brackets, so the parser searches for a CPU in brackets

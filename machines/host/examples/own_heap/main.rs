@@ -47,8 +47,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
         pages: all.manager.pages(),
     });
     let (stop, until) = (AtomicBool::new(false), Instant::now() + time);
-    // After `until`, this condition becomes false sooner or later: tenants take pages until memory
-    // is short, and about every second tenant that is killed waits to be reaped.
+    // Once `until` has passed, this condition becomes false sooner or later: tenants take pages
+    // until memory is short, and about every second tenant that is killed waits to be reaped.
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));

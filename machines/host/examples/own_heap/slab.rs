@@ -52,7 +52,8 @@ pub(crate) struct OwnHeap {
     used: AtomicU64,
     /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
-    /// The number of requests for memory by threads that were reaping or exiting.
+    /// The number of requests by threads that were reaping or ending an address space. It must stay
+    /// 0.
     asked: AtomicU64,
 }
 
@@ -112,7 +113,7 @@ impl OwnHeap {
         self.refused.load(Relaxed)
     }
 
-    /// Returns the number of requests by threads that were reaping or exiting.
+    /// Returns the number of requests by threads that were reaping or ending an address space.
     pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Relaxed)
     }
@@ -123,9 +124,9 @@ thread_local! {
     static FREES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free` makes
-/// ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory that only
-/// this thread frees.
+/// Runs `free`, which reaps or ends an address space. The heap counts the requests that `free`
+/// makes ([`OwnHeap::asked`]). There must be none: the heap would let the thread wait for memory
+/// that only this thread frees.
 pub(crate) fn freeing<R>(free: impl FnOnce() -> R) -> R {
     FREES.set(true);
     let result = free();
@@ -184,7 +185,8 @@ fn size_of_block(layout: Layout) -> Option<usize> {
 
 impl Size {
     fn with<R>(&self, f: impl FnOnce(&mut *mut Header) -> R) -> R {
-        // Acquire pairs with the Release below.
+        // Acquire pairs with the Release store below, so this thread sees the last holder's
+        // changes.
         while self.locked.swap(true, Acquire) {
             std::thread::yield_now();
         }

@@ -186,8 +186,8 @@ impl Tenant {
     fn grow(&mut self, process: &Arc<Process<Host>>, stop: &AtomicBool) {
         let (host, memory) = (&self.all.host, self.all.memory());
         let space = process.space(host).expect("it has not left");
-        // The size of the address space, in pages, at which the tenant has enough. About half of
-        // these pages are used.
+        // The tenant stops growing when its address space has this many pages. About half of them
+        // are touched.
         let enough = 80_000 + self.random.below(100_000) as u64;
         let mut at = 0;
         while at < enough && !stop.load(Relaxed) && !process.is(host, State::Killed) {

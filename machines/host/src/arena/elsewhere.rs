@@ -1,4 +1,5 @@
-//! The parts of an arena that only Linux has, on other systems: each of them reports an error.
+//! Stand-ins, on systems other than Linux, for the parts of an arena that only Linux supports. They
+//! return an error, except [`leave_out_of_forks`], which does nothing.
 
 use std::io;
 #[cfg(unix)]
@@ -7,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use memmap2::MmapRaw;
 use plimsoll_mm::units::Pages;
 
-/// No such file exists here.
+/// A file in memory. This system has none, so the type has no values.
 #[derive(Debug)]
 pub(super) enum MemoryFile {}
 
@@ -34,7 +35,7 @@ impl MemoryFile {
     }
 }
 
-/// Does nothing: a child inherits the memory.
+/// Does nothing, so a forked child inherits the memory.
 pub(super) fn leave_out_of_forks(_map: &MmapRaw) -> io::Result<()> {
     Ok(())
 }

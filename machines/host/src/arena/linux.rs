@@ -44,8 +44,8 @@ impl MemoryFile {
         Ok(rustix::fs::fallocate(&self.0, flags, offset, bytes)?)
     }
 
-    /// The number of frames that the file has memory for, with those beside the arena, which another
-    /// process may have touched.
+    /// Returns the number of frames for which the file has memory. Frames of the file outside the
+    /// arena count too: another process may have touched them.
     pub(super) fn resident(&self) -> io::Result<Pages> {
         /// The unit of `st_blocks`, in bytes.
         const BLOCK_BYTES: u64 = 512;

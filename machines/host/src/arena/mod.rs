@@ -1,10 +1,11 @@
-//! Memory for pages: one mapping, private or with a file descriptor, that contains frame 0.
+//! Memory for pages: one mapping that contains frame 0. The mapping is either private or a file in
+//! memory with a file descriptor.
 //!
-//! Frame 0 is aligned to the size of the largest block. So every block that is aligned in frame
-//! numbers is equally aligned in memory, and a huge page fits into a block. Frames that were never
-//! touched, or were returned to the kernel, take only address space. In the file of an arena with a
-//! file descriptor, frame 0 is at a multiple of 4 KiB only, so there a huge page, which is aligned in
-//! the file, need not fit into a block.
+//! Frame 0 is aligned to the size of the largest block. So a block that is aligned in frame numbers
+//! is equally aligned in memory, and a huge page fits into a block. The file of an arena with a
+//! file descriptor is an exception: the kernel aligns huge pages in the file, where frame 0 is at a
+//! multiple of 4 KiB only, so a huge page may cover parts of two blocks. Frames that were never
+//! touched, or were returned to the kernel, take only address space.
 
 mod options;
 
@@ -26,15 +27,15 @@ use crate::sys;
 
 /// Zeroed memory for a number of page frames.
 ///
-/// A forked child may drop an arena of its parent. If the arena is [`OnFork::Absent`], its range of
-/// addresses may have memory of the child's own, which the drop leaves alone.
+/// A forked child may drop an arena of its parent. If the arena is [`OnFork::Absent`], the child
+/// may have other memory at the arena's addresses. The drop leaves that memory alone.
 #[derive(Debug)]
 pub struct Arena {
     map: ManuallyDrop<MmapRaw>,
     on_fork: OnFork,
     /// The process that mapped the memory.
     origin: Origin,
-    /// The file whose memory the arena is; `None` if its memory is private.
+    /// The file that holds the arena's memory; `None` if the memory is private.
     file: Option<imp::MemoryFile>,
     /// The number of bytes from the start of the mapping to frame 0.
     skip_bytes: usize,
@@ -64,7 +65,8 @@ impl Arena {
         let origin = Origin::here();
         let (map, file) = match &options.memfd {
             None => {
-                // Frames that may never be touched are not charged to the limit of memory.
+                // Without this flag (`MAP_NORESERVE`), the kernel would charge all frames to its
+                // limit of memory, also those that are never touched.
                 let map = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
                 (map.map_err(refused)?.into(), None)
             }
@@ -103,8 +105,8 @@ impl Arena {
             OnFork::Absent => imp::leave_out_of_forks(&self.map),
             OnFork::Zeroed => {
                 let bytes = self.pages.0 as usize * page_bytes();
-                // SAFETY: the arena has no values of Rust, and `Arena::page` documents that the
-                // options decide about the contents in a child.
+                // SAFETY: no Rust value is in the arena's memory, and `Arena::page` documents that
+                // the options of the arena decide what a child finds there.
                 #[expect(unsafe_code, reason = "children of forks find other contents")]
                 unsafe {
                     sys::wipe_on_fork(self.page(Pfn(0)).as_ptr(), bytes)
@@ -142,7 +144,7 @@ impl Arena {
         })
     }
 
-    /// The outcome of [`ArenaOptions::on_node`].
+    /// Returns the outcome of the requests of [`ArenaOptions::on_node`].
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
@@ -157,8 +159,8 @@ impl Arena {
         self.file.as_ref().map(imp::MemoryFile::fd)
     }
 
-    /// The number of bytes from the start of the file of [`Arena::fd`] to frame 0, a multiple of
-    /// the size of a page, which may differ in each run. The bytes before it are not used.
+    /// The number of bytes from the start of the file of [`Arena::fd`] to frame 0: a multiple of
+    /// the page size, which may differ from run to run. The bytes before frame 0 are not used.
     #[must_use]
     pub fn fd_offset(&self) -> u64 {
         self.skip_bytes as u64
@@ -230,8 +232,8 @@ impl Arena {
     /// (Linux: `MADV_POPULATE_WRITE`, since 5.14). The contents of the frames do not change.
     ///
     /// # Errors
-    /// The kernel's error, for instance if it is out of memory or does not support the request. Also
-    /// if the arena is absent in this child of a fork.
+    /// The kernel's error, for instance if it is out of memory or does not support the request.
+    /// Also if the arena is absent in this child of a fork.
     pub fn populate(&self) -> io::Result<()> {
         self.check_present()?;
         let bytes = self.pages.0 as usize * page_bytes();
@@ -239,9 +241,11 @@ impl Arena {
     }
 
     /// The number of frames for which the kernel currently holds memory (Linux:
-    /// `/proc/self/pagemap`; for memory with a file descriptor, the blocks of the file, which count
-    /// whichever process touched them). Frames that were only read may count as well. A huge page of
-    /// the file, or another process, can add up to 1024 frames beside the arena.
+    /// `/proc/self/pagemap`). Frames that were only read may count as well.
+    ///
+    /// For memory with a file descriptor, this is the memory of the file, which counts whichever
+    /// process touched it. Up to 1024 frames of the file lie outside the arena. They count too if
+    /// another process touched them, or a huge page covers them.
     ///
     /// # Errors
     /// If the kernel does not report this number, or the arena is absent in this child of a fork.
@@ -259,7 +263,8 @@ impl Arena {
         self.skip_bytes + pfn.0 as usize * page_bytes()
     }
 
-    /// Whether this process has the arena at its addresses, rather than something else or nothing.
+    /// Returns whether the arena's memory is at its addresses in this process. It is not in a
+    /// forked child if the arena is [`OnFork::Absent`].
     fn is_present(&self) -> bool {
         self.on_fork != OnFork::Absent || self.origin.is_here()
     }

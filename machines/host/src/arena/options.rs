@@ -1,4 +1,4 @@
-//! The choices for an arena, and the reasons why there is none.
+//! The options of an arena, and the errors that its creation can return.
 
 use std::ops::Range;
 use std::{fmt, io};
@@ -27,10 +27,12 @@ pub enum OnFork {
     /// Nothing: an access is a segmentation fault (Linux: `MADV_DONTFORK`). The parent pays nothing
     /// for the fork. On systems other than Linux, as `Inherit`.
     Absent,
-    /// Zeros, in memory of the child's own (Linux: `MADV_WIPEONFORK`). Only for private memory.
+    /// Zeros, in memory that belongs to the child (Linux: `MADV_WIPEONFORK`). Only private memory
+    /// can have this option.
     Zeroed,
-    /// A copy as of the fork. The parent pays a page fault for its first write to each page after
-    /// the fork. If the arena has a file descriptor, parent and child share the memory instead.
+    /// A copy of the contents at the time of the fork. The parent pays a page fault for its first
+    /// write to each page after the fork. If the arena has a file descriptor, parent and child
+    /// share the memory instead.
     Inherit,
 }
 
@@ -65,13 +67,14 @@ pub struct ArenaOptions {
 }
 
 impl ArenaOptions {
-    /// Returns the options of a private arena of `pages` frames: huge pages as the system has them,
-    /// absent in forked children, on no certain nodes, with memory when it is first touched.
+    /// Returns the default options for a private arena of `pages` frames. The arena follows the
+    /// system's settings for huge pages, is absent in forked children, and is bound to no node. A
+    /// frame gets memory when it is first touched.
     ///
     /// `pages` is the largest number of frames that the arena will ever have. Frames that are not
     /// touched take only address space, so a zone that may grow needs no second arena. The kernel
-    /// does not charge the frames to its limit of memory (Linux: `MAP_NORESERVE`), unless the system
-    /// forbids overcommitment (`vm.overcommit_memory` = 2).
+    /// does not charge the frames to its limit of memory (Linux: `MAP_NORESERVE`), unless the
+    /// system forbids overcommitment (`vm.overcommit_memory` = 2).
     pub const fn new(pages: Pages) -> Self {
         Self {
             pages,
@@ -106,8 +109,8 @@ impl ArenaOptions {
     }
 
     /// Takes the memory of a range of frames from `node` only (Linux: `mbind` with `MPOL_BIND`). If
-    /// `node` is the only one that has memory, nothing has to be done;
-    /// [`Arena::placement`] says so.
+    /// `node` is the only one that has memory, nothing needs to be bound, and [`Arena::placement`]
+    /// returns [`Placement::OneNode`](crate::numa::Placement::OneNode).
     pub fn on_node(mut self, frames: Range<u32>, node: NodeId) -> Self {
         self.nodes.push((frames, node));
         self
@@ -119,7 +122,7 @@ impl ArenaOptions {
         self
     }
 
-    /// Maps the memory.
+    /// Maps the memory and returns the arena.
     ///
     /// # Errors
     /// If the number of pages is 0 or too large, a range is not in the arena, a node does not

@@ -1,4 +1,6 @@
-//! A barrier of which one side costs nothing: the other side makes the kernel issue it on all CPUs.
+//! An asymmetric barrier between threads (Linux: `membarrier`). One side is free at run time: it
+//! only restrains the compiler. The other side makes the kernel issue a full barrier on all CPUs
+//! that run threads of this process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;

@@ -86,12 +86,14 @@ pub(crate) struct Biased<P> {
     /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. [`TAKEN`] is added while a thread
     /// holds the lock that did not take it as its owner.
     state: AtomicUsize,
-    /// The token of the thread that took the unbiased lock last. Changed only by the thread that
-    /// has set [`TAKEN`], as are the next two.
+    /// The token of the thread that took the unbiased lock last. Only the thread that has set
+    /// [`TAKEN`] changes this word.
     last: AtomicUsize,
-    /// The number of times in a row that this thread took it.
+    /// The number of times in a row that the thread of `last` has taken the unbiased lock. Only the
+    /// thread that has set [`TAKEN`] changes this word.
     in_a_row: AtomicU32,
-    /// The number of times in a row after which the lock is biased to the thread.
+    /// The number of times in a row that a thread must take the lock until the lock is biased to
+    /// the thread. Only the thread that has set [`TAKEN`] changes this word.
     wanted: AtomicU32,
     seating: PhantomData<fn() -> P>,
 }
@@ -116,7 +118,7 @@ pub(crate) struct Held<'a> {
     /// The field `holding` of the owner's seat, if the holder is the owner. Otherwise the state of
     /// the lock, in which the holder has set [`TAKEN`].
     word: &'a AtomicUsize,
-    /// The value of that word after the release.
+    /// The value that the release stores in `word`.
     after: usize,
 }
 
@@ -192,7 +194,7 @@ impl<P: Seating> Biased<P> {
                 looks = looks.saturating_add(1);
             }
         };
-        // From here on the lock is released if `relax` panics.
+        // From here on, a panic of `relax` drops `held`, which releases the lock.
         let held = Held::taken(&self.state, owner);
         if owner >= FIRST {
             heavy_barrier();
@@ -215,8 +217,9 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock, which
-        // this thread held before, may read this address instead of the 0 that was stored then.
+        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock,
+        // which this thread held before, may read this address instead of the 0 that was stored
+        // then.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The
@@ -258,7 +261,8 @@ impl<P: Seating> Biased<P> {
             UNOWNED => Some(Held::taken(&self.state, self.owner_after(token))),
             owner if owner == token => {
                 let held = Held::taken(&self.state, owner);
-                // The thread holds another lock as owner, or this one.
+                // This thread is the owner, but `sit` failed, mostly because the thread already
+                // holds a lock as owner. If it holds this very lock, this attempt must fail too.
                 (!self.is_inside(owner)).then_some(held)
             }
             owner => self.end_bias(owner),
@@ -299,7 +303,8 @@ impl<P: Seating> Biased<P> {
         token
     }
 
-    /// Returns whether the owner with this token holds the lock. The caller has set [`TAKEN`].
+    /// Returns whether the owner with this token is inside: it holds the lock as its owner. The
+    /// caller has set [`TAKEN`].
     fn is_inside(&self, owner: usize) -> bool {
         let seat = &P::seats()[(owner - FIRST) / 2];
         // Acquire pairs with the Release stores of `holding` in `Held::drop` and `sit`: if the

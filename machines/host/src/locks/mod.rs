@@ -1,9 +1,9 @@
 //! The locks of the host: [`TicketLock`], which serves waiters in the order of arrival;
 //! [`OwnerLock`], which one thread takes often; and [`SharedLock`], which readers share.
 //!
-//! The first two are a raw lock (`ticket`, `biased`) around a value (`guarded`). Acquiring a raw lock
-//! returns a guard that releases the lock when it is dropped. So the lock is also released
-//! if the critical section, which a caller passes as a closure, panics.
+//! The first two are a raw lock (`ticket`, `biased`) around a value (`guarded`). Acquiring a raw
+//! lock returns a guard that releases the lock when it is dropped. So the lock is also released if
+//! the critical section, which a caller passes as a closure, panics.
 //!
 //! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads only
 //! from `sync`. So the model checkers can run these files with their own atomics.

@@ -34,8 +34,8 @@ pub(crate) fn mine() -> Option<Sitter<'static>> {
     MINE.get()
 }
 
-/// Gives the calling thread a seat, unless it has one, all seats are taken, or the kernel offers no
-/// barrier.
+/// Gives the calling thread a seat. Does nothing if the thread has a seat, all seats are taken, or
+/// the kernel has no `membarrier`.
 pub(crate) fn sit_down() {
     if MINE.get().is_some() || !barrier::are_available() {
         return;
@@ -62,8 +62,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // The thread no longer uses the seat after this line. Locks that are biased to the seat
-        // stay so, and the next thread on the seat becomes their owner.
+        // The thread no longer uses the seat after this line. A lock that is biased to the seat
+        // stays biased, so the next thread that gets the seat owns that lock.
         MINE.set(None);
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(free) = &mut *free {

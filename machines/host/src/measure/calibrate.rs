@@ -15,15 +15,15 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The number of rounds. Each round measures all prices. A hypervisor may move virtual CPUs to
-/// other cores in the middle of a measurement; because of the rounds, this affects all prices and
-/// not only those that would be measured last.
+/// The number of rounds; each round measures all prices. A hypervisor may move virtual CPUs to
+/// other cores in the middle of a measurement. With rounds, such a move affects all prices, and not
+/// only those that would be measured after it.
 const ROUNDS: u32 = 8;
 
 /// The number of timings of one price in each round.
 const TIMINGS: u64 = 2000;
 
-/// The number of steps in each timing, if one step is too short to be timed.
+/// The number of steps in each timing of a step that is too short to be timed alone.
 const STEPS: u32 = 64;
 
 /// The time for which a CPU waits before a timing, without using the line of the lock, in
@@ -34,7 +34,8 @@ const SETTLE_NS: f64 = 400.0;
 /// to start to wait.
 const HOLD_NS: f64 = 500.0;
 
-/// The longest wait for the other CPU, in nanoseconds.
+/// The longest time for which one CPU waits for the other before the measurement fails, in
+/// nanoseconds.
 const PATIENCE_NS: f64 = 3e9;
 
 /// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are
@@ -242,7 +243,8 @@ fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
 
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     if timings.is_empty() {
-        // Neither CPU ever waited for the other: each time, one of them was busy with other work.
+        // There is no timing, because neither CPU ever waited for the other. So one of them was
+        // always busy with other work.
         return Err(CannotMeasure::TooBusy { kept_share: 0.0 });
     }
     timings.sort_unstable_by(f64::total_cmp);

@@ -107,7 +107,8 @@ mod imp {
         Nanos::from(START.elapsed()).0
     }
 
-    /// As [`ticks`]. Reading the system's clock takes long enough for earlier loads to complete.
+    /// As [`ticks`]. Reading the system's clock takes so long that all earlier loads are complete
+    /// by then.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()
     }

@@ -209,7 +209,8 @@ pub enum CannotMeasure {
     },
     /// One CPU did not respond to the other for several seconds.
     Stalled,
-    /// The kernel did not start a thread, or does not report what a thread has used.
+    /// The kernel refused to start a thread, or does not report a thread's CPU time, switches and
+    /// page faults.
     Refused(io::Error),
 }
 

@@ -15,8 +15,8 @@ use crate::cpu::Entered;
 /// same name of [`PageAllocator`], called with the pool's machine, and costs the same.
 ///
 /// The type is `!Send`, because it says which CPU its thread plays. If a thread enters several CPUs
-/// of a pool, the newest one counts, also for the older values, and the newest value must be
-/// dropped first.
+/// of a pool, it plays the CPU that it entered last, and its older `Bound` values use that CPU too.
+/// The thread must drop the newest value first.
 ///
 /// A thread plays a CPU of one machine at a time. If it enters a second pool, each call through the
 /// `Bound` of the first pool asks the kernel for the CPU until the newer value is dropped. Such a
@@ -116,11 +116,12 @@ impl<'p> Bound<'p> {
         self.pages.drain_cpu(self.host, self.cpu())
     }
 
-    /// Adds `delta` to a named counter of the pool.
+    /// Adds `delta` to a counter that [`Builder::counter`](crate::pool::Builder::counter) added to
+    /// the pool.
     ///
     /// # Panics
-    /// If the pool has no counter of this number. A [`CounterId`] of another pool is the number of
-    /// one of this pool's counters, if this pool has as many.
+    /// If the pool has no counter with this number. A [`CounterId`] is only a number: an id from
+    /// another pool may be that of a different counter of this pool.
     #[inline]
     pub fn count(&self, counter: CounterId, delta: i64) {
         let counters = self.pool.counters();

@@ -32,9 +32,9 @@ pub enum Upkeep {
     /// The pool starts one worker thread per CPU, and the shepherd.
     #[default]
     Threads,
-    /// The pool starts none. The embedder calls [`Host::start`] and [`Manager::start`], or does
-    /// without: counters then remain spread over the CPUs, and page lists that are no longer used
-    /// keep their pages.
+    /// The pool starts no threads. The embedder calls [`Host::start`] and [`Manager::start`], or
+    /// does without periodic work. Then counters remain spread over the CPUs, and page lists that
+    /// are no longer used keep their pages.
     ByEmbedder,
 }
 
@@ -66,7 +66,7 @@ pub struct Builder {
     layout: Option<Layout>,
     huge: HugePages,
     populate: bool,
-    /// Everything else; its layout is replaced when the pool is built.
+    /// All other settings. [`Builder::build`] replaces the layout in it.
     config: Config<Host>,
     knobs: Vec<(Knob, u64)>,
     counters: Vec<CounterSpec>,
@@ -211,7 +211,8 @@ impl Builder {
         self
     }
 
-    /// Sets a CPU's share of the last-level cache ([`Config::cache_slice`]). Default: 1 MiB.
+    /// Sets a CPU's share of the last-level cache, in pages ([`Config::cache_slice`]). Default: 1
+    /// MiB.
     #[must_use]
     pub fn cache_slice(mut self, pages: Pages) -> Self {
         self.config.cache_slice = pages;
@@ -281,7 +282,8 @@ impl Builder {
     }
 }
 
-/// Returns the given machine, or makes one of `cpus`.
+/// Returns `host` if it is given. Otherwise creates a machine with these CPUs and this observer;
+/// without `cpus`, it has the CPUs of this computer.
 fn machine(
     host: Option<Host>,
     cpus: Option<Topology>,
@@ -309,8 +311,8 @@ fn divided(pages: Pages, nodes: u32) -> Result<Layout, BuildError> {
     if !(1..=NODES_MAX).contains(&nodes) {
         return Err(refused);
     }
-    // The nodes get blocks of the largest order. If each of them gets one, the last node gets the
-    // last block, which may have fewer pages.
+    // Each node gets whole blocks of the largest order. Only the last block may have fewer pages;
+    // it belongs to the last node.
     let block = Order::MAX.pages().0;
     let blocks = pages.0.div_ceil(block);
     if blocks < nodes {
@@ -319,7 +321,7 @@ fn divided(pages: Pages, nodes: u32) -> Result<Layout, BuildError> {
     let [all_blocks, all_nodes] = [blocks, nodes].map(u64::from);
     let start = |node: u32| {
         let first = (u64::from(node) * all_blocks).div_ceil(all_nodes);
-        // A start behind the last page is the end of the last node.
+        // The last block may be incomplete, so the last node ends at the end of `pages`.
         u32::try_from(first * u64::from(block)).map_or(pages.0, |start| start.min(pages.0))
     };
     let zone = |node: u32| {

@@ -39,7 +39,7 @@ pub enum BuildError {
     Arena(ArenaError),
     /// The kernel has no memory for all pages.
     Populate(io::Error),
-    /// The named counters could not be made.
+    /// The named counters could not be created.
     Counters(NamedError),
     /// The worker threads did not start.
     Upkeep(StartError),

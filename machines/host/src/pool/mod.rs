@@ -65,7 +65,7 @@ use crate::workers::{Panicked, Workers};
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
-    /// Declared first, and so dropped first.
+    /// Declared first, so that it is dropped first: the worker threads use the other fields.
     workers: Option<Workers>,
     counters: Option<NamedCounters<Host>>,
     manager: Arc<Manager<Host>>,
@@ -113,21 +113,21 @@ impl Pool {
         self.0.arena.page(pfn)
     }
 
-    /// The counters that the builder was told of; `None` if there are none.
+    /// The named counters, which [`Builder::counter`] added; `None` if there are none.
     #[must_use]
     pub fn counters(&self) -> Option<&NamedCounters<Host>> {
         self.0.counters.as_ref()
     }
 
-    /// Returns the counter that the builder was told to call `name`. Look it up once, and keep the
-    /// result.
+    /// Returns the counter that [`Builder::counter`] added under this name; `None` if there is
+    /// none. The search takes time, so look a counter up once and keep the result.
     #[must_use]
     pub fn counter(&self, name: &str) -> Option<CounterId> {
         self.counters()?.find(name)
     }
 
-    /// Lists the manager's counters, then those that the builder was told of, each with its precise
-    /// sum (Linux: `/proc/vmstat`).
+    /// Lists the manager's counters and then the pool's named counters, each with its precise sum
+    /// (Linux: `/proc/vmstat`).
     pub fn vmstat(&self) -> impl Iterator<Item = CounterRow> {
         let named = self.counters().into_iter();
         let named = named.flat_map(|counters| counters.list(self.host()));
@@ -158,9 +158,9 @@ impl Pool {
     }
 
     /// Makes the calling thread play the CPU on which the kernel runs it at the moment, until the
-    /// returned value is dropped. A thread that plays a CPU of this pool already goes on to play
-    /// that CPU. If the kernel later moves the thread, the thread still uses the page lists of the
-    /// same CPU, which costs only locality.
+    /// returned value is dropped. If the thread plays a CPU of this pool already, it continues to
+    /// play that CPU. If the kernel later moves the thread, the thread still uses the page lists of
+    /// the same CPU, which costs only locality.
     pub fn bind(&self) -> Bound<'_> {
         let cpu = self.host().this_cpu();
         Bound::new(self, self.host().enter(cpu))

@@ -104,8 +104,8 @@ struct Described {
     package: i64,
     die: i64,
     core: i64,
-    /// The first of the CPUs that share this CPU's last-level cache; `None` if caches are not
-    /// described.
+    /// The lowest number of the CPUs that share this CPU's last-level cache; `None` if caches are
+    /// not described.
     llc_first: Option<u32>,
     node: u32,
 }

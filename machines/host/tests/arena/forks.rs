@@ -1,4 +1,4 @@
-//! A process with an arena and a manager forks.
+//! What a child may do after a process with an arena and a manager has forked.
 #![expect(
     unsafe_code,
     reason = "the tests fork, and read memory through pointers"
@@ -29,8 +29,8 @@ enum End {
     Killed(i32),
 }
 
-/// Runs `child` in a forked process, which exits with its result. Returns the child's end, and the
-/// text that it wrote to its standard error stream.
+/// Runs `child` in a forked process, which exits with the result of `child` as its exit code.
+/// Returns how the process ended, and the text that it wrote to its standard error stream.
 fn in_child(child: impl FnOnce() -> i32) -> (End, String) {
     let (mut reader, writer) = std::io::pipe().expect("descriptors are left");
     // SAFETY: the child only runs `child`, which calls nothing that needs other threads, and exits.
@@ -87,7 +87,8 @@ fn a_child_that_uses_the_manager_aborts_with_a_message() {
         0
     }));
     {
-        // The forking thread plays a CPU, so the allocation would need no slow path.
+        // The forking thread plays a CPU, so without the guard the allocation in the child would
+        // take its fast path and go unnoticed.
         let _entered = host.enter(CpuId(1));
         aborts(&in_child(|| alloc(&host, &manager)));
         let outer = host.enter(CpuId(0));
@@ -186,7 +187,8 @@ fn a_child_sees_of_the_memory_what_the_options_say() {
     assert_eq!(read(&absent) + read(&zeroed) + read(&copied), 21);
 }
 
-/// Maps a page of the child's own memory where the parent has frame 0, and writes to it.
+/// Maps a page of the child's own memory at `address`, where the parent has frame 0, and writes to
+/// the page.
 fn reuse(address: *mut u8) -> *mut u8 {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

@@ -22,7 +22,7 @@ fn block(number: u32) -> Pfn {
     Pfn(number * BLOCK.0)
 }
 
-/// A manager that has `now` blocks and may have `most`.
+/// Creates a manager whose zone has `now` blocks and may grow to `most` blocks.
 fn growing(host: &Host, now: u32, most: u32, grouping: Grouping) -> Manager<Host> {
     let mut config = Config::new(Layout::arena_up_to(blocks(now), blocks(most)));
     config.grouping = grouping;
@@ -178,7 +178,7 @@ fn errors_say_why_a_block_stays() {
         .free_as(&host, pfn, order, Mobility::Movable)
         .expect("it is ours");
 
-    // The rest of the block is on this CPU's page list, from which a drain takes it.
+    // Pages of the block are on this CPU's page list, from which `memory_offline` drains them.
     offline(home, BLOCK).expect("all its pages are free");
     online(home, BLOCK).expect("it is a hole now");
     pages.drain_all_sync(&host);

@@ -103,16 +103,17 @@ fn a_block_is_returned_once_after_it_stayed_free() {
         assert_eq!(world.resident(), 8192);
         assert_eq!(world.round(&mut sweep, all), 0, "it has just been used");
         let given = world.round(&mut sweep, all);
-        // The zone keeps its high watermark free at every moment, but it has more than that.
+        // A round leaves the zone's high watermark free at every moment. The zone has so many more
+        // free pages that this does not hold back any block.
         assert_eq!(given, PAGES.0);
         assert_eq!(world.resident(), 0);
         assert_eq!(world.round(&mut sweep, all), 0, "it was returned before");
 
-        // A page that is used makes its huge block worth another visit, and its neighbour not.
+        // If a huge block is used, its memory has to be returned again.
         let pfn = world.take(Order::HUGE);
         world.touch(pfn, Order::HUGE);
         world.free(pfn, Order::HUGE);
-        // The block is on a page list, and a block on a list is in use.
+        // The block is on a page list. Blocks on page lists count as used.
         world.manager.pages().drain_all_sync(&world.host);
         assert_eq!(world.round(&mut sweep, all), 0);
         assert_eq!(
@@ -162,7 +163,8 @@ fn what_is_refused_is_tried_again() {
 #[test]
 fn the_watermark_stays_free_while_blocks_are_away() {
     let world = world(ArenaOptions::new(PAGES), Grouping::Off);
-    // Two blocks are left, and the watermark fits into one of them, not into none.
+    // Two blocks are left. The watermark fits into one of them, so one block may leave the zone at
+    // a time, but not both.
     let taken: Vec<Pfn> = (0..14).map(|_| world.take(Order::MAX)).collect();
     let high = world.manager.pages().view(&world.host)[0].watermarks.high;
     let mut sweep = Sweep::default();
@@ -199,7 +201,8 @@ fn a_thread_returns_what_is_not_used() {
         let thread = unsafe { ReturnFree::start(&world.host, manager, to_kernel, pace) };
         let thread = thread.expect("a thread can be created");
         let begun = Instant::now();
-        // The thread counts a block after it has returned the block's memory.
+        // The thread returns the memory of a block before it counts the block, so wait for the
+        // count too.
         while world.resident() > 0 || thread.returned().given < 8192 {
             let waited = begun.elapsed();
             assert!(waited < Duration::from_secs(20), "{:?}", thread.returned());

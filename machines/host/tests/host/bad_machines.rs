@@ -37,8 +37,8 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates with arbitrary readings. A reading is a range, whose two ends may even be in the
-/// wrong order.
+/// Candidates whose readings may be false. A reading is a range with two arbitrary ends, which may
+/// even be in the wrong order.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 

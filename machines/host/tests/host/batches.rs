@@ -17,8 +17,9 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 /// The first page of the mapping whose pages are gathered.
 const START: Vpn = Vpn(513);
 
-/// Maps and touches `pages` pages, calls `goes` to remove them, and returns in how many steps the
-/// gathered pages are freed. There are `batches` batches set aside, and 2000 slots of swap space.
+/// Maps and touches `pages` pages, and calls `goes` to remove them. Returns the number of steps in
+/// which the gathered pages are freed. `batches` batches are set aside, and there are 2000 slots of
+/// swap.
 fn times(
     design: &Design,
     pages: u64,
@@ -59,7 +60,7 @@ fn times(
     times
 }
 
-/// Returns in how many steps the pages are freed when the mapping is unmapped.
+/// Returns the number of steps in which the pages are freed when the mapping is unmapped.
 fn unmapped(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let unmapped = space.unmap(memory, START, pages);
@@ -67,16 +68,16 @@ fn unmapped(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns in how many steps the pages are freed when the address space ends. The last step is for
-/// the upper page table.
+/// Returns the number of steps in which the pages are freed when the address space ends. The last
+/// step frees the upper table.
 fn exited(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         space.exit(memory).expect("no thread ended it before");
     })
 }
 
-/// Returns in how many steps the pages are freed when an address space that no helper shares ends.
-/// Its page tables are freed together after all its pages.
+/// Returns the number of steps in which the pages are freed when an address space ends that no
+/// helper shares. All its page tables are freed together, after all its pages.
 fn exited_alone(pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping: Reaping::Ascending,
@@ -87,7 +88,7 @@ fn exited_alone(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns in how many steps the pages are freed when all of them are moved to swap.
+/// Returns the number of steps in which the pages are freed when all of them are moved to swap.
 fn swapped_out(pages: u64, batches: u32) -> u32 {
     times(&Design::OURS, pages, batches, |memory, space| {
         let went = space.swap_out(memory, START..Vpn(START.0 + pages));
@@ -95,7 +96,7 @@ fn swapped_out(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns in how many steps a helper frees the pages.
+/// Returns the number of steps in which a helper frees the pages.
 fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping,

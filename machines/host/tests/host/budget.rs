@@ -19,7 +19,8 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Creates budgets. Each, except the first, is under an earlier one.
+/// Creates a budget for each entry of `limits`: its limit, and the index of an earlier budget that
+/// it is under. The first budget is under none.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {
@@ -32,7 +33,7 @@ fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     all
 }
 
-/// A simple model of budgets: the limit, parent and pages of each.
+/// A simple model of budgets: for each budget the limit, the parent and the number of pages.
 struct Model {
     limits: Vec<u64>,
     parents: Vec<Option<usize>>,

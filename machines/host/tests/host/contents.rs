@@ -1,4 +1,5 @@
-//! The contents of pages: private copies of a file, and a store that has no room.
+//! Tests of the contents of pages: a private page of a file is a copy, and a page stays in memory
+//! if the store of swapped pages has no room.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -26,7 +27,7 @@ enum Call {
     Forget(SwapSlot),
 }
 
-/// A store that has room for `room` pages, and the calls of it.
+/// A store that has room for `room` pages and records the calls that it gets.
 #[derive(Clone)]
 struct Store {
     room: usize,

@@ -55,7 +55,7 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
     }
 }
 
-/// Creates a one-sided tree that has grown.
+/// Creates a one-sided group of counters whose tree is already allocated.
 fn grown(host: &Host, shape: Shape) -> OneSidedTree<Host> {
     let area = Arc::new(Area::new(host, 1).expect("one counter fits"));
     let tree = OneSidedTree::init_many(host, &area, &Arc::new(shape)).expect("made for the host");

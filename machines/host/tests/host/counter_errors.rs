@@ -35,7 +35,7 @@ impl Parts {
         Items::new(&self.host, lines).expect("there is memory")
     }
 
-    /// Checks that no refused counter occupies a place in the area.
+    /// Checks that no group occupies a place in the area, after a counter was refused.
     fn is_untouched(&self) {
         assert_eq!(self.area.groups(&self.host), 0);
     }

@@ -1,4 +1,4 @@
-//! The tests of the proposed `percpu_counter_tree`, for every variant.
+//! The KUnit tests of the `percpu_counter_tree` that was proposed for Linux, run for every variant.
 //!
 //! Every addition is applied to a counter and to a plain integer. Afterwards every sum and
 //! comparison of the counter must agree with the integer. Each test has two such pairs of a counter

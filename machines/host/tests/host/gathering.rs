@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 /// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// The number of steps and of pages that unmapping takes.
+/// What the unmapping of some pages takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steps {
     /// The number of steps in which the gathered pages are freed.
@@ -26,7 +26,7 @@ struct Steps {
     batches: u32,
 }
 
-/// The free memory while pages are unmapped.
+/// The free memory that is left while pages are unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Plenty,
@@ -84,7 +84,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spare = spaces.spare_batches(&host);
     let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
-    // The gather may also have taken the memory of a batch for which it then got no page.
+    // A gather may also have taken a batch from those set aside and then have got no page for it.
+    // It must have returned that batch too.
     assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
     let [times, batches, flushes] = [0, 1, 2].map(|nth: usize| counts[nth].load(Relaxed));
     assert_eq!(
@@ -143,7 +144,8 @@ fn without_memory_for_a_batch_eight_go_together() {
     );
 }
 
-/// Each huge page has two records: itself, and the page of the table that was kept for splitting it.
+/// Each huge page has two records: itself, and the page of the table that was kept for splitting
+/// it.
 #[test]
 fn huge_pages_go_together_with_their_tables() {
     for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {

@@ -117,7 +117,8 @@ fn panic_on_purpose(_: &mut i32) {
     panic!("on purpose");
 }
 
-/// The ways in which threads can take a CPU's lock. With 0, ownership changes all the time.
+/// The ways in which threads can take a CPU's lock. With `after: 0`, the ownership changes all the
+/// time.
 const WAYS: [OwnerLocks; 4] = [
     OwnerLocks::Exchanged,
     OwnerLocks::BIASED,
@@ -125,7 +126,8 @@ const WAYS: [OwnerLocks; 4] = [
     OwnerLocks::Biased { after: 3 },
 ];
 
-/// Tries the lock `turns` times as a thread that plays CPU 0, and returns how often it got it.
+/// Tries the lock `turns` times on a thread that plays CPU 0. Returns how often the thread got the
+/// lock.
 fn tries(host: &Host, lock: &impl CpuLock<Host, u64>, turns: u64) -> u64 {
     let _entered = host.enter(CpuId(0));
     let once = |_| match lock.try_quick(host, Site::PcpFree, slow_increment) {
@@ -201,7 +203,8 @@ fn an_owner_that_panics_lets_go_and_none_enters_twice() {
         let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
         catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
         let nested = lock.try_local(&host, Site::PcpFree, |_| {
-            // The same lock, as in an interrupt handler, and another lock.
+            // The owner tries the same lock a second time, as an interrupt handler could, and
+            // another lock.
             let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
                 || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
             let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();

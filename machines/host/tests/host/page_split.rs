@@ -53,7 +53,8 @@ fn single_pages_of_a_split_block_come_back_in_any_order_and_merge() {
             let pfn = pages.alloc(&host, any(order)).expect("there is a block");
             assert_eq!(pages.split(&host, pfn, order), Ok(()));
             let len = order.pages().0;
-            // The step is odd and the length a power of two, so each page is reached once.
+            // `nth * 7 % len` takes every value below `len` once, because 7 is odd and `len` is a
+            // power of two.
             let singles: Vec<Pfn> = (0..len).map(|nth| Pfn(pfn.0 + nth * 7 % len)).collect();
             let (one_by_one, together) = singles.split_at(singles.len() / 2);
             for &single in one_by_one {

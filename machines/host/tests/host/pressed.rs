@@ -13,8 +13,8 @@ use plimsoll_mm::page::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
-/// The number of rounds in a row without progress that an allocation does not give up after (Linux:
-/// `MAX_RECLAIM_RETRIES`).
+/// The largest number of rounds in a row without progress after which an allocation still tries
+/// again (Linux: `MAX_RECLAIM_RETRIES`).
 const ROUNDS: u32 = 16;
 
 /// A reclaim that frees nothing, but says that it did in the rounds for which `progress` is true.
@@ -95,7 +95,8 @@ fn an_allocation_gives_up_after_more_than_sixteen_rounds_without_progress() {
     let arena = || Layout::arena(Pages(PAGES));
     let of = |request, progress| rounds(arena(), 2 * PAGES, 1 << 20, request, progress).0;
     assert_eq!(of(single(), |_| false), ROUNDS + 1);
-    // A round with progress counts anew, for blocks of up to 8 pages.
+    // For blocks of up to 8 pages, a round with progress restarts the count of rounds without
+    // progress.
     let once = |round| round == 9;
     assert_eq!(of(single(), once), 10 + ROUNDS + 1);
     assert_eq!(of(order(3), once), 10 + ROUNDS + 1);
@@ -105,14 +106,16 @@ fn an_allocation_gives_up_after_more_than_sixteen_rounds_without_progress() {
 #[test]
 fn an_allocation_gives_up_at_once_if_reclaim_could_not_help() {
     let arena = || Layout::arena(Pages(PAGES));
-    // The watermark asks for more than `PAGES` free pages and the block that is wanted.
+    // All `PAGES` pages are free, and the watermark is twice as high. So reclaim can help only if
+    // it can free more than `PAGES` pages.
     let of = |reclaimable| rounds(arena(), 2 * PAGES, reclaimable, single(), |_| false).0;
     assert_eq!(of(u64::from(PAGES)), 1, "it would only be at the watermark");
     assert_eq!(of(u64::from(PAGES) + 1), ROUNDS + 1);
 }
 
-/// Two zones of one node. The lower one keeps a 256th of the upper one from requests that the upper
-/// one could serve, so such a request needs that many more pages.
+/// Two zones of one node. Requests that the upper zone could serve must leave a 256th of the upper
+/// zone's pages free in the lower zone. So such a request finds memory in the lower zone only if it
+/// has that many more free pages.
 #[test]
 fn the_reserve_of_a_lower_zone_does_not_help_a_request_for_the_upper_one() {
     let of = |reclaimable, class| {

@@ -36,7 +36,7 @@ const APART: u64 = 300;
 const MAPPINGS: u64 = 24;
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// The machine and its memory. One address space after the other lives on it.
+/// The machine and its memory, on which one address space after the other is created and ended.
 struct Stage {
     host: Host,
     manager: Manager<Host>,
@@ -80,7 +80,8 @@ impl Stage {
         Memory::new(&self.host, &self.manager, &self.spaces)
     }
 
-    /// Checks that all pages are free, in blocks that are whole again, and that every count is zero.
+    /// Checks that all pages are free, in blocks that are whole again, and that every count is
+    /// zero.
     fn check_empty(&self) {
         cast::is_whole(self.memory());
         let blocks = self.manager.pages().view(&self.host)[0].blocks[10];
@@ -125,7 +126,8 @@ impl Stage {
         while !life.space.has(&self.host, Flag::Unstable) {
             self.step(&life.space, &mut random);
         }
-        // AcqRel: everything that the other user did to the address space happens before `exit`.
+        // AcqRel: everything that the other user did to the address space happens before this
+        // thread calls `exit`.
         if life.users.fetch_sub(1, AcqRel) == 1 {
             life.space.exit(self.memory()).expect("it ends once");
         }

@@ -148,8 +148,8 @@ fn a_writer_that_waits_does_not_get_in_before_another_has_read() {
             let first = |value: &mut u32| {
                 scope.spawn(|| lock.write(&host, Site::Mmap, |value| *value += 1));
                 // The loop ends when the writer waits. A release by `parking_lot` lets a waiter in
-                // if it has waited for long enough, and the sleep is long enough. So the writer
-                // would get in if the lock were released here and not downgraded.
+                // at once if it has waited for long enough, and the sleep below is long enough. So
+                // if the lock were released here instead of downgraded, the writer would get in.
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
@@ -225,7 +225,8 @@ fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
         let outcome = thread::scope(|scope| {
             let waiter = lock.write(&host, Site::Mmap, |_| {
                 let waiter = scope.spawn(|| {
-                    // Relaxed is enough: the flag is written inside the lock, which orders it.
+                    // Relaxed is enough: the flag is written while the lock is held, and the lock
+                    // orders the accesses.
                     let is_killed = || killed.load(Relaxed);
                     lock.write_killable(&host, Site::Mmap, is_killed, |value| *value = 1)
                 });

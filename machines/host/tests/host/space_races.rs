@@ -21,11 +21,12 @@ use plimsoll_mm::space::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The place at which CPU 0 stops.
+/// A gate at which CPU 0 stops and waits until CPU 1 has acted.
 struct Gate {
     /// If true, CPU 0 stops at the next event of the chosen kind, and clears this flag.
     armed: AtomicBool,
-    /// CPU 0 waits at this barrier twice: when it has stopped, and until it may go on.
+    /// CPU 0 waits at this barrier twice: first to report that it has stopped, then until it may
+    /// continue.
     barrier: Barrier,
     /// The number of steps in which CPU 1 freed gathered pages.
     steps: AtomicU32,
@@ -33,7 +34,8 @@ struct Gate {
 
 impl Gate {
     /// Runs `first` on CPU 0 until it stops, then `meanwhile` on CPU 1, then the rest of `first`.
-    /// Returns what `first` and `meanwhile` return. A panic of `meanwhile` would leave CPU 0 waiting.
+    /// Returns what `first` and `meanwhile` return. A panic of `meanwhile` would leave CPU 0
+    /// waiting.
     fn run<T: Send, U>(
         &self,
         host: &Host,
@@ -81,8 +83,9 @@ fn manager(host: &Host) -> Manager<Host> {
     Manager::new(host, config).expect("an arena is a layout")
 }
 
-/// While several walkers empty an address space and few tables are left, each walker frees what it
-/// gathered after every table. A full table is 512 pages, so one table is enough to be freed.
+/// If several walkers empty an address space and few tables are left, each walker frees the pages
+/// that it has gathered as soon as it has emptied a table. A full table has 512 pages, so one table
+/// is enough.
 #[test]
 fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     const TABLES: u32 = 6;
@@ -166,8 +169,8 @@ fn a_page_of_a_file_that_was_mapped_during_a_write_fault_is_announced() {
     file.empty(&host, mm.pages());
 }
 
-/// If another CPU maps the page first, a fault frees the page that it has allocated, and the budget
-/// is no longer charged for it.
+/// If another CPU maps the page first, a fault frees the page that it has allocated, and takes back
+/// the charge to the budget.
 #[test]
 fn a_page_that_another_fault_made_needless_is_uncharged() {
     let (host, gate) = gated(|event| matches!(event, Event::PageAlloc { .. }));

@@ -1,5 +1,5 @@
-//! The number of pages that killing a process would free: as an approximate reading, exactly, and
-//! for many processes in one call.
+//! Three ways to get the number of pages that killing a process would free: an approximate reading,
+//! a precise sum, and one call for many processes.
 
 use std::sync::Arc;
 

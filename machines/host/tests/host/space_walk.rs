@@ -1,5 +1,5 @@
-//! The contents of page tables, as a walk over their entries and a look-up of single pages show them;
-//! and that an address space keeps no file or shared object after its end.
+//! Tests what a walk over the entries of page tables and a look-up of a single page return, and
+//! that an address space keeps no file or shared object after its end.
 
 use crate::support;
 
@@ -23,8 +23,8 @@ const HUGE: Order = Order::HUGE;
 /// The first of the frames that the mapping of given frames maps.
 const FRAMES: u32 = 9000;
 
-/// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages, except
-/// those of huge pages, which are one huge page each.
+/// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages,
+/// except those of huge pages, which are one huge page each.
 fn world() -> World {
     let world = World::new(Design::OURS, Sizes::AMPLE);
     let _entered = world.host.enter(CpuId(0));

@@ -1,4 +1,5 @@
-//! Errors say what is wrong, and the `Debug` form of a part names the part and its settings.
+//! Tests of texts: an error says what is wrong, and the `Debug` form of a data structure names it
+//! and its settings.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -28,7 +29,7 @@ use plimsoll_mm::units::{Order, Pages, Pfn, Vpn};
 
 use crate::support::world::{Sizes, What, World};
 
-/// Checks that an error's text has these words.
+/// Checks that the text of an error contains `words`.
 fn says(error: impl Error, words: &str) {
     let text = error.to_string();
     assert!(text.contains(words), "{error:?}: {text}");
@@ -159,7 +160,7 @@ fn errors_of_kills_say_what_is_wrong() {
     says(ReleaseError::Again, "try again");
 }
 
-/// Checks the beginning of a part's `Debug` form.
+/// Checks that the `Debug` form of `part` begins with `text`.
 fn begins(part: impl Debug, text: &str) {
     let form = format!("{part:?}");
     assert!(form.starts_with(text), "{form}");

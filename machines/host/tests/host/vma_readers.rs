@@ -1,7 +1,8 @@
 //! Readers of the tree of mappings on real threads, while one thread changes the tree.
 //!
-//! The start of a mapping determines its end and its id, so a mapping assembled from two others is
-//! detected. Mappings with even numbers never change. Mappings with odd numbers are added, removed,
+//! The start of a mapping determines its end and its id. So the tests notice if a reader puts
+//! together a mapping from the parts of two. Mappings with even numbers never change. Mappings with
+//! odd numbers are added, removed, cut and overwritten.
 //! cut and overwritten.
 
 use std::sync::atomic::AtomicBool;
@@ -48,8 +49,8 @@ fn vma(number: u64) -> Vma {
     }
 }
 
-/// Returns the number of a mapping. Checks that the mapping is as it was added. If its number is
-/// odd, its last page may be missing.
+/// Returns the number of a mapping, and checks that the mapping is as it was added. The last page
+/// of a mapping with an odd number may be missing.
 fn number_of(met: Vma) -> u64 {
     let number = met.start.0 / APART;
     let mut cut = vma(number);

@@ -1,4 +1,4 @@
-//! The tree of mappings against a sorted map, and its errors.
+//! Compares the tree of mappings with a sorted map, and tests the tree's errors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Moves, signals and forks of threads, which the kernel performs.
+//! What the storm makes the kernel do to threads: moves to other CPUs, signals and forks.
 #![expect(unsafe_code, reason = "signals and forks have no safe interface")]
 
 use std::mem;
@@ -6,7 +6,7 @@ use std::ptr;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 
-/// The number of the calling thread in the kernel.
+/// Returns the kernel's number of the calling thread.
 pub(crate) fn this_thread() -> i32 {
     gettid().as_raw_nonzero().get()
 }
@@ -52,7 +52,7 @@ impl Drop for Signals {
     }
 }
 
-/// Sends `SIGALRM` to the process every `micros` microseconds, or no more if `micros` is 0.
+/// Sends `SIGALRM` to the process every `micros` microseconds. Stops the timer if `micros` is 0.
 fn set_timer(micros: libc::suseconds_t) {
     let every = libc::timeval {
         tv_sec: 0,

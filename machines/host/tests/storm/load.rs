@@ -1,4 +1,4 @@
-//! Threads that take and free pages, and a check that no page has two owners.
+//! Threads that allocate and free pages, and a check that no page has two owners.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -16,21 +16,21 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::kernel;
 
 const BLOCK: Pages = Order::MAX.pages();
-/// The pages that the zone always has.
+/// The smallest number of pages of the zone.
 const LEAST: Pages = Pages(12 * BLOCK.0);
-/// The pages that the zone may have.
+/// The largest number of pages of the zone.
 pub(crate) const MOST: Pages = Pages(16 * BLOCK.0);
 /// The time between two moves of threads.
 const MOVE_EVERY: Duration = Duration::from_micros(10);
 
-/// A manager, the owners of its pages, and counts of what was done.
+/// A manager, the owners of its pages, and counts of what the storm has done.
 pub(crate) struct Load {
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     owners: Box<[AtomicU8]>,
     taken: AtomicU64,
     freed: AtomicU64,
-    /// The threads that are tormented, by their numbers in the kernel.
+    /// The kernel's numbers of the threads that the storm moves and interrupts.
     threads: Mutex<Vec<i32>>,
     pub(crate) moves: AtomicU64,
     pub(crate) signals: AtomicU64,
@@ -43,7 +43,7 @@ impl Load {
     pub(crate) fn new(cpus: u32) -> Self {
         let host = Host::with_topology(Topology::flat(cpus));
         let mut config = Config::new(Layout::arena_up_to(LEAST, MOST));
-        // Vmstat work runs often, so that it meets all the rest.
+        // A short interval makes vmstat work coincide with all other operations.
         let often = config.tunables.set(Knob::StatInterval, 10);
         often.expect("in bounds");
         let manager = Manager::new(&host, config).expect("a layout");
@@ -62,7 +62,7 @@ impl Load {
         }
     }
 
-    /// Takes a block and checks that no page of it has an owner.
+    /// Allocates a block and checks that no page of it has an owner.
     pub(crate) fn take(&self, order: Order) -> Option<Pfn> {
         let pfn = self.manager.pages().alloc(&self.host, Request::new(order));
         let pfn = pfn.ok()?;
@@ -84,7 +84,8 @@ impl Load {
         freed.expect("it was handed out with this order");
     }
 
-    /// Takes and frees blocks until `is_over`. The thread is tormented meanwhile.
+    /// Allocates and frees blocks until `is_over` returns true. Meanwhile the storm moves and
+    /// interrupts the thread.
     pub(crate) fn use_pages(&self, is_over: impl Fn() -> bool) {
         let this = kernel::this_thread();
         self.threads.lock().expect("no thread panicked").push(this);
@@ -106,16 +107,17 @@ impl Load {
         threads.retain(|thread| *thread != this);
     }
 
-    /// Sends the threads to other CPUs and interrupts them, until `is_over`.
+    /// Moves the threads to other CPUs and interrupts them, until `is_over` returns true.
     pub(crate) fn torment(&self, mask: &CpuMask, is_over: impl Fn() -> bool) {
         let mut turn = 0;
         while !is_over() {
             let next = Instant::now() + MOVE_EVERY;
-            // The lock keeps each thread alive, so that its number is not that of another one.
+            // A thread ends only after it has taken this lock. So while the lock is held, each
+            // number in the list still belongs to its thread.
             let threads = self.threads.lock().expect("no thread panicked");
             for thread in &*threads {
                 let cpu = mask.real(turn).expect("this thread runs somewhere");
-                // Every fourth time, the thread may run on any CPU.
+                // Every fourth time, the thread may run on all CPUs of the mask.
                 let cpus = if turn % 4 == 3 { mask.cpus() } else { &[cpu] };
                 self.moves
                     .fetch_add(kernel::move_to(*thread, cpus).into(), Relaxed);
@@ -130,7 +132,8 @@ impl Load {
         }
     }
 
-    /// Adds or removes a block of the zone, and gives back memory that has been free.
+    /// Adds a block to the zone or removes one, and reports the free blocks, whose memory a program
+    /// would return to the kernel.
     pub(crate) fn resize(&self) {
         let turn = self.resized.fetch_add(1, Relaxed);
         let blocks = u64::from((MOST.0 - LEAST.0) / BLOCK.0);
@@ -139,7 +142,7 @@ impl Load {
         match self.manager.memory_online(&self.host, first, BLOCK) {
             Ok(()) => {}
             Err(ResizeError::Present(_)) => {
-                // If a page is in use, the block stays.
+                // The call fails if a page of the block is in use; then the block stays.
                 let _outcome = self.manager.memory_offline(&self.host, first, BLOCK);
             }
             Err(why) => panic!("{why}"),
@@ -156,7 +159,7 @@ impl Load {
         }
     }
 
-    /// Asserts that every page is back, and that every count is exact.
+    /// Asserts that every page is free again, and that every count is exact.
     pub(crate) fn is_exact(&self) {
         let (host, pages) = (&self.host, self.manager.pages());
         assert_eq!(self.taken.load(Relaxed), self.freed.load(Relaxed));

@@ -83,7 +83,8 @@ fn every_count_is_exact_after_a_storm() {
     assert!(load.forks.load(Relaxed) > 5, "the process forked");
 }
 
-/// Threads that live for a moment take pages; this thread frees them after those have ended.
+/// Threads that live only for a moment allocate pages. This thread frees the pages after those
+/// threads have ended.
 fn pass_pages_on(load: &Load, is_over: impl Fn() -> bool + Copy) {
     while !is_over() {
         let (sender, receiver) = mpsc::channel::<(Pfn, Order)>();
@@ -103,7 +104,7 @@ fn pass_pages_on(load: &Load, is_over: impl Fn() -> bool + Copy) {
     }
 }
 
-/// A CPU is used, goes offline with pages on its lists, and comes back.
+/// Uses a CPU, takes it offline while pages are on its lists, and brings it back, again and again.
 fn take_cpus_away(load: &Load, is_over: impl Fn() -> bool + Copy) {
     let (host, manager): (&Host, _) = (&load.host, &load.manager);
     while !is_over() {

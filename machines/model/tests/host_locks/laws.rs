@@ -169,7 +169,7 @@ impl Owned {
         owned
     }
 
-    /// Tries the lock as the thread on seat `seat`, and adds 1 if it gets the lock.
+    /// Tries the lock as the thread on seat `seat`, and adds 1 to the sum if it gets the lock.
     fn try_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         self.add_with(self.lock.try_local(me));
@@ -332,7 +332,8 @@ pub(crate) fn tickets_are_served_in_order() {
     assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
 }
 
-/// A FIFO of waiters, and a sum to which the first thread in its queue adds.
+/// A FIFO of waiters, and a sum. A thread *passes* if it joins the queue, waits until it is first,
+/// adds to the sum and leaves.
 #[derive(Default)]
 struct Behind {
     fifo: Fifo,
@@ -365,7 +366,7 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // Checks that a further thread can pass.
+        // A further thread can pass only if no waiter is left in the queue.
         self.fifo.join(Purpose::Read).wait();
     }
 }
@@ -429,7 +430,7 @@ pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     behind.is_whole();
 }
 
-/// A job queue, and the number of times that its job started.
+/// A job queue, and the number of times that its job has started.
 #[derive(Default)]
 struct Desked {
     job_queue: JobQueue,

@@ -68,7 +68,8 @@ pub(crate) fn sleep(_: Duration) {
     thread::yield_now();
 }
 
-/// Under a model checker, both sides of the barrier are full barriers.
+/// Issues a full barrier on the calling thread only: under a model checker, the other side of the
+/// barrier is a full barrier too.
 pub(crate) fn heavy_barrier() {
     fence(SeqCst);
 }

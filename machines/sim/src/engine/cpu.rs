@@ -34,7 +34,7 @@ pub(crate) struct Cpu {
     /// The number of pages that the CPU has moved since it took the zone lock that it holds. `None`
     /// if it holds no zone lock.
     pub(crate) moved: Cell<Option<u32>>,
-    /// True while a long call of `spend` waits in the tree of keys for its end. An event can then
+    /// True while the CPU is suspended until the end of a long call of `spend`. An event can then
     /// wake the CPU earlier.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,

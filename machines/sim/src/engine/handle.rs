@@ -26,19 +26,21 @@ impl Sim {
     /// Creates the machine that `profile` describes, with `options`.
     ///
     /// # Panics
-    /// If the profile has more than 4096 CPUs.
+    /// If the profile has more than 4096 CPUs or gives a speed to some of its CPUs only, or if
+    /// [`SimOptions::late_ticks_percent`] is more than 50.
     #[must_use]
     pub fn new(profile: &Profile, options: SimOptions) -> Self {
         Self(Inner::new(profile, options))
     }
 
-    /// Lets the running CPU compute for a program. The computation would take `span` on an idle
-    /// machine, by a core to which the profile's prices apply. It takes longer on a slower core, or
-    /// while other CPUs are busy ([`SimOptions::under_load`]). This is for computing that touches no
-    /// memory of other CPUs; for waiting by the clock, use [`Work::Think`].
+    /// Lets the running CPU compute for a program. `span` is the time that the computation would
+    /// take on an idle machine, on a core to which the profile's prices apply. The computation
+    /// takes longer on a slower core, or while other CPUs are busy ([`SimOptions::under_load`]).
+    /// This is for computing that touches no memory of other CPUs; for waiting by the clock, use
+    /// [`Work::Think`].
     pub fn compute(&self, span: Nanos) {
-        /// The part of a computation after which the speed is read again. The speed of a CPU may
-        /// change every 131 µs.
+        /// The length of the parts of a computation, in nanoseconds. The speed is read anew for
+        /// each part, because the speed of a CPU may change every 131 µs.
         const PART_NS: u64 = 50_000;
         if self.0.prices.are_alike() {
             return self.think(span.0);
@@ -46,8 +48,8 @@ impl Sim {
         let mut left = span.0;
         while left > 0 {
             let part = left.min(PART_NS);
-            // Work that takes no time makes a CPU whose window has ended enter the next one, so that
-            // the speed is that of now.
+            // This call takes no time. If the CPU's window of load has ended, it makes the CPU
+            // enter the next window, so that `percent` below is the current speed.
             self.spend(Work::Think, 0);
             let takes = (part * 100).div_ceil(u64::from(self.0.prices.percent().max(1)));
             self.think(takes);

@@ -7,7 +7,7 @@
 //! random numbers that programs and injected faults get.
 //!
 //! At any time, at most one disturbance of each kind is due on a CPU, because the time of the next
-//! one is drawn only after that one has ended.
+//! one is drawn only when the previous one has ended.
 //!
 //! A disturbance takes effect at the first of these moments after it has come due:
 //!

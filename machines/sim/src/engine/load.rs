@@ -16,11 +16,11 @@
 //! together move no more bytes than the node's memory can move. If they need less bandwidth than
 //! the memory has, as one CPU alone usually does, their steps are not stretched.
 //!
-//! A CPU enters a window at an order point, that is, when it has the smallest key of all CPUs. From
-//! then on, no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a
-//! time before this window. So the pace does not depend on the order in which the host simulates
-//! the CPUs. Windows cost the host one order point for each busy CPU in each window, and nothing
-//! for each step.
+//! A CPU enters a window at an order point, when no other CPU has an earlier clock. From then on,
+//! no CPU can move bytes in an earlier window, and no CPU can become busy or idle at a time before
+//! this window. So the pace does not depend on the order in which the host simulates the CPUs.
+//! Windows cost the host one order point for each busy CPU in each window, and nothing for each
+//! step.
 //!
 //! All bytes count for the node of the CPU that moves them, because a step does not tell the engine
 //! on which node its page lies.
@@ -250,7 +250,8 @@ impl Socket {
 }
 
 impl Node {
-    /// The record of window `number`, or of a later window if that has taken its place.
+    /// The record of window `number`. If a later window has taken over the record, returns the
+    /// later window's.
     fn window(&self, number: u64) -> &Window {
         let window = &self.windows[slot(number)];
         if window.number.get() < number {

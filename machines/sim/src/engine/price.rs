@@ -201,8 +201,8 @@ impl Prices {
         self.run_on(cpu);
     }
 
-    /// Loads the prices at `pace`. CPUs of different paces often run by turns, so this copies only
-    /// what differs from the loaded prices.
+    /// Loads the prices at `pace`. CPUs of different paces often run in turn, so this copies only
+    /// the prices that differ from the loaded ones.
     fn put_in_front(&self, pace: Pace) {
         let table = &self.at_speeds[pace.percent as usize];
         let table = table.get_or_init(|| Box::new(AtSpeed::new(&self.costs, pace.percent)));

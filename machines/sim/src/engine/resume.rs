@@ -1,22 +1,21 @@
-//! Where the host finds a suspended CPU, so that the engine can fetch that memory before it resumes
-//! the CPU.
+//! Prefetches the host's memory that a resumption of a simulated CPU reads: the CPU's task, and the
+//! end of the task's stack.
 //!
-//! Each resumption of a CPU reads its task and the end of the task's stack. On a machine with
-//! hundreds of CPUs these lines are in no fast cache of the host any more, and waiting for them
-//! takes longer than the resumption itself. The addresses are only hints: a wrong one costs time,
-//! but changes nothing.
+//! On a machine with hundreds of CPUs, the host's fast caches have lost this memory since the CPU
+//! was suspended, and to wait for it takes longer than the resumption itself. The addresses are
+//! only hints: a wrong address costs time, but changes nothing.
 
 use std::cell::Cell;
 use std::ptr;
 
 use crate::tasks::coroutine::prefetch;
 
-/// The bytes of a cache line of the host.
+/// The size of a cache line of the host, in bytes.
 const LINE: usize = 64;
-/// The lines of a task that a resumption reads.
+/// The number of cache lines of a task that a resumption reads.
 const TASK_LINES: usize = 2;
-/// The lines of a stack that are fetched: those around the frame in which the task was suspended.
-/// The switch of stacks has saved its registers below this frame.
+/// The cache lines of a stack that are fetched, counted from the line of the frame in which the
+/// task was suspended. The switch of stacks has saved its registers below this frame.
 const STACK_LINES: [isize; 4] = [-2, -1, 0, 1];
 
 /// The task that a CPU ran when it was suspended last, and an address near the end of its stack.
@@ -35,7 +34,8 @@ impl Default for Resume {
 }
 
 impl Resume {
-    /// Notes that `task`, on whose stack this is called, is about to be suspended.
+    /// Records `task`, which is about to be suspended, and an address on its stack, on which this
+    /// runs.
     #[inline(always)]
     pub(crate) fn note<T>(&self, task: &T) {
         let here = 0;
@@ -43,7 +43,7 @@ impl Resume {
         self.task.set(ptr::from_ref(task).cast());
     }
 
-    /// Lets the host fetch what was noted last.
+    /// Prefetches the task and the stack that [`Resume::note`] recorded last.
     #[inline(always)]
     pub(crate) fn fetch(&self) {
         let (task, stack) = (self.task.get(), self.stack.get());

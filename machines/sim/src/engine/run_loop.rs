@@ -1,8 +1,9 @@
 //! The core of the engine: the loop that resumes the earliest CPU, and the order points.
 //!
-//! Invariant: a CPU that passes an order point has the smallest key of all CPUs. So all steps that
-//! follow an order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the
-//! smallest key of the other CPUs, so passing an order point takes one comparison.
+//! The key of a CPU is the time at which it runs next together with its number (`tree`). Invariant:
+//! a CPU that passes an order point has the smallest key of all CPUs. So all steps that follow an
+//! order point happen in the order of `(time, CPU)`. While a CPU runs, `limit` caches the smallest
+//! key of the other CPUs, so passing an order point takes one comparison.
 //!
 //! Code that is called outside a run ([`Inner::outside`]) acts as if on CPU 0. It takes no virtual
 //! time and never waits, with one exception: if the code needs a lock that a suspended task holds,
@@ -197,9 +198,9 @@ impl Inner {
         true
     }
 
-    /// Lets the host fetch the memory by which `cpu` will be resumed. On a machine with many CPUs,
-    /// the host's caches have lost it since `cpu` ran last. Unless the running CPU does something
-    /// for `cpu` or another one first, `cpu` runs next.
+    /// Prefetches the host's memory that a resumption of `cpu` reads. On a machine with many CPUs,
+    /// the host's caches have lost it since `cpu` ran last. The caller passes the CPU that runs
+    /// next, unless the running CPU gives an earlier key to another CPU first.
     #[inline(always)]
     fn fetch_ahead(&self, cpu: usize) {
         if let (Some(state), Some(resume)) = (self.cpus.get(cpu), self.resumes.get(cpu)) {
@@ -243,8 +244,8 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.run.halt.set(true);
-        // If both are 0, the running CPU stops at its next order point or at its next call of
-        // `spend`.
+        // If `limit` and `deadline` are 0, the running CPU stops at its next order point or at its
+        // next call of `spend`.
         self.limit.set(0);
         self.deadline.set(0);
     }

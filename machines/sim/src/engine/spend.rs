@@ -181,8 +181,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Lets the running CPU enter the window that contains the time of its clock. This is an order
-    /// point. The CPU is not in a pinned section.
+    /// Lets the running CPU enter the window of load that contains the time of its clock. This is
+    /// an order point, so the CPU must not be in a pinned section.
     #[inline(never)]
     pub(crate) fn enter_window(&self) {
         self.order();

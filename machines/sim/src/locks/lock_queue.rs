@@ -10,8 +10,9 @@
 //! Requests arrive in order of time. So a CPU that finds the lock free, or held until a known time,
 //! knows at once when its turn begins. The CPU advances its clock to that time, runs its section
 //! ahead of the other CPUs, and records when the lock is free again. If the section reaches an
-//! order point and other CPUs run meanwhile, the lock stays held, and a CPU that arrives then
-//! parks. The release is an order point as well; it hands the lock to the first parked waiter.
+//! order point and other CPUs run meanwhile, the lock stays held. A CPU that arrives then *parks*:
+//! its task is suspended until it gets the lock. The release is an order point as well; it hands
+//! the lock to the first parked waiter.
 //!
 //! A section starts at the same time whether its CPU advanced its clock or parked, because both
 //! ways serve waiters in the order of arrival, at the same price of a hand-over.

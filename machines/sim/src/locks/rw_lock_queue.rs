@@ -27,7 +27,7 @@ use crate::engine::tree::time_of;
 use crate::stats::LongestWait;
 use crate::tasks::wait::Access;
 
-/// The start of a waiter that has not been admitted.
+/// The value of `Waiter::start` until the waiter is admitted.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The bit that distinguishes a reader's acquisition in the hash.
@@ -273,9 +273,9 @@ impl RwQueue {
         stay
     }
 
-    /// Queues the running task until it is admitted, and returns the blocker: the CPU and the site
-    /// of the task that was the last to hold the lock, or to be admitted to it, when this task
-    /// queued. Returns `None` if this task was killed.
+    /// Queues the running task until it is admitted, or returns `None` if the task was killed.
+    /// Otherwise returns the blocker: the CPU and the site of the last task that held the lock, or
+    /// was admitted to it, before this task queued.
     #[inline(never)]
     fn wait(
         &self,

@@ -1,9 +1,9 @@
 //! Page tags, stored only where a block was split.
 //!
 //! Initially only one byte is stored for a whole block of 1024 pages: the tag of its first page. As
-//! soon as another page of the block gets a tag other than its fresh one, the block gets a byte for
-//! each page. So until its blocks are split, a terabyte of memory needs only nine bytes for each 4
-//! MiB (a pointer and a tag), even if whole blocks are handed out.
+//! soon as another page of the block gets a tag other than its initial one, the block gets a byte
+//! for each page. So until its blocks are split, a terabyte of memory needs only nine bytes for
+//! each 4 MiB (a pointer and a tag), even if whole blocks are handed out.
 //!
 //! An access to a tag takes no virtual time. But in strict mode each access waits for the CPU's
 //! turn, so another CPU can run between the release of a zone lock and a later write of a tag.

@@ -10,7 +10,7 @@ use super::error::ProfileError;
 use super::read::Section;
 use super::{Card, check};
 
-/// Something that takes a CPU away from what it does.
+/// Something that takes a CPU away from its work for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Disturbance {
@@ -63,14 +63,14 @@ impl Disturbance {
 /// One kind of disturbance, as written in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disturbed {
-    /// The kind.
+    /// The kind of the disturbances.
     pub kind: Disturbance,
     /// The mean time from the end of one disturbance to the next on a busy CPU, in microseconds.
     /// The low card has the longest time.
     pub every_us: Range,
     /// The source of the times between disturbances.
     pub every_source: String,
-    /// The mean length in nanoseconds.
+    /// The mean length of a disturbance, in nanoseconds.
     pub length_ns: Range,
     /// The source of the lengths.
     pub length_source: String,
@@ -89,7 +89,7 @@ pub struct Jitter {
 pub struct Rate {
     /// The mean time from the end of one disturbance to the next, in nanoseconds.
     pub every_ns: u64,
-    /// The mean length, in nanoseconds.
+    /// The mean length of a disturbance, in nanoseconds.
     pub length_ns: u64,
 }
 

@@ -16,13 +16,13 @@ pub enum CostKey {
     Work(Work),
     /// The transfer of a dirty cache line over this distance.
     Transfer(Distance),
-    /// [`Costs::lock_own_ns`].
+    /// The price [`Costs::lock_own_ns`].
     LockOwn,
-    /// [`Costs::lock_remote_extra_ns`].
+    /// The price [`Costs::lock_remote_extra_ns`].
     LockRemoteExtra,
-    /// [`Costs::lock_handover_extra_ns`].
+    /// The price [`Costs::lock_handover_extra_ns`].
     LockHandoverExtra,
-    /// [`Costs::word_own_ns`].
+    /// The price [`Costs::word_own_ns`].
     WordOwn,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for CostKey {
     }
 }
 
-/// The error for a name that is no cost.
+/// The error for a text that is not the key of a cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCost {
     name: String,

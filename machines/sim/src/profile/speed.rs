@@ -134,7 +134,7 @@ mod tests {
         let little = costs.at_speed(35);
         let think = Work::Think as usize;
         for (work, price_ns) in little.work_ns.iter().enumerate() {
-            // The exact value is 285.7.
+            // The exact price is 285.7 ns.
             assert_eq!(*price_ns, if work == think { 100 } else { 286 }, "{work}");
         }
         assert_eq!(little.lock_own_ns, 57, "57.1");

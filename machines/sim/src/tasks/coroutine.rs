@@ -90,8 +90,8 @@ impl Fiber {
     }
 }
 
-/// Lets the host fetch the cache line at `at`, which will be read soon. Never faults: `at` may even
-/// be an address without memory.
+/// Prefetches the cache line at `at`, which will be read soon, into the host's caches. Never
+/// faults: `at` may even be an address without memory.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 /// A time in which a CPU was busy and passed no reschedule point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The CPU.
+    /// The CPU that was busy.
     pub cpu: CpuId,
     /// The time at which the stretch began: the time of the reschedule point before it, or the end
     /// of the CPU's idle time.
@@ -26,7 +26,7 @@ type StretchObserver = Box<dyn FnMut(&Stretch)>;
 pub(crate) struct Stretches {
     /// True if there is an observer.
     pub(crate) on: Cell<bool>,
-    /// The shortest length, in nanoseconds, of the stretches that the observer is told of.
+    /// The shortest length, in nanoseconds, of the stretches that are passed to the observer.
     pub(crate) at_least: Cell<u64>,
     /// The beginning of each CPU's stretch, in nanoseconds.
     pub(crate) from: RefCell<Box<[u64]>>,

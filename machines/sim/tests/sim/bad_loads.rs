@@ -111,7 +111,7 @@ fn mistakes_in_tables_of_load_name_line_and_key() {
     );
 }
 
-/// Where a core has two CPUs, the table has to say how much they slow each other down.
+/// If a core has two CPUs, `[clock]` must say how much they slow each other down.
 #[test]
 fn a_machine_with_siblings_needs_their_speed() {
     let mine = include_str!("mine.toml");

@@ -1,5 +1,5 @@
-//! Locks, words, jobs and hotplug at the same time, with faults. No update is lost, and the same
-//! seed gives the same run.
+//! Locks, words, jobs and hotplug at the same time, with injected faults. No update is lost, and
+//! the same seed gives the same run.
 
 use crate::common;
 

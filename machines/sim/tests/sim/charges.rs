@@ -19,7 +19,7 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::any;
 
-/// The price of each kind of work that these tests look at.
+/// The price of each kind of work that these tests count.
 const PRICE_NS: u64 = 50;
 
 fn spent(small: &Small, work: Work) -> u64 {
@@ -32,7 +32,7 @@ fn alloc(sim: &Sim, mm: &Manager<Sim>, pages: usize) -> Vec<Pfn> {
 }
 
 /// Allocates 4000 pages, frees them in the order that `reorder` makes, and drains them. Returns two
-/// counts: the comparisons and the readings of the clock that the machine charged for.
+/// numbers: how many comparisons and how many readings of the clock the machine charged for.
 fn freed(design: Design, hold_time_max: u64, reorder: fn(&mut Vec<Pfn>)) -> [u64; 2] {
     let small = Small::flat(1, 1 << 16, design);
     small.tune(Knob::HoldTimeMax, hold_time_max);
@@ -112,8 +112,8 @@ fn a_timer_at_a_point_in_time_needs_the_clock_and_a_timer_of_the_wheel_does_not(
     assert!(exact >= fired as u64 && fired >= 3, "{exact} for {fired}");
 }
 
-/// Returns two numbers: how often the shepherd looks at a CPU in ten seconds, while only CPU 0 has
-/// anything to do, and the number of CPUs.
+/// Runs the machine for ten seconds, while only CPU 0 has anything to do. Returns two numbers: how
+/// often the shepherd looked at a CPU, and how many CPUs there are.
 fn looks_of(shepherd: &'static dyn Shepherd) -> (u64, u64) {
     let small = Small::flat(
         4,
@@ -177,8 +177,9 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
     );
 }
 
-/// The first group of a run gets fresh memory, and the next one a place that was used before. Both
-/// are cleared on every CPU. A further CPU needs a row of its own.
+/// The first group of counters gets fresh memory, and each later group the place of the one before.
+/// In both cases the place is cleared on every CPU. If there is one more CPU, the area has one more
+/// row.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -1,5 +1,5 @@
-//! The laws of counters on virtual CPUs. Also a check that counters need not be notified when a CPU
-//! goes offline.
+//! The laws of counters on virtual CPUs, the prices of additions and sums, and a check that
+//! counters need not be notified when a CPU goes offline.
 
 use crate::support;
 use crate::support::law::run_law;
@@ -134,7 +134,7 @@ fn what_has_arrived_at_the_roots_is_in_every_later_sum() {
     run_law(&under_way::first_addition(), &machine, seeds::chosen(SEEDS));
 }
 
-/// Returns how long `task` takes on CPU 0, in nanoseconds.
+/// Runs `task` on CPU 0. Returns how long it takes, in nanoseconds.
 fn ns(sim: &Sim, task: impl FnOnce(&Sim) + 'static) -> u64 {
     let begin = sim.now();
     sim.spawn(CpuId(0), move |sim| task(sim));
@@ -169,8 +169,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // Apart from visiting CPUs, a sum also fetches the lines of the group itself. No other CPU has
-    // touched these lines.
+    // Besides visiting the CPUs, a sum fetches the cache lines of the group itself. No other CPU
+    // has touched these lines.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
@@ -189,8 +189,8 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
 }
 
 /// Sums many groups in one call, after `ran` of 96 CPUs have added to each group. Returns the
-/// number of lines that the sum fetches for each group. Computes this number from the time that the
-/// sum takes, given that the sum visits `looks` CPUs for each group.
+/// number of cache lines that the sum fetches for each group. The function computes this number
+/// from the time that the sum takes, given that the sum visits `looks` CPUs for each group.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;

@@ -30,7 +30,7 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options)
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100.
+/// Computes for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }
@@ -42,7 +42,7 @@ fn so_far(sim: &Sim, kind: Disturbance) -> (u64, u64) {
     (stats.disturbances[kind], stats.disturbed_ns[kind])
 }
 
-/// CPU 1 holds a zone lock while it waits for a lock that masks nothing.
+/// CPU 1 holds a zone lock, which masks interrupts, while it waits for a lock that masks nothing.
 #[test]
 fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release() {
     let sim = only(2, Disturbance::Interrupt, 2000, 200);
@@ -109,8 +109,8 @@ fn each_cpu_is_disturbed_at_times_of_its_own() {
     assert_eq!(ends.len(), 4, "no two CPUs lose the same time");
 }
 
-/// An interrupt and a softirq of the same rate come at the same times. Only the hash tells them
-/// apart.
+/// With the same rates and the same seed, interrupts in one run come at the same times as softirqs
+/// in another. Only the hashes of the two runs differ.
 #[test]
 fn the_hash_depends_on_the_kind_of_a_disturbance() {
     let run = |kind| {
@@ -145,7 +145,7 @@ fn each_card_has_rates_and_lengths_of_its_own_with_kasan_too() {
         at(&text, Card::High),
         [(200_000, 2000), (1_000_000, 20_000), steal_high]
     );
-    // The factor is 1 at the low card and 10 at the high one.
+    // The factor of the variant is 1 at the low card and 10 at the high card.
     let debug = text.variant("debug").expect("has it");
     assert_eq!(at(&debug, Card::Low), at(&text, Card::Low));
     assert_eq!(

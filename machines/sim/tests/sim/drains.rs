@@ -1,6 +1,6 @@
-//! Hold policies differ in more than the pages of one hold. These tests check for how long a drain
-//! keeps the page lists locked, whether an allocation drains although another CPU is draining, and
-//! whether a hold that moved more than its limit shortens what is left to move.
+//! Hold policies differ not only in the number of pages of one hold. These tests check for how long
+//! a drain keeps the page lists locked, whether an allocation drains although another CPU is
+//! draining, and how a hold that moved more than its limit counts.
 
 use crate::support;
 
@@ -79,7 +79,8 @@ fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// 5000 pages are 80 batches, or 3 times 32 batches.
+/// A drain of 5000 pages moves 80 batches. At 32 batches for each hold of the pcp lock, that takes
+/// 3 holds.
 #[test]
 fn a_drain_under_batched_zone_lock_releases_the_lists_after_32_batches() {
     assert_eq!(holds_of_a_drain(&BatchedZoneLock), [3, 80]);
@@ -87,8 +88,8 @@ fn a_drain_under_batched_zone_lock_releases_the_lists_after_32_batches() {
     assert_eq!(holds_of_a_drain(&Bounded), [80, 80]);
 }
 
-/// The pages that an allocation on CPU 0 drains while CPU 1 is draining its own lists, which are
-/// long. The allocation fails, because the watermark is above all memory.
+/// Returns the number of pages that an allocation on CPU 0 drains while CPU 1 is draining its own
+/// long lists. The allocation fails, because the watermark is above all memory.
 fn drained_meanwhile(holds: &'static dyn Holds) -> Pages {
     let small = listed(holds, Pages(PAGES), Order::ZERO, 16_000);
     let drained = Rc::new(Cell::new(None));
@@ -122,9 +123,10 @@ fn an_allocation_drains_beside_another_drain_only_if_the_policy_says_so() {
     }
 }
 
-/// The lists have eight blocks of 512 pages. `high` falls by an eighth, so one block is too much.
-/// Linux 6.12 and 6.18 count a hold of one block as a batch of 63 pages, and go on until the
-/// batches are as many as the pages that were too much: nine blocks, or all that there are.
+/// The lists have eight blocks of 512 pages. `high` falls by an eighth, so the lists have one block
+/// too many. Linux 6.12 and 6.18 count each hold of one block as a batch of 63 pages, and continue
+/// until these batches add up to the pages that are too many. So they return nine blocks, or all
+/// blocks if there are fewer.
 #[test]
 fn long_term_kernels_return_more_than_a_decay_asks_for() {
     let decayed = |holds| {
@@ -171,8 +173,9 @@ fn a_page_costs_as_much_in_a_block_as_alone() {
     }
 }
 
-/// 60 pages, no two of which are neighbours, take about 3 µs. The time of a hold counts from its
-/// own beginning, so a limit of 100 µs divides nothing, however late it is.
+/// The time of a hold counts from the hold's own beginning. A drain of 60 pages, no two of which
+/// are neighbours, takes about 3 µs. So a limit of 100 µs does not divide such a drain, however
+/// late in the run it happens.
 #[test]
 fn the_time_of_a_hold_counts_from_its_beginning() {
     for holds in [&Bounded as &'static dyn Holds, &BoundedPages] {

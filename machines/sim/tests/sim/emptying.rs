@@ -56,8 +56,8 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
 }
 
 /// A listener that holds translations to the pages of every second page table. If the caller may
-/// not wait, the listener refuses to drop them. The value is the number of times that the listener
-/// will still refuse.
+/// not wait, the listener refuses to drop them. The value counts down how many more times the
+/// listener refuses.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -142,8 +142,8 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
 }
 
 /// As the test above, but with the place of a huge page instead of a table. The gather has no
-/// batches here, so four huge pages fill it: each of them comes with the table that was kept for
-/// splitting it.
+/// batches here. Four huge pages fill it, because each of them comes with the table that was kept
+/// for splitting it.
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;

@@ -108,8 +108,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Considers only the `parts` for which `chosen` is true. Of these, replaces the one that `at`
-/// selects with `to`.
+/// Replaces one of the `parts` with `to`. `at` selects it among the parts for which `chosen`
+/// returns true.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))
@@ -319,7 +319,7 @@ fn the_profiles_are_good_before_they_are_edited() {
 #[test]
 fn mistakes_that_edits_have_found_are_refused() {
     let cases = [
-        // The product is 2⁶⁴, which would wrap to 0.
+        // The product of the three numbers is 2⁶⁴, which would wrap to 0.
         (
             "sockets = 2147483648\ncores_per_llc = 2147483648\nsmt = 4\n",
             "f.toml:9: topology.cores_per_llc: makes 18446744073709551615 CPUs; a machine has 1 to 4096",

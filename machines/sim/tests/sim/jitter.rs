@@ -38,7 +38,7 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options())
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100.
+/// Computes for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }
@@ -248,7 +248,8 @@ fn an_idle_cpu_is_not_disturbed() {
 }
 
 /// A CPU sleeps 50 times for 100 ms, and works for a nanosecond in between, while a disturbance
-/// comes each millisecond. If one that came due during a sleep waited for its end, 50 would happen.
+/// comes due each millisecond. If a disturbance that comes due during a sleep waited until the CPU
+/// wakes, there would be 50 of them.
 #[test]
 fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
     for kind in Disturbance::ALL {

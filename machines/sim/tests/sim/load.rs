@@ -127,7 +127,8 @@ fn a_clock_falls_with_the_busy_cores_of_its_socket() {
     near(half[0], ALONE * 68 / 100);
 }
 
-/// A little core, at half the speed, whose sibling is busy too: it has 60 % of that half.
+/// A little core has half the speed. Its sibling is busy too, so each of the two CPUs has 60 % of
+/// that half.
 #[test]
 fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
     let sim = Sim::new(
@@ -147,7 +148,7 @@ fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
     near(sim.now().0, 100_000 * 167);
 }
 
-/// Memory slows down reading a page back from swap as it slows down a fault.
+/// A page that is read back from swap is slowed down by the memory's bandwidth as a fault is.
 #[test]
 fn every_step_that_moves_pages_waits_for_memory() {
     let mut load = bandwidth(80);

@@ -126,7 +126,7 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         );
         let longest = zone.wait_max.expect("seven waited");
         assert_eq!((longest.cpu, longest.blocker), (CpuId(0), CpuId(7)));
-        // The wait of the second CPU is the shortest. It is all that `perf` leaves out.
+        // The wait of the second CPU is the shortest, and the only one that `perf` leaves out.
         let unseen = zone.wait_total.0 - zone.perf_wait_total.0;
         assert!(unseen > 0 && unseen * 6 < zone.perf_wait_total.0);
         assert_eq!(zone.perf_wait_max, longest.wait);

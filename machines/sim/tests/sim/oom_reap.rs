@@ -26,7 +26,7 @@ const PAUSE: u64 = 100 * MS;
 const GIB: u64 = 1 << 18;
 
 /// Creates a world with one process of 3000 pages, with `device` if one is given. The process is
-/// killed 10 ms into the run, which the caller starts.
+/// killed 10 ms after the run begins. The caller starts the run.
 fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
     let world = OomWorld::new(reaping, None);
     world.run(move |sim, world| {
@@ -83,7 +83,7 @@ fn a_space_that_is_refused_ten_times_is_given_up_on_and_its_exit_does_the_rest()
 fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
     for reaping in Reaping::ALL {
         // The reaper's attempts are 2.0 s, 2.1 s and 2.2 s after the kill. The device is still busy
-        // at the first two of them, and no longer at the third.
+        // at the first two attempts, but not at the third.
         let until = Nanos(10 * MS + DELAY + 150 * MS);
         let world = killed_with(reaping, Some(Device::BusyUntil(until)));
         world.at(3, Nanos(5 * MS), |sim, world| {

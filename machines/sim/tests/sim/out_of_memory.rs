@@ -306,7 +306,7 @@ fn with_two_kept_blocks(cache: &Cache) -> Small {
         while pages.view(sim)[0].free > Order::MAX.pages() {
             get(any(Order::MAX));
         }
-        // The 33rd of these blocks is in another page block than the first 32.
+        // The first 32 of these blocks fill one page block, so the 33rd is in another.
         let atomic = Request::new(order(4)).urgent(Urgency::Atomic);
         let mut served: Vec<Pfn> = (0..33).map(|_| get(atomic)).collect();
         served.pop();

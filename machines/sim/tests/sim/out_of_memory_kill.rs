@@ -151,8 +151,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     world.ends();
 }
 
-/// Creates a world in which process 2 is a victim. Process 2 exits after the OOM code has looked
-/// for memory, but before the OOM code selects another victim.
+/// Creates a world in which process 2 is a victim. It exits after the OOM code has looked for free
+/// memory, and before the OOM code selects another victim.
 fn late(others: &[u32]) -> Rc<OomWorld> {
     let world = pressed(None, Rules::default());
     let others = others.to_vec();
@@ -207,8 +207,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
     world.ends();
 }
 
-/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock. Also returns
-/// how long CPU 3 waits for it, in nanoseconds.
+/// Lets process `id` ask for relief on CPU 3 while CPU 0 holds the OOM lock. Returns the relief
+/// that it gets, and how long CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {

@@ -40,7 +40,7 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
     let left = world.cache.len();
     assert!((1..BLOCKS as usize).contains(&left), "{left} blocks left");
     world.run(|sim, world| {
-        // The pages that remain in the cache are not enough.
+        // The process needs more pages than the cache still has, so the other process is killed.
         assert_eq!(grow(sim, world, 2, 1000, 3000), 3000);
     });
     assert_eq!(world.killed(), [1]);

@@ -58,7 +58,8 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // The busy task of `cpu` has migrated to another CPU and will not return.
+            // The busy task of `cpu` migrated to another CPU when `cpu` went offline, and does not
+            // return.
             small.keep_busy(cpu);
         }
     }

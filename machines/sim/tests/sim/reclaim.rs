@@ -19,7 +19,7 @@ fn run<S: 'static>(law: &Law<Sim, S>) {
     run_law(law, &machine, support::seeds::chosen(500));
 }
 
-/// Runs a law without interleavings.
+/// Runs a law under three seeds only, because it has one body and so no interleavings.
 fn run_few<S: 'static>(law: &Law<Sim, S>) {
     let machine = small::profile(Topology::flat(4), 1000);
     run_law(law, &machine, 0..3);
@@ -125,7 +125,7 @@ fn enlisted_while_exiting() {
     run(&reclaim::enlisted_while_exiting());
 }
 
-/// The thread of a kswapd sleeps until the time that its step has returned, unless it is woken.
+/// kswapd's thread sleeps until the time that its last step returned, unless it is woken earlier.
 #[test]
 fn a_thread_of_kswapd_is_woken_early() {
     let sim = Sim::new(
@@ -154,10 +154,10 @@ fn a_thread_of_kswapd_is_woken_early() {
     sim.spawn(CpuId(0), move |sim| {
         start(sim);
         sim.sleep(Nanos::from_ms(10));
-        // The first thread dozes.
+        // The thread sleeps until a given time, because its first step returned `Next::At`.
         start(sim);
         sim.sleep(Nanos::from_ms(10));
-        // It has ended.
+        // The task of the thread has ended, because its second step returned `Next::Woken`.
         start(sim);
         sim.sleep(Nanos::from_ms(150));
     });

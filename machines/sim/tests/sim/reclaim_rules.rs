@@ -1,5 +1,5 @@
-//! The rules of reclaim, one by one, on a machine whose memory is short because a test says so. The
-//! test runs the steps of kswapd itself.
+//! The rules of reclaim, one by one. Memory is short because each test sets the watermarks so. The
+//! tests run the steps of kswapd themselves.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -27,27 +27,27 @@ use plimsoll_sim::{Sim, SimOptions};
 use crate::support::small::profile;
 
 const NODE: NodeId = NodeId(0);
-/// The pages of a zone.
+/// The number of pages of a zone.
 const PAGES: u32 = 1 << 14;
 const START: u64 = 512;
 
-/// A machine of nodes with one CPU and two zones each.
+/// A machine whose nodes have two zones each, and one CPU each.
 struct Scene {
     sim: Sim,
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
     reclaim: Rc<Reclaim<Sim, Asks>>,
-    /// For each look at inactive pages: the number of pages looked at, and by whom.
+    /// For each look at inactive pages: the number of pages, and which kind of reclaim looked.
     looks: Rc<RefCell<Vec<(u32, ReclaimedBy)>>>,
 }
 
-/// The embedder: notes what reclaim asks for.
+/// The embedder: records what reclaim asks for.
 #[derive(Default)]
 struct Asks {
     scene: RefCell<Weak<Scene>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses after which the allocating task is killed, if it is.
+    /// The number of pauses after which the allocating task counts as killed; `None` for never.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -152,7 +152,8 @@ impl Scene {
         Arc::new(space)
     }
 
-    /// An enlisted address space with `pages` pages that were not touched since the last look.
+    /// Creates an enlisted address space with `pages` pages that were not touched since the last
+    /// look.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);
@@ -201,7 +202,8 @@ impl Scene {
         }
     }
 
-    /// Returns whether kswapd has given up. It then dozes although memory is short.
+    /// Runs a step of kswapd. Returns whether kswapd has given up: it then dozes although memory is
+    /// short.
     fn is_hopeless(&self) -> bool {
         let now = self.sim.now();
         let dozes = self.step() != Next::At(now);
@@ -211,7 +213,7 @@ impl Scene {
         dozes
     }
 
-    /// Reclaims as an allocation on CPU 0 does. Returns the number of pages that were freed.
+    /// Reclaims on CPU 0 as an allocation does. Returns the number of pages that were freed.
     fn direct(self: &Rc<Self>) -> Pages {
         let freed = Rc::new(Cell::new(Pages::ZERO));
         let (scene, seen) = (Rc::clone(self), Rc::clone(&freed));
@@ -249,8 +251,8 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     assert_eq!(scene.swapped(), 0);
     scene.fail(1);
     assert!(scene.swapped() > 0, "one round made progress");
-    // The last pages stay: kswapd never looks at more than half of a list. So in the end a round
-    // makes no progress.
+    // Some pages always stay, because kswapd never looks at more than half of a list. So in the end
+    // a round makes no progress.
     let mut before = 0;
     while scene.swapped() > before {
         before = scene.swapped();
@@ -290,8 +292,8 @@ fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
     assert!(!scene.looks.borrow().is_empty());
 }
 
-/// Kswapd was asked for the upper zone, and then fell asleep. It is asked for the lower zone next:
-/// that the upper zone has plenty is no reason to sleep.
+/// Kswapd is asked for the upper zone, falls asleep, and is then asked for the lower zone. The
+/// upper zone has enough free pages, but this is no reason for kswapd to sleep.
 #[test]
 fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     let scene = Scene::new(1, 1000, 1);
@@ -306,15 +308,16 @@ fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     assert!(!scene.looks.borrow().is_empty());
 }
 
-/// Each pass that looks at too few pages is followed by one that looks at twice as many. Otherwise
-/// a node with few used pages would be passed over thousands of times, two pages at a time.
+/// If a pass looks at too few pages, the next pass looks at twice as large a part of the lists.
+/// Otherwise kswapd would make thousands of passes over a node with few used pages, and look at two
+/// pages in each.
 #[test]
 fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages() {
     let scene = Scene::new(1, PAGES, 1);
     let _space = scene.filled(8192);
     scene.press();
     scene.ask(ZoneKind::Normal);
-    // In the first round, each page was touched before.
+    // In the first round kswapd finds that each page was touched, so it evicts none.
     scene.step();
     scene.looks.borrow_mut().clear();
     scene.step();
@@ -323,8 +326,8 @@ fn kswapd_looks_at_a_larger_part_of_the_lists_if_a_pass_looked_at_too_few_pages(
     assert!((1..10).contains(&of_two), "{of_two} of {}", looks.len());
 }
 
-/// 40 slots of swap are free. The 32 pages of the first batch leave, and 8 of the second. The other
-/// 24 become active, so that reclaim does not look at them again and again.
+/// 40 slots of swap are free. All 32 pages of the first batch go to swap, but only 8 of the second.
+/// The other 24 pages become active, so that reclaim does not look at them again and again.
 #[test]
 fn pages_for_which_there_is_no_swap_become_active_and_full_swap_ends_reclaim() {
     let scene = Scene::new(1, 40, 1);
@@ -387,9 +390,9 @@ fn pages_of_a_space_that_was_not_enlisted_are_not_reclaimed() {
     assert_eq!(scene.reclaim.reclaimable(&scene.sim, NODE), 0);
 }
 
-/// An allocation waits a tick at a time, but for a second at most, while less than half of the min
-/// watermark is free. It does not wait for a kswapd that has given up, and a task that is
-/// killed while it waits does not reclaim. One that had been killed before does.
+/// While less than half of the min watermark is free, an allocation waits for kswapd, tick by tick,
+/// for a second at most. It does not wait for a kswapd that has given up. A task that is killed
+/// while it waits does not reclaim; a task that was killed before does.
 #[test]
 fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
     let pauses = |min: u32, killed_after: Option<usize>, hopeless: bool| {
@@ -407,7 +410,8 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
         assert!(pauses.iter().all(|span| *span == Nanos(1_000_000)));
         (pauses.len(), !scene.looks.borrow().is_empty())
     };
-    // Nearly all of the pages of both zones are free.
+    // Nearly all `PAGES` pages of each zone are free: more than half of `enough`, but less than
+    // half of `too_much`.
     let (enough, too_much) = (PAGES + PAGES / 2, 2 * PAGES);
     assert_eq!(pauses(enough, None, false), (0, true));
     let (waited, reclaimed) = pauses(too_much, None, false);
@@ -418,7 +422,7 @@ fn an_allocation_waits_for_kswapd_while_even_half_of_the_reserve_is_missing() {
 }
 
 /// Six CPUs reclaim from 200 pages at once, so more than an eighth of the inactive pages are
-/// isolated. The CPUs that come later wait, a tick at a time.
+/// isolated. The CPUs that come later wait in steps of one tick.
 #[test]
 fn an_allocation_waits_while_other_cpus_have_isolated_too_many_pages() {
     let scene = Scene::new(6, 1000, 1);
@@ -454,7 +458,7 @@ fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
     }
 }
 
-/// Counts the pages that are announced before they leave.
+/// A listener that counts the notifications that have begun, and those that have ended.
 #[derive(Clone, Default)]
 struct Told(Arc<[AtomicU32; 2]>);
 
@@ -487,7 +491,7 @@ fn each_page_is_announced_before_reclaim_unmaps_it() {
     let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
     scene.press();
     scene.ask(ZoneKind::Normal);
-    // Kswapd looks at half of the lists at most.
+    // Kswapd looks at half of a list at most.
     while scene.swapped() < 48 {
         scene.step();
     }

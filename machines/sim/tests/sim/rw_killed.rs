@@ -40,7 +40,7 @@ fn who_is_killed_before_it_gets_in_hands_on() {
     let flag = Rc::clone(&killed);
     scene.at(0, 10, move |sim, scene| {
         scene.write(sim, 100);
-        // The lock has been released, so the hand-over to CPU 1 may already be in progress.
+        // The lock was released before, so the hand-over to CPU 1 may already be in progress.
         flag.set(true);
     });
     scene.at(1, 20, move |sim, scene| {

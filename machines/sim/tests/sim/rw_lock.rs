@@ -77,8 +77,8 @@ fn a_free_lock_takes_the_line_and_its_own_price() {
         .map(|stay| (stay.start - stay.asked, stay.after - stay.end))
         .collect();
     let expected = [
-        // The other reader has fetched the line in the meantime, so the release has to fetch it
-        // again.
+        // The other reader has fetched the cache line in the meantime, so the release has to fetch
+        // it again.
         (OWN, TRANSFER),
         (TRANSFER + REMOTE, 0),
         (OWN, 0),
@@ -104,8 +104,8 @@ fn a_hand_over_takes_its_price() {
     for reader in &stays[1..4] {
         assert_eq!((reader.who.0, reader.start), ('r', handed), "{stays:?}");
     }
-    // All readers release the lock at the same time, and each fetches the line. The last one hands
-    // over the lock.
+    // All readers release the lock at the same time, and each fetches the cache line. The last one
+    // hands the lock over.
     let last = stays[1..4].iter().map(|stay| stay.after).max();
     let expected = last.expect("three readers") + TRANSFER + HANDOVER + WAKE_UP;
     assert_eq!((stays[4].who, stays[4].start), (('w', 4), expected));

@@ -54,8 +54,8 @@ const ROUNDS: u32 = 60;
 /// The state that all tasks share.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// A spinlock that a task sometimes takes while it holds `lock`. A task may do the same with
-    /// `sleeping`, a lock whose waiters sleep.
+    /// A spinlock that a task sometimes takes while it holds `lock`. The task may take `sleeping`,
+    /// whose waiters sleep, instead.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,

@@ -1,5 +1,5 @@
-//! A log-linear histogram of times: 16 equal bins in each power of two, so a bin is at most 6.25 %
-//! wide, from 1 ns to centuries.
+//! A log-linear histogram of times, from 1 ns to centuries. Each power of two has 16 equal bins, so
+//! the width of a bin is at most 6.25 % of its times.
 
 /// log₂ of the number of bins in each power of two.
 const LINEAR_BITS: u32 = 4;
@@ -27,7 +27,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds a time. Takes no memory.
+    /// Records a time. Allocates no memory.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.bins[bin_of(ns)] += 1;
@@ -36,7 +36,7 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// Adds all times of `other`.
+    /// Adds all times that `other` has recorded.
     pub fn merge(&mut self, other: &Self) {
         for (bin, more) in self.bins.iter_mut().zip(&other.bins) {
             *bin += more;
@@ -55,26 +55,27 @@ impl Histogram {
         (self.count, self.sum, self.max) = (0, 0, 0);
     }
 
-    /// The number of times.
+    /// The number of recorded times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of all times, in nanoseconds.
+    /// The sum of all recorded times, in nanoseconds.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The longest time, in nanoseconds; 0 if there is none.
+    /// The longest recorded time, in nanoseconds; 0 if there is none.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The time, in nanoseconds, that a share of all times does not exceed, rounded up to the end
-    /// of its bin; `share` is between 0 and 1. 0 if there is no time.
+    /// Returns the time, in nanoseconds, that at least the share `share` of all recorded times do
+    /// not exceed, rounded up to the end of its bin. `share` is between 0 and 1. Returns 0 if no
+    /// time was recorded.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         #[expect(
@@ -94,8 +95,8 @@ impl Histogram {
         self.max
     }
 
-    /// The number of times of more than `ns` nanoseconds, as far as bins tell: a bin counts if all
-    /// of it is above `ns`.
+    /// Returns how many recorded times are longer than `ns` nanoseconds. Times in the same bin as
+    /// `ns` are not counted, because the histogram cannot tell which of them are longer.
     #[must_use]
     pub fn above(&self, ns: u64) -> u64 {
         self.bins[bin_of(ns) + 1..].iter().sum()
@@ -112,7 +113,7 @@ fn bin_of(ns: u64) -> usize {
     usize::try_from(bin).expect("less than 1000")
 }
 
-/// The last time of a bin.
+/// The longest time that belongs to the bin, in nanoseconds.
 fn end_of(bin: usize) -> u64 {
     let bin = bin as u64;
     if bin < LINEAR {

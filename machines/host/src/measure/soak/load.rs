@@ -1,4 +1,4 @@
-//! The load of a soak: two threads, their chunks, and what disturbed each chunk.
+//! The load of a soak: two threads that work in chunks, and what disturbed each chunk.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ use crate::measure::{CannotMeasure, Pair};
 const CHUNK: usize = 64;
 /// The number of gaps in an idle chunk, which takes about as long as a chunk of operations.
 const IDLE_GAPS: usize = 4 * CHUNK;
-/// The number of blocks that a thread holds at most.
+/// The largest number of blocks that a thread holds.
 const HELD: usize = 6000;
 
 type Block = (Pfn, Order);
@@ -46,14 +46,14 @@ pub(super) fn run(pair: Pair, options: &SoakOptions) -> Result<Soak, CannotMeasu
     let count = Arc::clone(&decayed);
     let observer = move |_cpu: CpuId, _at: Nanos, event: Event| {
         if let Event::Refresh { decayed, .. } = event {
-            // Relaxed is enough: the sum is read after the workers have ended.
+            // Relaxed is enough: the sum is read only after the workers have ended.
             count.fetch_add(decayed.0.into(), Relaxed);
         }
     };
     let host = Host::with_observer(Topology::flat(2), observer);
     let pages = options.pages.max(Pages(1 << 14));
     let mut config = Config::new(Layout::arena(pages));
-    // Lists decay often, so that decay meets allocations.
+    // A short interval makes page lists decay often, so that decay and allocations coincide.
     let often = config.tunables.set(Knob::StatInterval, 50);
     often.expect("in bounds");
     let manager = Manager::new(&host, config);
@@ -124,7 +124,8 @@ impl World {
         self.begun.elapsed().as_secs().is_multiple_of(2)
     }
 
-    /// Runs the job of a worker, and notes the time if the worker did not run all the time.
+    /// Runs `job` on its worker thread. If the worker did not run all the time, records the span of
+    /// the job in `away`.
     fn watched(&self, job: impl FnOnce()) {
         let before = Usage::now();
         let start = clock::ticks_after_loads();
@@ -148,17 +149,18 @@ struct Worker<'a> {
     world: &'a World,
     thread: usize,
     held: Vec<Block>,
-    /// Blocks that the other thread allocated.
+    /// The blocks that this thread holds and the other thread allocated.
     remote: Vec<Block>,
     random: u64,
-    /// The number of blocks that the thread wants to hold, which changes from time to time, so that
-    /// lists fill and empty.
+    /// The number of blocks that the thread wants to hold. It changes from time to time, so that
+    /// page lists fill and empty.
     target: usize,
     outcome: Outcome,
 }
 
 impl Worker<'_> {
-    /// Runs one chunk, and files its times by what disturbed it.
+    /// Runs one chunk, and adds its times to the histograms for the kind of disturbance that the
+    /// chunk had.
     fn chunk(&mut self, body: fn(&mut Self)) -> std::io::Result<()> {
         let before = Usage::now()?;
         let started = clock::ticks_after_loads();
@@ -186,7 +188,7 @@ impl Worker<'_> {
             self.target = usize::try_from(self.random() % (HELD as u64 - 64)).expect("small");
         }
         for _ in 0..CHUNK {
-            // Three quarters of the steps go towards the target.
+            // Three quarters of the steps move the number of held blocks towards `target`.
             let up = (self.held.len() < self.target) ^ self.random().is_multiple_of(4);
             if up && self.held.len() < HELD - 1 {
                 self.alloc();
@@ -248,7 +250,7 @@ impl Worker<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        // The generator xorshift64.
+        // One step of the random number generator xorshift64.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

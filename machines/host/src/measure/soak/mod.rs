@@ -1,14 +1,14 @@
-//! How long an allocation can take: two threads use the page allocator for a minute, while page
-//! lists are drained, decay, and get pages that the other thread allocated.
+//! Measures how long allocations take. Two threads use the page allocator for a minute. Meanwhile
+//! page lists are drained, decay, and get pages that the other thread allocated.
 //!
 //! Each thread is pinned to a CPU and works in *chunks* of a few microseconds. It alternates chunks
 //! of allocations with chunks of an idle loop, which only reads the clock. Around each chunk the
-//! thread asks the kernel how often it was switched from its CPU, and compares the clock with the
-//! CPU time that it got, from which Linux also leaves out the time that a hypervisor *stole*. If
-//! either says that the thread did not run all the time, all samples of the chunk are *disturbed*,
-//! and counted apart. A long sample of an undisturbed chunk is counted apart too if another thread
-//! lost its CPU meanwhile, because that thread may have held a lock. The gaps of the undisturbed
-//! idle loop then show what remains: interrupts.
+//! thread asks the kernel how often it was switched from its CPU. It also compares the clock with
+//! its CPU time, from which Linux leaves out the time that a hypervisor *stole*. If one of the two
+//! shows that the thread did not run all the time, all times of the chunk are *disturbed*, and go
+//! to a separate histogram. A long time of an undisturbed chunk also goes to a separate histogram
+//! if another thread lost its CPU meanwhile, because that thread may have held a lock. The gaps of
+//! the undisturbed idle loop then show the only disturbance that remains: interrupts.
 
 mod histogram;
 mod load;
@@ -28,8 +28,8 @@ pub struct SoakOptions {
     pub length: Duration,
     /// The number of pages of the allocator, at least 16,384.
     pub pages: Pages,
-    /// The time between two drains of all lists, by each thread. There are drains only in every
-    /// other second, so that lists can become long and decay in the other ones.
+    /// The time between two drains of all lists by one thread. The threads drain only in every
+    /// other second. In the seconds between, lists can become long and decay.
     pub drain_every: Duration,
 }
 
@@ -44,14 +44,15 @@ impl Default for SoakOptions {
     }
 }
 
-/// Times of one kind, by what the scheduler did meanwhile.
+/// The times of one kind of operation, in a histogram for each kind of disturbance.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// The times of chunks in which the thread had its CPU all the time.
+    /// Times in chunks during which the thread had its CPU all the time, except those in `behind`.
     pub undisturbed: Histogram,
-    /// Times of at least 10 µs of such chunks, while another thread had lost its CPU.
+    /// Times of at least 10 µs in such chunks, during which another thread lost its CPU: that
+    /// thread may have held a lock.
     pub behind: Histogram,
-    /// The times of chunks in which the thread was switched from its CPU, or a hypervisor took the
+    /// Times in chunks during which the thread was switched from its CPU, or a hypervisor took the
     /// CPU.
     pub disturbed: Histogram,
 }
@@ -67,18 +68,21 @@ pub struct Soak {
     pub idle: Times,
     /// The times of drains of all lists.
     pub drains: Times,
-    /// The number of allocations that found no page.
+    /// The number of allocations that failed because no page was free.
     pub failed: u64,
-    /// The number of chunks, and of those that were disturbed.
+    /// The number of all chunks, and the number of disturbed chunks.
     pub chunks: [u64; 2],
-    /// The number of page faults of the two threads: first touches of the allocator's records.
+    /// The number of page faults of the two threads. They come from first touches of the
+    /// allocator's records.
     pub faults: u64,
-    /// The number of pages on the lists that vmstat work gave back because they decayed.
+    /// The number of pages that vmstat work moved from page lists to their zones because they
+    /// decayed.
     pub decayed: u64,
 }
 
 impl Soak {
-    /// The longest allocation that the scheduler did not cause, in nanoseconds.
+    /// Returns the longest allocation in an undisturbed chunk, in nanoseconds. Neither the
+    /// scheduler nor a hypervisor caused this time.
     #[must_use]
     pub fn longest_own(&self) -> u64 {
         self.allocs.undisturbed.max()

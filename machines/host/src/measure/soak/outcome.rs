@@ -5,12 +5,12 @@ use crate::measure::clock::Rate;
 use crate::measure::watch::{Jumps, Span};
 use crate::sys;
 
-/// The largest difference between the clock and the CPU time of a thread that does not count as a
-/// disturbance, in nanoseconds. The two are read one after the other.
+/// If the clock and the CPU time of a thread differ by at most this many nanoseconds, the chunk
+/// counts as undisturbed. They differ a little because they are read one after the other.
 const SLACK_NS: u64 = 3000;
 /// The shortest time that may be due to a lock whose holder lost its CPU, in nanoseconds.
 const LONG_NS: u64 = 10_000;
-/// The number of long times, and of disturbed chunks, that a thread has room for.
+/// The largest number of long times, and of disturbed chunks, that are kept for one thread.
 pub(super) const ROOM: usize = 1 << 17;
 
 /// The kinds of times, in the order of [`Soak::times`].
@@ -22,7 +22,8 @@ pub(super) enum Kind {
     Drain,
 }
 
-/// A long time, which is filed when it is known when the other threads lost their CPUs.
+/// A long time. It is added to a histogram only when all threads have ended, because only then are
+/// all times known at which threads lost their CPUs.
 #[derive(Clone, Copy)]
 struct Long {
     kind: Kind,
@@ -34,13 +35,13 @@ struct Long {
 pub(super) struct Outcome {
     pub(super) soak: Soak,
     rate: Rate,
-    /// The times of the chunk that is under way, except long ones.
+    /// The times of the chunk that is under way, except long ones; one histogram for each [`Kind`].
     chunk: [Histogram; 4],
     /// The long times of undisturbed chunks, and of the chunk that is under way.
     long: Vec<Long>,
-    /// The number of long times that belong to earlier chunks.
+    /// The number of entries of `long` that belong to chunks which have ended.
     settled: usize,
-    /// The disturbed chunks.
+    /// The spans of the disturbed chunks.
     away: Vec<Span>,
 }
 
@@ -67,7 +68,7 @@ impl Outcome {
         }
     }
 
-    /// Ends a chunk: files its times by whether the thread ran all the time.
+    /// Ends a chunk: adds its times to the histograms for disturbed or for undisturbed chunks.
     pub(super) fn end_chunk(&mut self, span: Span, before: &Usage, after: &Usage) {
         let is_disturbed = before.was_away_until(after, ns(self.rate, span));
         self.soak.chunks[0] += 1;
@@ -94,13 +95,13 @@ impl Outcome {
         self.settled = self.long.len();
     }
 
-    /// The chunks in which the thread did not run all the time.
+    /// The spans of the chunks in which the thread did not run all the time.
     pub(super) fn away(&self) -> &[Span] {
         &self.away
     }
 
-    /// Files the long times, and returns all times. `away` has the times in which a thread did not
-    /// run although it had work.
+    /// Adds the long times to their histograms, and returns the results. `away` has the spans in
+    /// which a thread did not run although it had work.
     pub(super) fn filed(mut self, away: &Jumps) -> Soak {
         for long in &self.long {
             let times = &mut *self.soak.times()[long.kind as usize];
@@ -145,9 +146,9 @@ impl Usage {
         })
     }
 
-    /// Returns whether the thread lost its CPU between this moment and `later`, while `wall`
-    /// nanoseconds passed. The CPU time spans a little more than `wall`, so if it is less, the
-    /// thread did not run.
+    /// Returns whether the thread lost its CPU between this moment and `later`. By the clock, the
+    /// chunk between the two moments took `wall` nanoseconds. The CPU time is read before and after
+    /// the chunk. So if the CPU time grew by less than `wall`, the thread did not run all the time.
     pub(super) fn was_away_until(&self, later: &Self, wall: u64) -> bool {
         let ran = later.cpu_ns.saturating_sub(self.cpu_ns);
         later.switches != self.switches || wall.saturating_sub(ran) > SLACK_NS
@@ -175,13 +176,15 @@ mod tests {
             end: rate.ticks(to_us * 1e3),
         };
         let mut outcome = Outcome::new(rate);
-        // A quiet chunk with a long time while another thread is away, and one without.
+        // An undisturbed chunk with two long times. Another thread lost its CPU during the first of
+        // them.
         outcome.add(Kind::Alloc, at(0.0, 1.0));
         outcome.add(Kind::Alloc, at(10.0, 70.0));
         outcome.add(Kind::Alloc, at(100.0, 120.0));
         let quiet = (usage(3, 0), usage(3, 120_000));
         outcome.end_chunk(at(0.0, 120.0), &quiet.0, &quiet.1);
-        // A chunk in which this thread was switched, and one in which its CPU was stolen.
+        // A chunk during which this thread was switched from its CPU, and one during which a
+        // hypervisor took its CPU.
         outcome.add(Kind::Free, at(200.0, 260.0));
         outcome.end_chunk(at(200.0, 260.0), &usage(3, 0), &usage(4, 60_000));
         outcome.add(Kind::Idle, at(300.0, 301.0));

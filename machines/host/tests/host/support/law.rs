@@ -23,14 +23,14 @@ const SPINS_MAX: u32 = 200;
 /// Every body runs on a separate thread, which plays the body's CPU, and all bodies start at once.
 ///
 /// The threads last for all rounds, because to create a thread takes longer than most bodies run.
-/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU of
-/// the thread that begins the round, where they would run one after the other.
+/// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU
+/// of the thread that begins the round, where they would run one after the other.
 ///
 /// # Panics
 /// If the law is broken; the law and the round are printed. Also if the law has more bodies than
 /// CPUs.
 pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
-    // With 0, almost every acquisition gets or ends an ownership.
+    // If `after` is 0, nearly every acquisition begins or ends an ownership.
     for locks in [OwnerLocks::Exchanged, OwnerLocks::Biased { after: 0 }] {
         run_law_with(locks, law, cpus, rounds / 2);
     }
@@ -102,7 +102,8 @@ struct Round<S> {
     gate: Gate,
 }
 
-/// A thread that plays a CPU. It gets the rounds, and tells when it has run its body.
+/// The runner's handle on a thread that plays a CPU: the thread receives each round from `rounds`,
+/// and reports when it has run its body.
 struct Player<S> {
     rounds: Sender<Arc<Round<S>>>,
     done: Receiver<()>,
@@ -154,7 +155,7 @@ impl Gate {
     }
 }
 
-/// Prints the law and the round if the thread panics.
+/// Prints the law and the round when it is dropped by a panic.
 struct SaysWhich {
     law: &'static str,
     round: u32,

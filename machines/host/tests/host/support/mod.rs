@@ -1,5 +1,5 @@
-//! A runner of laws, a world and a model for the tests of address spaces on real CPUs, and numbers
-//! for tests over whole ranges.
+//! Shared parts of the tests on real threads: a runner of laws, a world and a model for tests of
+//! address spaces, and numbers from the whole range of their types.
 
 pub(crate) mod law;
 pub(crate) mod model;

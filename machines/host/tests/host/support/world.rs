@@ -28,7 +28,8 @@ pub(crate) enum What {
     Frames { first: u32 },
 }
 
-/// A mapping: its first page, its end, and its kind in place of the id that [`Vma`] has.
+/// A mapping as a test sees it: its first page, its end, and its kind. The id of [`Vma`] is left
+/// out.
 pub(crate) type Seen = (u64, u64, MappingKind);
 
 /// The sizes and limits of a world. Sizes of memory are in pages.
@@ -37,7 +38,8 @@ pub(crate) struct Sizes {
     pub(crate) memory: u32,
     pub(crate) swap: u32,
     pub(crate) mappings: u32,
-    /// The limits of the address space, of its group, and of the group above, in pages.
+    /// The limits of the address space's own budget, of its group's, and of the group above, in
+    /// pages.
     pub(crate) limits: [u64; 3],
     /// The number of pages that other members of the address space's group use.
     pub(crate) others: u64,
@@ -203,7 +205,7 @@ impl World {
         why.expect("it is refused")
     }
 
-    /// Ends the address space, which must leave nothing behind; then empties the objects.
+    /// Ends the address space, and checks that it leaves nothing behind. Then empties the objects.
     pub(crate) fn end(self) {
         let memory = self.memory();
         self.space.exit(memory).expect("no thread ended it before");

@@ -7,7 +7,7 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
 use plimsoll_sim::profile::{Card, Costs, Jitter, Load, Profile, Rate, Slopes};
 
-/// Prices that differ enough for a test to see which of them was paid.
+/// Prices that differ enough from each other that a test can tell which of them was paid.
 pub(crate) fn costs() -> Costs {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;

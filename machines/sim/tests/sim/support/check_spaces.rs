@@ -16,7 +16,7 @@ use super::check_owners::Owners;
 use super::check_tables;
 use super::space_stage::{Process, SpaceStage};
 
-/// How many times each phase began, and how many times it ended.
+/// For each phase, how many times it began and how many times it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Phases(BTreeMap<Phase, [u64; 2]>);
 

@@ -22,7 +22,7 @@ use super::space_stage::Process;
 /// hand back more tables, the exit empties the rest.
 const HANDED_BACK_MAX: u32 = 16;
 
-/// The operations of one kind that are in progress.
+/// Counts the operations of one kind: those in progress, and all that have begun.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     now: Cell<u32>,
@@ -68,14 +68,14 @@ impl Helpers {
     }
 }
 
-/// Adds the pages of an entry to the sum for its kind, if the entry is counted.
+/// Adds the pages of `entry` to the sum for its kind, if a counter of resident pages counts it.
 fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
     if let Some(kind) = entry.counted {
         sum[kind as usize] += u64::from(entry.order.pages().0);
     }
 }
 
-/// Returns whether a mapping of this kind may have this entry.
+/// Returns whether a mapping of kind `mapping` may have this entry.
 fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     let counted = entry.counted;
     match mapping {

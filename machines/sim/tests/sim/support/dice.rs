@@ -1,4 +1,4 @@
-//! Random choices for a test: a function of the seed and of the number of the task that draws.
+//! Random choices for a test. They follow from the seed and the number of the task that draws.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

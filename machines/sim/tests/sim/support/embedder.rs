@@ -1,5 +1,5 @@
-//! `Embedder`: does what the OOM code asks of its embedder, for an [`OomWorld`]. It lists the
-//! processes, makes them exit if they are killed, starts the reaper, and records the calls.
+//! `Embedder`: the embedder of the OOM code in an [`OomWorld`]. It lists the processes, makes them
+//! exit if they are killed, starts the reaper, and records the calls.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;

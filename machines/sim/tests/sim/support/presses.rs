@@ -1,5 +1,4 @@
-//! `Presses`: does what reclaim asks of its embedder, for a [`SpaceStage`]. It starts the threads
-//! of kswapd.
+//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. It starts the threads of kswapd.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -73,7 +73,8 @@ impl Scene {
             let (knob, value) = knob(dice);
             tunables.set(knob, value).expect("drawn within its bounds");
         }
-        // A run lasts only milliseconds. Work that never came due during a run would test nothing.
+        // A run lasts only milliseconds, so the interval is short. Otherwise vmstat work would
+        // never come due in a run.
         tunables
             .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
             .expect("in bounds");
@@ -87,7 +88,8 @@ impl Scene {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
-                // Not drawn, so that all other choices of a seed stay as they were.
+                // Computed from the seed and not drawn from `dice`, so that the other choices of
+                // each seed stay as they were before this one was added.
                 owning: Owning::ALL[usize::try_from(seed).expect("64 bits") % Owning::ALL.len()],
                 ..Design::OURS
             },

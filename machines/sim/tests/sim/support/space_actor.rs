@@ -1,5 +1,5 @@
-//! Tasks that act on address spaces from outside: they kill processes, help to empty, swap out, and
-//! take CPUs offline.
+//! Tasks that act on address spaces from outside: they kill processes, help to empty address
+//! spaces, swap out pages, and take CPUs offline.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
@@ -37,7 +37,7 @@ impl Actor {
     }
 
     /// Kills most processes at random times: some before their threads have begun to act, some
-    /// after these have finished.
+    /// after their threads have finished.
     pub(crate) fn kill(mut self, sim: &Sim) {
         for process in 0..self.stage.processes.len() {
             self.sleep(sim, 600_000);
@@ -108,8 +108,7 @@ impl Actor {
         check_tables::check_reaped(sim, process);
         check_tables::check(sim, process);
         match reaped {
-            // Sometimes does what the OOM reaper does: sets the flag that tells helpers not to come
-            // again.
+            // Sometimes sets the flag that tells helpers not to come again, as the OOM reaper does.
             Some(Reaped::All) if self.dice.chance(20) => {
                 process.space.raise(sim, Flag::Skip);
             }
@@ -147,9 +146,9 @@ impl Actor {
         }
     }
 
-    /// Makes memory short several times, if the run reclaims. Each time, takes all free memory that
-    /// an allocation gets without waiting, and sometimes reclaims more than is needed. After a
-    /// random time, gives the memory back.
+    /// Makes memory short several times, if the run reclaims. Each time, allocates all free memory
+    /// that it gets without waiting, and sometimes reclaims more than is needed. Frees the memory
+    /// after a random time.
     pub(crate) fn press(mut self, sim: &Sim) {
         let stage = Shared::clone(&self.stage);
         let Some(reclaim) = &stage.reclaim else {

@@ -197,7 +197,7 @@ impl SpaceStage {
         };
         let memory = Memory::new(&sim, &stage.mm, &stage.spaces);
         for file in &stage.objects {
-            // Without aging, and for shared memory, this has no effect.
+            // `enlist_file` has no effect on shared memory, or if pages are not aged.
             memory.enlist_file(file).expect("there is a number for it");
         }
         let groups = stage.budgets.clone();
