@@ -52,7 +52,7 @@ enum Run {
     Timed(fn(&Progress, Duration) -> Result<Found, Error>),
 }
 
-/// The size of a benchmark, which the user may choose: that of the address space, the number of
+/// The size of a benchmark, which the user may choose: the size of the address space, the number of
 /// helpers, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {

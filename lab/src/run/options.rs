@@ -55,9 +55,9 @@ impl Options {
 /// Whether the disturbances that a machine's profile describes happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// They happen.
+    /// The disturbances happen.
     On,
-    /// They do not happen.
+    /// The disturbances do not happen.
     Off,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Threads {
 pub struct ReclaimLog {
     /// The number of times that a kswapd was woken.
     pub kswapd_wakes: u64,
-    /// The number of inactive pages that were looked at.
+    /// The number of inactive pages that reclaim looked at.
     pub scanned: u64,
     /// The number of pages that kswapd moved to swap.
     pub by_kswapd: u64,

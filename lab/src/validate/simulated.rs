@@ -50,8 +50,8 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Returns the waits of two CPUs of `profile` that think and hold the lock for as long as the real
-/// CPUs of `real` did.
+/// Returns the waits of two CPUs of `profile` that compute, and hold the lock, for as long as the
+/// real CPUs of `real` did.
 #[must_use]
 pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     let options = SimOptions {

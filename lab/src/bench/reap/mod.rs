@@ -164,7 +164,7 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
 }
 
 /// Returns the CPUs on which the threads run or, as the inner error, the reason why there is no
-/// race on this computer. The outer error is that this computer has too few CPUs for `helpers`.
+/// race on this computer. The outer error says that this computer has too few CPUs for `helpers`.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     if let Err(why) = Pair::find() {
         return Ok(Err(format!("there is no race to measure: {why}")));

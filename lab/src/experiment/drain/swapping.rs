@@ -61,9 +61,9 @@ const SWAP_BYTES: u64 = 179_000_000_000 / SCALE;
 const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSecond);
 /// The number of pages that were moved to swap.
 const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
-/// The part of these pages that allocations moved.
+/// The number of pages that allocations, rather than kswapd, moved to swap.
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
-/// The number of inactive pages that passes looked at.
+/// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
 /// The number of times that an allocation reclaimed.
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
@@ -77,7 +77,7 @@ const LRU_WAIT_MAX: Metric = Metric::neither("lru_wait_max_ns", Unit::Nanos);
 const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
 /// The number of holds of a zone lock that spill pages.
 const SPILLS: Metric = Metric::neither("spills", Unit::Count);
-/// The mean number of pages of such a hold.
+/// The mean number of pages that one of the holds counted in [`SPILLS`] moves.
 const PER_SPILL: Metric = Metric::neither("pages_per_spill", Unit::Pages);
 
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
@@ -105,7 +105,8 @@ struct Seen {
     /// The pages that workers touched within `window`.
     pages: f64,
     window: Nanos,
-    /// The time for which workers ran within `window`: they sleep only while they wait for reclaim.
+    /// The total time that workers ran within `window`. They sleep only while they wait for
+    /// reclaim.
     cpu_time: Nanos,
 }
 

@@ -163,7 +163,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of B to A, followed by a word if its interval excludes 1.
+/// The ratio of B to A, followed by the word of the verdict unless there is no difference.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",

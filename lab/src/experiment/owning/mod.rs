@@ -90,7 +90,7 @@ const COMPARED: [Metric; 8] = [
     WAIT_MAX,
 ];
 
-/// The largest number of seeds of a run beside the main one.
+/// The largest number of seeds of each run other than the main one.
 const SEEDS: usize = 2;
 
 /// The results on one machine with memory in one state.

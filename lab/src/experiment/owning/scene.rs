@@ -1,8 +1,8 @@
 //! The machines, loads and metrics of the experiments about lists that own blocks.
 //!
 //! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs: whole last-level caches,
-//! and memory in proportion. Most memory is in use from the beginning; the load has twice as much
-//! as it needs.
+//! and memory in proportion. Most memory is in use from the beginning. Twice as much memory is free
+//! as the load needs.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::ZoneView;
@@ -59,7 +59,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("failed_allocations", Unit::Count) => seen.failed as f64,
 });
 
-/// The observations of one run. The counts of locks are those until the load ends.
+/// The observations of one run. The lock statistics cover the time until the load ends.
 pub(super) struct Seen {
     stats: Stats,
     pages_per_s: f64,
@@ -108,7 +108,8 @@ pub(super) struct Scene {
     profile: Profile,
     pub(super) memory: Memory,
     load: Load,
-    /// The virtual time for which workers allocate. The length of exits follows from their rounds.
+    /// The virtual time for which workers allocate. It has no effect on exits, which run for a
+    /// fixed number of rounds.
     length: Nanos,
 }
 
@@ -151,7 +152,8 @@ impl Scene {
         self.profile.topology.cpus()
     }
 
-    /// Returns whether `other`, a scene of the same experiment, is the same.
+    /// Returns whether `other`, a scene of the same experiment, has as many CPUs and the same state
+    /// of memory.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.cpus(), self.memory) == (other.cpus(), other.memory)
     }

@@ -129,7 +129,7 @@ fn shown(_: &Effort) -> Vec<Metric> {
 
 fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), Error> {
     if run.options.determinism == Determinism::Check {
-        // Only bytes are checked, because the times of two runs are never equal.
+        // Only the bytes of two runs are compared, because their times are never equal.
         let bytes = |case: &Case<Owner>| bytes_of(case.design);
         Comparison::run(&OWNERS, run.options, run.progress, bytes)?;
     }

@@ -1,8 +1,8 @@
 //! One workload of the vmstat experiment on one machine, and its metrics.
 //!
 //! Published counts and times are those of `perf lock contention`, which leaves out the first
-//! waiter of a lock. So the metrics that are compared with them leave it out as well; their names
-//! begin with `perf`. The other metrics count every waiter.
+//! waiter of a lock. The metrics whose names begin with `perf` are compared with the published
+//! values, so they leave the first waiter out as well. The other metrics count every waiter.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};

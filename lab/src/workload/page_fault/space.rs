@@ -1,8 +1,8 @@
 //! An address space of the benchmark, and how its threads delay each other in it.
 //!
-//! If the tasks are processes, each has an address space to itself. The locks that its faults take
-//! are wanted by no other task, and their cost is part of the price of a fault. Threads share the
-//! mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
+//! If the tasks are processes, each has an address space to itself. No other task wants the locks
+//! that its faults take, and the price of a fault includes the cost of these locks. Threads share
+//! the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
 //! thread of the process has to drop its translations. The thread that unmaps interrupts these CPUs
 //! and waits for them. This costs `tlb_flush` for the first of them, and `ipi` for each further
 //! one.

@@ -360,7 +360,7 @@ mod tests {
         let [first, second] = &of(&two())[..] else {
             panic!("two stalls");
         };
-        // Attempts, looks, select, busy, to exit, emptying, retry.
+        // The parts are attempts, looks, select, busy, to exit, emptying, retry.
         assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
         assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
         for stall in [first, second] {

@@ -63,9 +63,9 @@ pub(crate) enum MemoryLeft {
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. In the
-    /// test of the patch that lets the reaper start at the highest mapping, it also started at
-    /// once.
+    /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
+    /// reaper also started at once in the test of the patch that lets it start at the highest
+    /// mapping.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,

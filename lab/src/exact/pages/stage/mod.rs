@@ -240,7 +240,7 @@ impl Stage {
                 true
             }
             Action::Drain { zone, by } => {
-                // The CPU that drains the lists adds their pages to the count of free pages.
+                // Runs on the CPU that drains, because that CPU adds the pages to the zone's count.
                 self.machine.go_to(by);
                 let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
                 pages

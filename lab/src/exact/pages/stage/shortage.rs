@@ -46,8 +46,8 @@ impl Stage {
     /// numbering, below their high watermarks.
     ///
     /// If `node` is unknown and several nodes have memory, the allocation may not have tried all of
-    /// them, because a memory policy or a cpuset may forbid it to use some. Then the zones are only
-    /// tested, so a zone with enough free pages stays as it is.
+    /// them, because a memory policy or a cpuset may forbid it to use some. In this case the
+    /// function only tests the watermarks, so a zone with enough free pages stays as it is.
     pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
         let certain = node.is_some() || self.has_one_node();
         let highest = counted(highest);

@@ -302,8 +302,8 @@ fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_alloca
     assert_eq!(never_seen(&found), [(0, 4)]);
 }
 
-/// Bulk allocations take unmovable pages. So if the pages on the lists of several types left them
-/// without an event, a bulk allocation took those of the unmovable list.
+/// Bulk allocations take unmovable pages. So if pages on the lists of several types left these
+/// lists without an event, a bulk allocation took those of the unmovable list.
 #[test]
 fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];

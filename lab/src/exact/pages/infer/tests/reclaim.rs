@@ -179,8 +179,8 @@ fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
     );
 }
 
-/// Every event of reclaim concerns the node that it names, or the node of the kswapd whose thread
-/// it is from. Only the boosts of this node's zones end with a round.
+/// An event of reclaim concerns the node that it names or, if it names none, the node of the kswapd
+/// that runs in the event's thread. Only the boosts of this node's zones end with a round.
 #[test]
 fn each_event_of_reclaim_concerns_its_own_node() {
     let mut zones = zones();
