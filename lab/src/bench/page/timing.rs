@@ -48,9 +48,8 @@ pub(super) const ALONE: [&str; 10] = [
 /// The loads with two threads, in the order of the columns.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
-/// One sample: nanoseconds per operation, or `None` if the sample is disturbed or the subject does
-/// not have blocks of this size. If a load frees what it allocates, an operation is an allocation
-/// together with its freeing.
+/// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no such
+/// blocks. In a load that frees what it allocates, an operation is an allocation with its freeing.
 pub(super) type Sample = Option<f64>;
 
 /// The samples of one subject: for each load, one sample per round.

@@ -281,6 +281,8 @@ mod tests {
         }
     }
 
+    /// An acquisition counts as a wait only if it took longer than nearly all acquisitions of exit
+    /// alone, which never waits.
     #[test]
     fn a_wait_is_what_exit_alone_never_sees() {
         let of = |case, spans: &[f64]| Raced {

@@ -111,6 +111,7 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
+    /// The note counts only the kind of reclaim whose event was not recorded.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

@@ -1,5 +1,5 @@
-//! `reproduce drain-swap`: the second load of the thread, which maps more memory than the machine
-//! has. What do the designs gain while the kernel reclaims and swaps?
+//! `reproduce drain-swap`: the second load of the mailing-list thread, which maps more memory than
+//! the machine has. What do the designs gain while the kernel reclaims and swaps?
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
 //! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run
@@ -51,7 +51,7 @@ static DECLARED: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// The factor by which the workers, the memory and the swap of the thread are scaled down.
+/// The factor by which the mailing-list thread's workers, memory and swap are scaled down.
 const SCALE: u64 = 200;
 const WORKERS: u32 = 10;
 const WORKER_BYTES: u64 = (30 << 30) / SCALE;

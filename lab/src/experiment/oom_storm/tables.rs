@@ -250,7 +250,7 @@ pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table 
     })
 }
 
-/// A table that compares Linux, the patches and ours with each other at each cost card.
+/// A table that compares Linux, the patches and ours with each other at each card.
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

@@ -124,7 +124,7 @@ fn path(program: &Program) -> String {
 
 /// The sentence that says what it takes for the flat counter to be about as wrong as published.
 fn what_it_takes(cells: &[Cell]) -> String {
-    // The thread says "about 1 GB", so 95 % of it is enough.
+    // The mailing-list thread says "about 1 GB", so 95 % of it is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached = cells.iter().filter(|cell| cell.flat.worst >= enough);
     let shown = cells.iter().filter(|cell| cell.flat.worst_shown >= enough);

@@ -275,6 +275,8 @@ mod tests {
         owners::bytes(owner, cpus).expect("memory for one owner")
     }
 
+    /// Our build of the published tree has the published size, and one more cache line for the
+    /// amounts that `Counters::set` adds.
     #[test]
     fn the_tree_has_the_published_size_and_a_line_for_what_is_set() {
         for (nth, (cpus, _)) in MACHINES.into_iter().enumerate() {
@@ -292,6 +294,8 @@ mod tests {
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }
 
+    /// Our counters take one cache line until their tree has grown. A grown tree is smaller than
+    /// the published tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

@@ -385,6 +385,7 @@ mod tests {
         );
     }
 
+    /// A victim begins to exit within 50 ms although 32 allocators wait for its memory.
     #[test]
     fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
         let storm = Storm {

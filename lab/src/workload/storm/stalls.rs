@@ -369,6 +369,8 @@ mod tests {
         }
     }
 
+    /// A task that sleeps in the last resort, while no victim is dying and no task selects one, is
+    /// in the part `busy`.
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();
@@ -378,6 +380,7 @@ mod tests {
         assert!(deaths(&notes).is_empty());
     }
 
+    /// The stalls do not depend on the order in which the events of different CPUs were recorded.
     #[test]
     fn the_order_in_which_cpus_tell_does_not_matter() {
         let mut notes = two();

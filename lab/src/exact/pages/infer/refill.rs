@@ -153,8 +153,8 @@ impl Walk<'_> {
 
     /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If the topmost
     /// `pages` pages of a derived list all leave it without an event, the bulk allocation took
-    /// them. Otherwise it took pages that were on a list before the recording and that no event
-    /// shows.
+    /// them. Otherwise at least a part of its pages were on a list before the recording and appear
+    /// in no event.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);

@@ -269,6 +269,7 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
     }
 
+    /// If a shortage names no node, only the zones below their high watermarks count as short.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stage = two_nodes([200, 1 << 14]);
