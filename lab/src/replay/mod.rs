@@ -69,7 +69,7 @@ pub struct ReplayOptions {
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     // Names are checked before the recording is read, so that a misspelt name fails at once.
     let profile = Profile {
-        // The recorded times contain the disturbances of the recorded machine.
+        // The recorded times already contain disturbances, so the simulator adds none.
         jitter: None,
         ..machines::load(&options.machine, options.card)?
     };

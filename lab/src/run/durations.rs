@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Effort;
 
-/// The file as it was when Plimsoll was built.
+/// The text of the data file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/durations.json");
 
 /// The number of seeds of the runs in the file.

@@ -229,7 +229,7 @@ impl Of {
 
 impl State {
     fn done(&self) -> f64 {
-        // Unlike `sum`, this is 0 and not -0 before the first case is done.
+        // This sum is 0 before the first case is done, whereas `Iterator::sum` would give -0.
         let each = self.experiments.iter().map(Of::done);
         each.fold(0.0, |sum, done| sum + done)
     }

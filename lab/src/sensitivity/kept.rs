@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::measure::comparison::fold_hashes;
 
-/// The file as it was when Plimsoll was built.
+/// The text of the committed file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
 /// A price moves a ratio if halving or doubling the price changes the ratio by more than this

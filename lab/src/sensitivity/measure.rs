@@ -131,7 +131,7 @@ fn vary(
     })
 }
 
-/// The prices that the machine has.
+/// The keys of all prices in the machine's profile.
 fn prices_of(machine: &str) -> Result<Vec<CostKey>, Error> {
     let text = Profile::describe(machine)?;
     Ok(text.costs.iter().map(|cost| cost.key).collect())

@@ -1,4 +1,4 @@
-//! The simulated side: two threads run the same load on a machine with the measured prices.
+//! Predicts waits: two simulated CPUs run the load on a machine with the measured prices.
 
 use std::cell::RefCell;
 use std::rc::Rc;

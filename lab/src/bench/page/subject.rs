@@ -149,7 +149,7 @@ fn give<F: Frames, const ORDER: u8>(frames: &F, blocks: &[usize]) {
     }
 }
 
-/// Plimsoll's page allocator with one zone, statistics on.
+/// Plimsoll's page allocator with one zone. It keeps its statistics as in ordinary use.
 pub(super) struct Plimsoll {
     name: &'static str,
     host: Host,

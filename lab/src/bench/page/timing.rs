@@ -276,12 +276,12 @@ impl Ring {
 
     fn receive(&self, blocks: &mut [usize; CHUNK]) {
         let received = self.received.0.load(Relaxed);
-        // Acquire pairs with the Release in `send`.
+        // Acquire pairs with the Release in `send`: this thread sees the chunk.
         spin_until(|| self.sent.0.load(Acquire) > received);
         for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
             *block = entry.load(Relaxed);
         }
-        // Release pairs with the Acquire in `send`.
+        // Release pairs with the Acquire in `send`: that thread may overwrite the chunk.
         self.received.0.store(received + 1, Release);
     }
 }

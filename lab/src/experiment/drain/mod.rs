@@ -317,7 +317,8 @@ const CARDS: Cards<Scene, Kept> = Cards {
     ],
 };
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(results: &Results, family: &[Member]) -> Finding {
     let answer = format!(
         "{}; {}.",

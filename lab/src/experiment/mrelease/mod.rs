@@ -297,7 +297,7 @@ fn wall(_: &Scene) -> Vec<Metric> {
     vec![WALL]
 }
 
-/// Makes the finding. Every statement in it follows from the medians of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
         "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if they meet in \

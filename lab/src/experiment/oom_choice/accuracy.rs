@@ -351,7 +351,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
@@ -455,8 +455,8 @@ mod tests {
         }
     }
 
-    /// The patch's 16 precise sums cover all of 10 processes, but too few of 200 processes in the
-    /// band.
+    /// The patch's 16 precise sums are enough for 10 processes, but too few for 200 processes in
+    /// the band.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {

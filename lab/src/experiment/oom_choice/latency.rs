@@ -371,7 +371,7 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(

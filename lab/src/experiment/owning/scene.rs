@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-/// The two loads.
+/// The load of an experiment: allocators that purge, or exits of large processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Purge,
@@ -216,7 +216,7 @@ impl Scene {
 
     fn purge(&self, testbed: &Testbed) -> Seen {
         let (done, purged) = PURGE.start(testbed, self.length);
-        // By then, purgers return as much memory as workers fault in.
+        // From this time on, purgers return as much memory as workers fault in.
         let settled = Nanos(self.length.0 / 2);
         testbed.sim.run_until(settled);
         let before = done.pages();

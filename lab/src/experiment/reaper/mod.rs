@@ -226,7 +226,8 @@ fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
         .collect()
 }
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);

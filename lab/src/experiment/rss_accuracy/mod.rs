@@ -197,7 +197,7 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     ))
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let worst = |design| {
         let pages = results.estimate(design, &WORST);

@@ -215,7 +215,8 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);

@@ -205,7 +205,7 @@ fn cold_times(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let size = |owner| results.show(owner, &bytes(HEADLINE));
     let time = |owner| results.show_interval(owner, &warm(HEADLINE));

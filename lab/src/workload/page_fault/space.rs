@@ -226,8 +226,8 @@ mod tests {
         }
     }
 
-    /// The first fault of a mapping takes the mmap_lock if the lock is busy, and gives the mapping
-    /// its `anon_vma`. So the next fault needs no lock.
+    /// The first fault of a mapping only tries the mmap_lock. If the lock is busy, the fault waits
+    /// for it and then gives the mapping its `anon_vma`, so the next fault needs no lock.
     #[test]
     fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

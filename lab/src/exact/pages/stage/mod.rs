@@ -151,7 +151,7 @@ impl Stage {
             while missing >= 1 << order
                 && let Some(block) = self.take_stock(zone, order)
             {
-                // The block bypasses the lists, which must stay empty.
+                // The block bypasses the lists, which must stay empty until their state is set.
                 let free = || self.mm.pages().free(&self.machine, block, order_of(order));
                 self.refused += u64::from(self.machine.interrupting(free).is_err());
                 missing -= 1 << order;

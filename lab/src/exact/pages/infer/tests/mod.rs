@@ -347,7 +347,7 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
-/// If CPU 0 returns blocks to the zone that CPU 1 has freed, CPU 0 drains the lists of CPU 1.
+/// If CPU 0 returns blocks to the zone that CPU 1 has freed, CPU 0 has drained the lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {
