@@ -10,7 +10,8 @@ mod items;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of each crate, the name of its text file, and its folder whose items may change.
+/// The folder of each crate, the name of its text file, and the subfolder whose public items may
+/// change without notice.
 const CRATES: [(&str, &str, &str); 2] = [
     ("mm/src", "plimsoll-mm", "laws/"),
     ("machines/host/src", "plimsoll-host", "measure/"),
