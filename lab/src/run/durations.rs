@@ -36,7 +36,7 @@ pub struct Stretch {
 }
 
 impl Durations {
-    /// The committed file.
+    /// Reads the committed data file.
     ///
     /// # Panics
     /// If the committed file is damaged, which a test excludes.

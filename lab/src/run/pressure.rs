@@ -63,8 +63,8 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the reclaim that the configuration of a manager of `layout` needs. It has no address
-    /// spaces yet.
+    /// Makes the reclaim for the configuration of a manager whose memory has the layout `layout`.
+    /// It has no address spaces yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }

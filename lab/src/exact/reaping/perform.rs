@@ -294,7 +294,7 @@ impl Witness {
     }
 }
 
-/// A notifier that records every range just before it is emptied.
+/// Records every range just before it is emptied, as an MMU notifier of Linux could.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {

@@ -155,9 +155,9 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// A workload of ours, and the changes of throughput by the patch that the thread published for
-/// this workload, in percent: of the number of rounds, of rounds per second of real time, and of
-/// rounds per second of CPU time.
+/// A workload of ours, and the changes of throughput by the patch that the mailing-list thread
+/// published for this workload, in percent: of the number of rounds, of rounds per second of real
+/// time, and of rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],

@@ -172,8 +172,8 @@ impl Scene {
         let testbed = Testbed::with_pressure(&self.profile, *design, seed, slots);
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
-        // The last CPU has no worker, because each worker is on the first CPU of an equal part of
-        // them.
+        // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
+        // So the last CPU has no worker.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: WORKER_BYTES,

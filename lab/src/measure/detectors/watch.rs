@@ -14,7 +14,7 @@ use super::{hung_task, rcu, soft_lockup};
 /// Stretches that are shorter than this are ignored.
 const SHORTEST: Nanos = Nanos(10_000);
 
-/// An observer of a simulated machine.
+/// Observes a simulated machine for stalls, until [`Watch::finish`] ends the watch.
 #[derive(Clone, Debug)]
 pub struct Watch {
     log: Rc<RefCell<Log>>,
