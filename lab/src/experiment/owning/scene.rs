@@ -271,8 +271,8 @@ fn huge_blocks(testbed: &Testbed) -> u32 {
     zones.iter().map(of).sum()
 }
 
-/// The part of `whole` that has its first last-level caches, with `cpus` CPUs in all, and memory in
-/// proportion.
+/// The part of the machine `whole` that has `cpus` CPUs, which are those of its first last-level
+/// caches, and memory in proportion.
 fn part(whole: &Profile, cpus: u32) -> Profile {
     let topology = &whole.topology;
     let mut places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();
