@@ -52,7 +52,7 @@ enum Run {
     Timed(fn(&Progress, Duration) -> Result<Found, Error>),
 }
 
-/// The size of a benchmark, which the user may choose: that of the address space, the number of
+/// The size of a benchmark, which the user may choose: the size of the address space, the number of
 /// helpers, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -116,7 +116,7 @@ pub struct Row {
     pub ratio_low: Option<f64>,
     /// The upper end of the ratio's 95 % interval.
     pub ratio_high: Option<f64>,
-    /// The number of rounds in which the number was measured.
+    /// The number of rounds in which the metric was measured.
     pub rounds: usize,
     /// The number of rounds in which a thread waited too long for a CPU.
     pub disturbed: usize,

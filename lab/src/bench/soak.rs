@@ -15,7 +15,7 @@ use crate::run::progress::Progress;
 /// The time that no allocation should exceed, unless the scheduler caused it, in nanoseconds.
 const TARGET_NS: u64 = 50_000;
 
-/// The columns of the tables that are shares of all samples.
+/// The percentile columns of the tables, each with its percentile as a fraction.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
 
 /// Runs a soak of `length`.

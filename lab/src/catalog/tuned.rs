@@ -23,12 +23,13 @@ impl fmt::Display for Tuned {
     }
 }
 
-/// Finds the designs that `texts` name, each of the form `DESIGN` or `DESIGN@NAME=VALUE,...`. All
-/// of them first get the knobs that `settings` sets. They are to be compared, so no two may be the
-/// same design with the same values.
+/// Finds the designs that `texts` name, each of the form `DESIGN` or `DESIGN@NAME=VALUE,...`. The
+/// knobs that `settings` sets apply to all these designs; a design's own settings come after them.
+/// The designs are to be compared, so no two may be the same design with the same values.
 ///
 /// # Errors
-/// The errors of [`designs::find`] and [`knobs::set`], and [`Error::Invalid`] if two are the same.
+/// The errors of [`designs::find`] and [`knobs::set`], and [`Error::Invalid`] if two texts mean the
+/// same design with the same values.
 pub fn find_different(texts: &[&str], settings: &[&str]) -> Result<Vec<Tuned>, Error> {
     let mut all: Vec<Tuned> = Vec::new();
     for text in texts {

@@ -138,7 +138,7 @@ const fn batching(
     }
 }
 
-/// Times of one function, in nanoseconds.
+/// Published times of one function, in nanoseconds.
 const fn profiled(what: &'static str, values: &'static [f64]) -> Unmeasured {
     Unmeasured {
         thread: Thread::Reaper,
@@ -150,7 +150,7 @@ const fn profiled(what: &'static str, values: &'static [f64]) -> Unmeasured {
     }
 }
 
-/// A function's share of the time of its caller.
+/// A published share of a function in the time of its caller, in percent.
 const fn share(what: &'static str, values: &'static [f64]) -> Unmeasured {
     Unmeasured {
         thread: Thread::Reaper,

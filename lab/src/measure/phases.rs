@@ -267,6 +267,7 @@ mod tests {
         );
     }
 
+    /// The time in a phase is looked up separately for each root, such as the exit or the reaper.
     #[test]
     fn time_is_looked_up_by_who_spent_it() {
         let tree = race();

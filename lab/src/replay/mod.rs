@@ -55,7 +55,7 @@ pub struct ReplayOptions {
     pub seeds: Vec<u64>,
     /// The number of cases, each a seed with a design, to run in parallel.
     pub jobs: NonZeroUsize,
-    /// The cost card: the low, middle or high value of every cost's range.
+    /// The card: the low end, the middle or the high end of every price range.
     pub card: Card,
     /// The maximum number of events to record of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
@@ -67,9 +67,9 @@ pub struct ReplayOptions {
 /// If the machine or design is unknown, the profile or the recording is bad, or there are more
 /// copies than the machine has CPUs for.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
-    // Names are checked before the recording is read, so that a misspelt one fails at once.
+    // Names are checked before the recording is read, so that a misspelt name fails at once.
     let profile = Profile {
-        // The recorded times contain the disturbances of the recorded machine.
+        // The recorded times already contain disturbances, so the simulator adds none.
         jitter: None,
         ..machines::load(&options.machine, options.card)?
     };

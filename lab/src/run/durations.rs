@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Effort;
 
-/// The file as it was when Plimsoll was built.
+/// The text of the data file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/durations.json");
 
 /// The number of seeds of the runs in the file.
@@ -20,9 +20,9 @@ pub(super) const SEEDS: f64 = 6.0;
 /// The stretches of each experiment, by the experiment's name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// Of full runs.
+    /// The stretches of full runs.
     pub full: BTreeMap<String, Vec<Stretch>>,
-    /// Of quick runs.
+    /// The stretches of quick runs.
     pub quick: BTreeMap<String, Vec<Stretch>>,
 }
 
@@ -31,12 +31,12 @@ pub struct Durations {
 pub struct Stretch {
     /// The number of cases.
     pub cases: usize,
-    /// The time that all of them took, each on one CPU, in seconds.
+    /// The sum of the times that the cases took, in seconds. Each case runs on one CPU.
     pub seconds: f64,
 }
 
 impl Durations {
-    /// The committed file.
+    /// Reads the committed data file.
     ///
     /// # Panics
     /// If the committed file is damaged, which a test excludes.

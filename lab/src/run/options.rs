@@ -13,8 +13,8 @@ pub struct Options {
     pub seeds: Vec<u64>,
     /// How many cases run in parallel.
     pub jobs: Jobs,
-    /// The cost card at which all runs take place. If `None`, runs take place at the middle card;
-    /// where a report compares cards, further runs take place at the low and the high card.
+    /// The card at which all runs take place. If `None`, runs take place at the middle card; where
+    /// a report compares cards, further runs take place at the low and the high card.
     pub card: Option<Card>,
     /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
     pub memory: Option<Memory>,
@@ -55,9 +55,9 @@ impl Options {
 /// Whether the disturbances that a machine's profile describes happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
-    /// They happen.
+    /// The disturbances happen.
     On,
-    /// They do not happen.
+    /// The disturbances do not happen.
     Off,
 }
 

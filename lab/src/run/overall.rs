@@ -14,8 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::durations::{self, Durations, Stretch};
 use super::options::Options;
 
-/// The steps of a full bar. The bar needs a whole number, and this one is finer than a terminal is
-/// wide.
+/// The number of steps of a full bar. A bar counts whole steps, and a terminal has fewer columns
+/// than this.
 const STEPS: u64 = 1000;
 
 /// The time between two lines if progress is shown as lines.
@@ -28,7 +28,7 @@ pub enum Shown {
     Bar,
     /// A line a minute on standard error.
     Lines,
-    /// Not at all.
+    /// Progress is not shown.
     Not,
 }
 
@@ -54,9 +54,9 @@ struct State {
 #[derive(Debug, Default)]
 struct Of {
     label: String,
-    /// The stretches that it is expected to run.
+    /// The stretches that the experiment is expected to run.
     planned: Vec<Stretch>,
-    /// The stretches that it has begun.
+    /// The stretches that the experiment has begun.
     begun: Vec<Begun>,
     ended: bool,
 }
@@ -68,7 +68,7 @@ struct Begun {
     done: usize,
     /// The expected time of one case, in seconds.
     each: f64,
-    /// The time of the cases that are done.
+    /// The sum of the times that the finished cases took.
     took: Duration,
 }
 
@@ -229,7 +229,7 @@ impl Of {
 
 impl State {
     fn done(&self) -> f64 {
-        // Unlike `sum`, this is 0 and not -0 before the first case is done.
+        // This sum is 0 before the first case is done, whereas `Iterator::sum` would give -0.
         let each = self.experiments.iter().map(Of::done);
         each.fold(0.0, |sum, done| sum + done)
     }

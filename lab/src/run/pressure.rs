@@ -48,7 +48,7 @@ pub(super) struct Threads {
 pub struct ReclaimLog {
     /// The number of times that a kswapd was woken.
     pub kswapd_wakes: u64,
-    /// The number of inactive pages that were looked at.
+    /// The number of inactive pages that reclaim looked at.
     pub scanned: u64,
     /// The number of pages that kswapd moved to swap.
     pub by_kswapd: u64,
@@ -63,8 +63,8 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the reclaim that the configuration of a manager of `layout` needs. It has no address
-    /// spaces yet.
+    /// Makes the reclaim for the configuration of a manager whose memory has the layout `layout`.
+    /// It has no address spaces yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }

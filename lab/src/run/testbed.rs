@@ -349,8 +349,8 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Frees, phases and kills are ignored, apart from those of reclaim: a workload that
-            // needs them observes the machine directly.
+            // The reclaim log counts its own events and ignores the rest, such as frees, phases and
+            // kills. A workload that needs those observes the machine directly.
             ref other => self.reclaim.note(other),
         }
     }

@@ -1,4 +1,5 @@
-//! Looks up which prices decide the headlines of a report.
+//! Looks up which prices decide the headlines of a report, the comparisons that people quote from
+//! it.
 
 use super::headlines;
 use super::kept::{Compared, Headline, Kept, Price, Varied, hash_of_prices, is_fitted};

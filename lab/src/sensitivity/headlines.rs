@@ -13,7 +13,7 @@ pub struct Headlines {
     pub of: &'static [Headline],
 }
 
-/// Designs A and B, and a metric.
+/// A headline: design A, design B, and the metric on which B is compared with A.
 pub type Headline = (&'static str, &'static str, &'static str);
 
 /// The headlines of every experiment whose results depend on prices.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::measure::comparison::fold_hashes;
 
-/// The file as it was when Plimsoll was built.
+/// The text of the committed file when Plimsoll was built.
 const FILE: &str = include_str!("../../data/sensitivity.json");
 
 /// A price moves a ratio if halving or doubling the price changes the ratio by more than this
@@ -320,7 +320,7 @@ mod tests {
     }
 
     /// At half of the price the verdict differs, but within the noise. At twice the price the ratio
-    /// differs beyond the noise, but by too little. So neither says that the price decides.
+    /// differs beyond the noise, but by too little. So neither change shows that the price decides.
     #[test]
     fn a_change_and_its_certainty_have_to_be_at_the_same_price() {
         let at = |ratio: f64, low: f64, high: f64, verdict: &str| Compared {

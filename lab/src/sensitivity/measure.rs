@@ -131,7 +131,7 @@ fn vary(
     })
 }
 
-/// The prices that the machine has.
+/// The keys of all prices in the machine's profile.
 fn prices_of(machine: &str) -> Result<Vec<CostKey>, Error> {
     let text = Profile::describe(machine)?;
     Ok(text.costs.iter().map(|cost| cost.key).collect())
@@ -345,7 +345,7 @@ mod tests {
         let found = headline(&("linux", "ours", "waits"), &run([8.0, 4.0]), &ran);
         let keys: Vec<&str> = found.prices.iter().map(|price| &*price.key).collect();
         assert_eq!(keys, ["word.own", "work.fault"]);
-        // Both double the ratio. Only with the second does the verdict differ.
+        // Both prices double the ratio, but only the second one also changes the verdict.
         let tied = [
             (ran[0].0, [run([8.0, 4.0]), run([8.0, 2.0])]),
             (ran[1].0, [run([8.0, 4.0]), run([8.0, 8.0])]),

@@ -166,8 +166,7 @@ mod tests {
         }
     }
 
-    /// Of twelve prices, those that decide are shown, however many there are, and at least
-    /// [`SHOWN`].
+    /// A table shows all prices that decide, and at least [`SHOWN`] of the twelve prices.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

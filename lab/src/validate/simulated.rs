@@ -1,4 +1,4 @@
-//! The simulated side: two threads run the same load on a machine with the measured prices.
+//! Predicts waits: two simulated CPUs run the load on a machine with the measured prices.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,8 +50,8 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Returns the waits of two CPUs of `profile` that think and hold the lock for as long as the real
-/// CPUs of `real` did.
+/// Returns the waits of two CPUs of `profile` that compute, and hold the lock, for as long as the
+/// real CPUs of `real` did.
 #[must_use]
 pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     let options = SimOptions {

@@ -19,7 +19,7 @@ pub(crate) struct Daemons {
     /// The mean working time after a wake-up.
     pub(crate) work: Nanos,
     /// The mean number of pages that the daemons of a CPU keep. Each exchange changes the number of
-    /// pages, so the CPU's vmstat work then has counts to fold.
+    /// pages, so the CPU's vmstat work then has differentials to fold.
     pub(crate) pages: usize,
     /// The mean number of wake-ups between two exchanges. In an exchange, the daemons free their
     /// pages and allocate others.

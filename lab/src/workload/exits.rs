@@ -27,12 +27,13 @@ pub(crate) struct Exits {
     pub(crate) rounds: u32,
 }
 
-/// The measurements of all rounds but the first. In the first round memory is in a special state.
+/// The measurements of all rounds but the first. The first round does not count, because its
+/// threads get memory that no process has freed before.
 #[derive(Debug, Default)]
 pub(crate) struct Exited {
     /// The number of processes that have ended.
     pub(crate) processes: Cell<u64>,
-    /// The time that their exits took together, in nanoseconds.
+    /// The sum of the times of these processes' exits, in nanoseconds.
     pub(crate) ns: Cell<u64>,
     /// The longest exit, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,
@@ -49,10 +50,10 @@ struct Stage {
     exited: Rc<Exited>,
 }
 
-/// The pages of one process.
+/// The pages of one process, as a list for each of its threads.
 type Memory = Rc<RefCell<Vec<Vec<Pfn>>>>;
 
-/// The time between two looks at the others' progress.
+/// The time that a task sleeps before it looks again at the progress of the other tasks.
 const LOOK: Nanos = Nanos(50_000);
 
 impl Exits {

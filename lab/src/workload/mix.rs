@@ -36,7 +36,7 @@ pub(crate) struct Part {
     pub(crate) program: Program,
 }
 
-/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders`.
+/// The CPUs whose numbers, divided by `divisor`, leave one of `remainders` as the remainder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpus {
     pub(crate) divisor: u32,
@@ -61,8 +61,8 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// Each zone has as many free pages as is the middle between its low and its high watermark.
-    /// The rest is in use and stays in use: nothing reclaims it.
+    /// Each zone has free pages up to the middle between its low and its high watermark. The rest
+    /// is in use and stays in use: nothing reclaims it.
     Short,
     /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
     /// [`Readers`] read. Kswapd and allocations reclaim them. There is no swap.
@@ -129,7 +129,7 @@ impl Memory {
         let leave = match self {
             Self::Plenty => return,
             Self::Short => Pages(0),
-            // The readers then bring in as many pages.
+            // The readers then fill these free pages with pages of files.
             Self::Cached { cached } => cached,
         };
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);

@@ -42,9 +42,9 @@ pub(crate) struct Purge {
 pub(crate) struct Purged {
     /// The number of spans that were unmapped.
     pub(crate) spans: Cell<u64>,
-    /// The time that this took, in nanoseconds.
+    /// The total time of these unmappings, in nanoseconds.
     pub(crate) ns: Cell<u64>,
-    /// The longest time for one span, in nanoseconds.
+    /// The longest time to unmap one span, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,
 }
 
@@ -127,7 +127,8 @@ fn leave(sim: &Sim, queue: &Queue, pages: Option<Vec<Pfn>>) {
     queue.spans.borrow_mut().extend(timed);
 }
 
-/// Takes a span that was left before now. The clock of a worker may be ahead of the purger's.
+/// Takes a span that was left at or before the current time. A worker whose clock is ahead may have
+/// left spans at later times.
 fn next(sim: &Sim, queue: &Queue) -> Option<Vec<Pfn>> {
     let now = sim.now();
     let mut spans = queue.spans.borrow_mut();

@@ -99,7 +99,7 @@ impl StressSwap {
         let request = MapRequest::anonymous(Place::Fixed(START), pages);
         let mapped = pressure.with_memory(sim, |memory| space.map(memory, request));
         mapped.expect("nothing is there");
-        // Writing a new page is a fault for each page.
+        // Each new page takes a fault of its own.
         let write = |page: u64| {
             let page = Vpn(START.0 + page);
             let faulted =

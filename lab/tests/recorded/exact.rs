@@ -54,8 +54,8 @@ fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     assert_eq!(judgement.notes.iter().find(|note| said(note)), None);
 }
 
-/// Linux limits page lists while kswapd reclaims. A replay that does not know when it does makes
-/// other moves, so the report says that the events are missing.
+/// Linux limits page lists while kswapd reclaims. A replay that does not know when kswapd reclaims
+/// makes other moves, so the report says that the events are missing.
 #[test]
 fn a_kernel_that_reclaims_is_not_replayed_exactly_without_events_of_it() {
     let file = format!(

@@ -35,6 +35,8 @@ fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
     assert_eq!(firings("vmstat-64-hz1000", &Timers::OURS), (1357, 1357));
 }
 
+/// Linux's wheel rounds an expiry up even if it is already a multiple of the granularity. A wheel
+/// that leaves such an expiry as it is differs from the kernel for some recorded timers.
 #[test]
 fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_there() {
     let early = Timers {

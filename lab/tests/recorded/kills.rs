@@ -192,6 +192,8 @@ fn with_column(recording: Recording, column: usize, change: impl Fn(i64) -> i64)
 const TABLE_BYTES: usize = 7;
 const SWAP: usize = 8;
 
+/// The order of the victims differs from the kernel's if Plimsoll ignores page tables or swap, or
+/// does not kill the members of a group together.
 #[test]
 fn without_page_tables_swap_or_groups_the_order_is_another() {
     differs(&KILLS, &with_column(fixture!("swap"), TABLE_BYTES, |_| 0));
@@ -248,6 +250,8 @@ fn a_log_without_tables_is_set_aside_and_said_so() {
     assert!(Kills::default().judge(&Recording::default()).is_none());
 }
 
+/// A dying thread that asks for memory marks itself as a victim. The judge notes this, but does not
+/// compare it with Plimsoll's victims.
 #[test]
 fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
     let judgement = judged(&KILLS, &fixture!("plain"));
@@ -343,6 +347,8 @@ fn kernels_before_6_18_select_and_reap_in_the_older_way() {
     }
 }
 
+/// A check that depends on something that the recording does not show is set aside, and an
+/// unreadable line is noted. Neither counts as identical.
 #[test]
 fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
     let check =

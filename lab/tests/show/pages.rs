@@ -11,6 +11,8 @@ fn found(recording: &Recording) -> Vec<(Path, u32, u64)> {
     moves.map(|one| (one.path, one.cpu, one.pages)).collect()
 }
 
+/// A refill consists of the blocks that a CPU takes from the zone until it allocates one of them. A
+/// single block that is allocated at once has bypassed the lists.
 #[test]
 fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
     let recording = recording([
@@ -81,6 +83,8 @@ fn a_block_of_another_migrate_type_is_one_block_though_it_is_printed_twice() {
     assert_eq!(found(&recording), [(Path::Refill, 0, 3)]);
 }
 
+/// The drain events that follow a free are its spill. Events of an interrupt in between do not
+/// change that.
 #[test]
 fn what_follows_a_free_is_its_spill_and_an_interrupt_does_not_part_them() {
     let recording = recording([
@@ -143,6 +147,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
     assert_eq!(found(&recording), drains);
 }
 
+/// Blocks of two zones belong to different moves, even if they move in succession.
 #[test]
 fn zones_part_moves() {
     let mut recording = recording([

@@ -34,6 +34,7 @@ fn intervals_are_between_runs_on_one_cpu() {
     );
 }
 
+/// If the shepherd queues a work item, only the item's next run counts as started by the shepherd.
 #[test]
 fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     let function = symbol("vmstat_update");

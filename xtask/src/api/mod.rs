@@ -10,13 +10,14 @@ mod items;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of each crate, the name of its text, and the folder whose items are no promise.
+/// The folder of each crate, the name of its text file, and the subfolder whose public items may
+/// change without notice.
 const CRATES: [(&str, &str, &str); 2] = [
     ("mm/src", "plimsoll-mm", "laws/"),
     ("machines/host/src", "plimsoll-host", "measure/"),
 ];
 
-/// Compares the texts with the code.
+/// Compares the committed texts with the code, and returns an error if they differ.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut broken = Vec::new();
     for (folder, name, without) in CRATES {
@@ -41,7 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     ))
 }
 
-/// Writes the texts.
+/// Writes the texts that [`check`] compares with the code.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
     for (folder, name, without) in CRATES {
         let mut text = lines_of(&root.join(folder), without)?.join("\n");

@@ -31,7 +31,7 @@ const EDGES: [(&str, &[&str]); 11] = [
     ),
     ("bindings/c", &["plimsoll-host", "plimsoll-mm"]),
     ("xtask", &[]),
-    // A workspace of its own, with allocators that it compares with the page allocator.
+    // `peers` is a workspace of its own. It compares other allocators with the page allocator.
     ("peers", &["plimsoll-lab"]),
 ];
 

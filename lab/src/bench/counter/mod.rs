@@ -2,9 +2,9 @@
 //! addition by each of two threads, of an approximate sum, and of a precise sum.
 //!
 //! A *subject* is a counter that is measured. The benchmark measures all subjects in one run, in
-//! turns. Read the time of each addition as a ratio to the floor, the time of an atomic addition to
-//! a word that no other thread uses. `cargo bench -p plimsoll-lab --bench counter` adds counters of
-//! other crates to the tables.
+//! turns. The *floor* is an atomic addition to a word that no other thread uses; judge an addition
+//! by the ratio of its time to that of the floor. `cargo bench -p plimsoll-lab --bench counter`
+//! adds counters of other crates to the tables.
 
 mod subject;
 mod timing;

@@ -21,8 +21,8 @@ const LOTS: u32 = 8;
 const LATE_MAX: f64 = 0.05;
 
 /// Returns the nanoseconds per addition for each subject. One thread runs on each of `cpus`, and
-/// all threads add to the same counter. The value of a subject is `None` if too few of its rounds
-/// were undisturbed.
+/// all threads add to the same counter. The value of a subject is `None` if the threads began
+/// together in fewer than an eighth of its rounds (see [`LATE_MAX`]).
 pub(super) fn adds(
     subjects: &[Box<dyn Subject>],
     cpus: &[u32],

@@ -1,8 +1,8 @@
 //! The cost of allocating and freeing page frames on this computer.
 //!
 //! A *subject* is an allocator that is measured. Every subject manages 512 MiB, and no memory is
-//! touched, so the benchmark measures only the allocators' own work. The ratio beside each time is
-//! to the fastest subject of another kind than Plimsoll, taken round by round. The package
+//! touched, so the benchmark measures only the allocators' own work. The ratio beside each time
+//! compares the subject, round by round, with the fastest subject that is not Plimsoll. The package
 //! `plimsoll-peers`, in the folder `peers`, adds allocators of other projects to the tables:
 //! `cargo run --release --manifest-path peers/Cargo.toml`.
 
@@ -28,7 +28,7 @@ use crate::run::progress::Progress;
 
 /// The number of frames that each subject manages: 512 MiB of 4 KiB.
 pub const FRAMES: Pages = Pages(1 << 17);
-/// The number of CPUs of the machine that threads play for Plimsoll.
+/// The number of CPUs of the machine on which Plimsoll's allocator runs. A thread plays each CPU.
 const CPUS: u32 = 2;
 
 /// Measures Plimsoll's page allocator, the floor, and the allocators that `others` makes.
@@ -50,7 +50,7 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Without other allocators, the ratios are to the floor, which is the last of ours.
+    // Without other allocators, ratios are to the floor, the last subject that `ours` makes.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -93,7 +93,7 @@ fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     ])
 }
 
-/// The results of one load: for each subject, its time and its ratio.
+/// The results of one load: a cell for each subject.
 struct Column {
     load: &'static str,
     cells: Vec<Cell>,
@@ -101,13 +101,14 @@ struct Column {
 
 /// The result of one subject under one load.
 struct Cell {
-    /// The nanoseconds per operation. `None` if no sample counts.
+    /// The nanoseconds per operation. `None` if every sample was disturbed.
     ns: Option<Estimate>,
-    /// The ratio to the fastest other allocator, in the rounds in which both samples count.
+    /// The subject's time divided by that of the fastest other allocator, in the rounds in which
+    /// neither sample was disturbed.
     ratio: Option<Estimate>,
     /// The number of samples.
     rounds: usize,
-    /// The number of samples that do not count.
+    /// The number of samples that were disturbed or could not be taken; they do not count.
     disturbed: usize,
 }
 

@@ -62,8 +62,8 @@ pub trait Subject: Send + Sync {
     fn has(&self, size: Size) -> bool;
     /// Allocates a block and frees it, `times` times.
     fn pairs(&self, size: Size, times: usize);
-    /// Fills `blocks` with newly allocated blocks. Returns the number of allocations that failed;
-    /// such an entry becomes [`NO_BLOCK`].
+    /// Fills `blocks` with newly allocated blocks. Returns the number of allocations that failed.
+    /// The entry of a failed allocation becomes [`NO_BLOCK`].
     fn take(&self, size: Size, blocks: &mut [usize]) -> usize;
     /// Frees `blocks` in their order, except entries that are [`NO_BLOCK`].
     fn give(&self, size: Size, blocks: &[usize]);
@@ -123,7 +123,7 @@ impl<F: Frames> Subject for F {
 fn pairs<F: Frames, const ORDER: u8>(frames: &F, times: usize) {
     for _ in 0..times {
         let block = frames.alloc::<ORDER>();
-        // The compiler must not join the allocation with the freeing.
+        // Without `black_box`, the compiler could merge the allocation with the freeing.
         if let Some(block) = black_box(block) {
             frames.free::<ORDER>(block);
         }
@@ -149,7 +149,7 @@ fn give<F: Frames, const ORDER: u8>(frames: &F, blocks: &[usize]) {
     }
 }
 
-/// Plimsoll's page allocator with one zone, statistics on.
+/// Plimsoll's page allocator with one zone. It keeps its statistics as in ordinary use.
 pub(super) struct Plimsoll {
     name: &'static str,
     host: Host,
@@ -214,7 +214,8 @@ impl Frames for Plimsoll {
 
     fn settle(&self) {
         self.pages().drain_all_sync(&self.host);
-        // Fold the differentials of the free-page counter, by which watermarks are tested.
+        // Fold the differentials of the free-page counter, because watermark checks read that
+        // counter.
         for thread in 0..CPUS {
             let _entered = self.host.enter(CpuId(thread));
             self.manager.refresh(&self.host);

@@ -48,8 +48,8 @@ pub(super) const ALONE: [&str; 10] = [
 /// The loads with two threads, in the order of the columns.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
-/// One sample: nanoseconds per operation, or `None` if the sample is disturbed or the subject does
-/// not have blocks of this size. An operation is a pair in loads that free what they allocate.
+/// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no such
+/// blocks. In a load that frees what it allocates, an operation is an allocation with its freeing.
 pub(super) type Sample = Option<f64>;
 
 /// The samples of one subject: for each load, one sample per round.
@@ -276,12 +276,12 @@ impl Ring {
 
     fn receive(&self, blocks: &mut [usize; CHUNK]) {
         let received = self.received.0.load(Relaxed);
-        // Acquire pairs with the Release in `send`.
+        // Acquire pairs with the Release in `send`: this thread sees the chunk.
         spin_until(|| self.sent.0.load(Acquire) > received);
         for (entry, block) in self.chunks[received % CHUNKS_WAITING].iter().zip(blocks) {
             *block = entry.load(Relaxed);
         }
-        // Release pairs with the Acquire in `send`.
+        // Release pairs with the Acquire in `send`: that thread may overwrite the chunk.
         self.received.0.store(received + 1, Release);
     }
 }

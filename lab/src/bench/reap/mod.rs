@@ -164,7 +164,7 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
 }
 
 /// Returns the CPUs on which the threads run or, as the inner error, the reason why there is no
-/// race on this computer. The outer error is that this computer has too few CPUs for `helpers`.
+/// race on this computer. The outer error says that this computer has too few CPUs for `helpers`.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     if let Err(why) = Pair::find() {
         return Ok(Err(format!("there is no race to measure: {why}")));
@@ -281,6 +281,8 @@ mod tests {
         }
     }
 
+    /// An acquisition counts as a wait only if it took longer than nearly all acquisitions of exit
+    /// alone, which never waits.
     #[test]
     fn a_wait_is_what_exit_alone_never_sees() {
         let of = |case, spans: &[f64]| Raced {

@@ -54,7 +54,7 @@ pub(super) fn frames(pages: Pages) -> Pages {
 /// a multiple of 64.
 ///
 /// # Panics
-/// If the machine does not have [`frames`].
+/// If the machine has fewer frames than [`frames`] returns for `pages`.
 pub(super) fn build<M: Machine>(
     memory: Memory<'_, M>,
     shape: Shape,

@@ -198,6 +198,7 @@ fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
 mod tests {
     use super::*;
 
+    /// The additions of the log are found although other recorded additions precede them.
     #[test]
     fn a_log_is_found_behind_what_came_before_it() {
         let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];

@@ -21,6 +21,8 @@ fn judge(lines: &str) -> Judgement {
     judgement.expect("a run")
 }
 
+/// A differential is folded at the addition at which it reaches the batch, as in Linux, so every
+/// reading is identical.
 #[test]
 fn a_fold_is_where_linux_has_it() {
     // CPU 1 keeps 31 pages in its differential; the 32nd addition folds all 32.
@@ -40,6 +42,8 @@ fn a_reading_that_differs_is_shown_with_both_sides() {
     );
 }
 
+/// If Linux counted an unmapping in two parts, the replay finds the cut that gives the recorded
+/// reading. A note says for how many unmappings it found one.
 #[test]
 fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
@@ -71,6 +75,8 @@ fn pieces_end_at_page_tables_where_the_gather_is_full_and_at_a_cut() {
     assert_eq!(full.iter().sum::<u64>(), 10_000);
 }
 
+/// A line that cannot be read is set aside, and so are all later lines of its run, because the
+/// state of the counters is unknown after it.
 #[test]
 fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     for bad in [
@@ -98,6 +104,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
     assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
 }
 
+/// The number of initial pages has a limit only if the log says that one CPU's differential holds
+/// them all. If all CPUs have folded (`I all`), there is no limit.
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
     // 500 pages exceed what a differential can hold, so all of them are folded. The reading

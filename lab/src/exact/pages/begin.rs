@@ -336,6 +336,7 @@ mod tests {
         assert_eq!(nodes(""), [0; 4]);
     }
 
+    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share it.
     #[test]
     fn the_cpus_of_a_node_share_its_low_watermark() {
         let lists = ListInfo {

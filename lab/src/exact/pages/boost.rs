@@ -132,6 +132,8 @@ mod tests {
         assert_eq!(boosts.claim(2, 3), None, "no such zone");
     }
 
+    /// The limit of a boost is a fraction of the high watermark, but at least a page block. A zone
+    /// gets no boost if its high watermark or the factor is 0.
     #[test]
     fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
         let zone = |high| ZoneInfo {
@@ -147,6 +149,8 @@ mod tests {
         assert_eq!(off.claim(0, 0), None, "boosts are switched off");
     }
 
+    /// The end of a round removes only the boost that the zone had when the round began. A boost
+    /// that is added during the round stays.
     #[test]
     fn a_round_takes_away_what_there_was_at_its_beginning() {
         let mut boosts = boosts();

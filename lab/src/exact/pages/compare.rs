@@ -112,8 +112,8 @@ mod tests {
     use crate::exact::pages::stage::{Knobs, Start};
     use crate::exact::pages::zoneinfo::ZoneInfo;
 
-    /// One CPU with 20 movable pages on its lists, none of which an event shows, and one zone with
-    /// 8,192 free pages.
+    /// Makes a machine with one CPU, whose lists have 20 movable pages that no event shows, and one
+    /// zone with 8,192 free pages.
     fn twenty_listed() -> (Stage, Follow) {
         let zone = ZoneInfo {
             name: "DMA32".to_owned(),
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    /// The pages that this bulk allocation takes appear in no event, so Plimsoll's lists must
-    /// become shorter at once. Otherwise they would spill too early from then on.
+    /// If a bulk allocation takes pages that appear in no event, Plimsoll's lists must become
+    /// shorter at once. Otherwise they would spill too early from then on.
     #[test]
     fn a_bulk_allocation_of_pages_that_no_event_shows_shortens_plimsolls_lists() {
         let (mut stage, follow) = twenty_listed();
@@ -163,8 +163,8 @@ mod tests {
     }
 
     /// After a difference, the zone gets the pages that the kernel returned to it and Plimsoll did
-    /// not, and loses those that only the kernel took. Otherwise the zone's free pages would reach
-    /// a watermark at another time than in the kernel.
+    /// not, and loses the pages that only the kernel took. Otherwise the zone's free pages would
+    /// reach a watermark earlier or later than in the kernel.
     #[test]
     fn a_difference_is_made_up_for_in_the_zone() {
         let moved = |kind| {

@@ -8,7 +8,7 @@ use super::pair::Pair;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
 
-/// The events of reclaim. A recording names in its header the events that its recorder asked for.
+/// The events of reclaim, named as in a recording's header, which lists the recorded events.
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
@@ -111,6 +111,7 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
+    /// The note counts only the kind of reclaim whose event was not recorded.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

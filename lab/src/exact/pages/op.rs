@@ -34,8 +34,8 @@ pub(crate) enum Action {
         list: ListId,
         pfns: Vec<u64>,
     },
-    /// A bulk allocation took single pages that were on the CPU's lists before the recording and that
-    /// no event shows, or fewer if there are not so many.
+    /// A bulk allocation took `pages` single pages, or as many as there were, that were on the
+    /// CPU's lists before the recording and that no event shows.
     BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
@@ -59,8 +59,8 @@ pub(crate) enum Action {
     /// From now on the watermarks of a zone are `pages` pages above their values without a boost.
     Boost { zone: u8, pages: u64 },
     /// An allocation found all zones of `node` up to `highest`, numbered as in [`Action::Reclaim`],
-    /// below their high watermarks or without a block that is large enough. `None` stands for all
-    /// nodes whose memory the allocation may use; no event shows which nodes these are.
+    /// below their high watermarks or without a block that is large enough. If `node` is `None`, it
+    /// found this in all nodes whose memory it may use; no event shows which nodes these are.
     Shortage { node: Option<u32>, highest: u8 },
 }
 

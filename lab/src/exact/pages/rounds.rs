@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use plimsoll_recording::event::{Event, What};
 
-/// The rounds of reclaim for whose end there is no event. Each is known by the index of the last
+/// The rounds of reclaim whose end no event shows. Each round is stored as the index of the last
 /// event that belongs to it.
 pub(super) struct Rounds {
     last: HashSet<usize>,
@@ -38,7 +38,7 @@ impl Rounds {
         Self { last }
     }
 
-    /// Returns whether event `index` is the last event of a round for whose end there is no event.
+    /// Returns whether event `index` is the last event of a round whose end no event shows.
     pub(super) fn ends_after(&self, index: usize) -> bool {
         self.last.contains(&index)
     }

@@ -294,7 +294,9 @@ impl Witness {
     }
 }
 
-/// A notifier that records every range just before it is emptied.
+/// Records each range that a helper empties, just before that, as an MMU notifier of Linux could. A
+/// call with `may_wait` comes from the thread that changes mappings. It is not recorded, but waits
+/// at the two barriers.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {

@@ -1,8 +1,9 @@
-//! The side workloads of the drain experiment: the same workers with other states of memory, with
-//! plenty of memory, and with a quicker use of each page.
+//! The side workloads of the drain experiment. They have the workers of the main workload, but
+//! another state of memory, plenty of memory, or a quicker use of each page.
 //!
-//! One workload chosen by us proves little: with all memory fresh and short, moving whole blocks
-//! gains most. So a report gives the range of a ratio over all of these workloads.
+//! The main workload alone would prove little, because we chose it. For example, moving whole
+//! blocks gains most if memory is fresh and short. So a report gives the range of each ratio over
+//! all of these workloads.
 
 use super::scene::{FIFTY, Kept, Pressure, QUICK_USE_NS, RATE, SCALE, Scene, TEN, WAIT_MAX};
 use super::{BOUNDED, BOUNDED_PAGES, MERGED, UNBATCHED};
@@ -50,8 +51,8 @@ pub(super) fn run(run: &Run<'_, Scene, Kept>) -> Result<Vec<Member>, Error> {
             return Ok(Member { scene, results });
         }
         let about = format!("{} memory, {}", scene.memory.name(), scene.pressure.name());
-        // Runs of all workloads are equally long: a shorter run has a larger share of the first
-        // round, in which the workers only fill memory.
+        // The runs of all workloads are equally long. In a shorter run, the first round, in which
+        // the workers only fill memory, would have a larger share.
         let (results, _) = run.further_on_few(&about, &scene, &designs, SEEDS)?;
         Ok(Member { scene, results })
     };
@@ -106,7 +107,7 @@ pub(super) fn table(family: &[Member], metric: &Metric, title: &str) -> Table {
 }
 
 /// The smallest and the largest ratio of `metric` with `design` to `metric` with unbatched Linux,
-/// over the workloads of the family for which `of` is true.
+/// over the workloads of the family for which `of` returns true.
 fn range(
     family: &[Member],
     design: &str,
@@ -154,16 +155,16 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// A workload of ours, and the changes of throughput by the patch that the thread published for
-/// this workload, in percent. They are changes of the number of rounds, of rounds per second of
-/// real time, and of rounds per second of CPU time.
+/// A workload of ours, and the changes of throughput by the patch that the mailing-list thread
+/// published for this workload, in percent: of the number of rounds, of rounds per second of real
+/// time, and of rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],
 }
 
 /// The table of the merged patch's throughput beside the published changes. `None` on a machine for
-/// which none were published.
+/// which no changes were published.
 pub(super) fn claims(run: &Run<'_, Scene, Kept>) -> Result<Option<Table>, Error> {
     if run.scene.shape != FIFTY {
         return Ok(None);
@@ -222,8 +223,8 @@ fn published_claims(run: &Run<'_, Scene, Kept>) -> Vec<Claim> {
     claims
 }
 
-/// Says whether a change of throughput counts as none. `low` and `high` are the ends of its
-/// interval, in percent.
+/// Says whether the throughputs of two designs count as equal. The array has the low end of the
+/// interval of their difference, its median, and its high end, in percent.
 fn equality([low, _, high]: [f64; 3], compared: Verdict) -> &'static str {
     if compared == Verdict::TooFewSeeds {
         "too few seeds"

@@ -131,16 +131,16 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
 }
 
 const UNBATCHED: &str = "unbatched";
-/// Linux's holds with our rule for drains.
+/// Linux's holds, but allocations drain all lists even while another CPU does so (our rule).
 const ALL_DRAIN: &str = "unbatched-all-drain";
 /// The predecessor of the patch that was merged.
 const ZONE_LOCK: &str = "batched-zone-lock";
-/// The second patch of the series as first posted, alone.
+/// Only the second patch of the series as it was first posted.
 const DRAINS: &str = "batched-drains";
 /// The patch as merged into Linux.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
-/// Our holds, with Linux's rule for drains.
+/// Our holds, but only one CPU at a time drains all lists (Linux's rule).
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
 const DESIGNS: [&str; 8] = [
@@ -317,7 +317,8 @@ const CARDS: Cards<Scene, Kept> = Cards {
     ],
 };
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(results: &Results, family: &[Member]) -> Finding {
     let answer = format!(
         "{}; {}.",

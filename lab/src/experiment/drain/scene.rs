@@ -1,11 +1,11 @@
 //! The workloads of the drain experiment, and the metrics of a run.
 //!
 //! The workload is `stress-ng --vm` as in the mailing-list thread: 50 workers of 5 GB or 10 workers
-//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the thread does not describe, each CPU has a
-//! worker. On 176 CPUs, each worker of the lab maps only a twentieth of these amounts, so that
-//! rounds end within a run and the pages of a run fit into the host's memory. But a worker must map
-//! more than its CPU's page lists can hold (173 MB: an eighth of the machine's memory, divided by
-//! the number of CPUs); otherwise it would hardly use the zone.
+//! of 30 GB on 176 CPUs. On 316 CPUs, whose load the mailing-list thread does not describe, each
+//! CPU has a worker. On 176 CPUs, each worker of the lab maps only a twentieth of these amounts, so
+//! that rounds end within a run and the pages of a run fit into the host's memory. But a worker
+//! must map more than its CPU's page lists can hold (173 MB: an eighth of the machine's memory,
+//! divided by the number of CPUs); otherwise it would hardly use the zone.
 //!
 //! The rest of memory is in use from the beginning ([`aging`]). Nothing is reclaimed or swapped
 //! out: an allocation that finds no memory fails, and its worker goes on with the pages that it
@@ -116,7 +116,7 @@ pub(super) const TEN: Shape = Shape {
     bytes: (30 << 30) / SCALE,
     length: Nanos::from_ms(2500),
 };
-/// The factor by which the workers of the thread are scaled down.
+/// The factor by which the workers of the mailing-list thread are scaled down.
 pub(super) const SCALE: u64 = 20;
 
 /// A worker on each of `cpus` CPUs.
@@ -134,7 +134,7 @@ const fn one_per_cpu(cpus: u32) -> Shape {
 
 /// The time in which a worker uses a page that it has mapped. Measured: 2.58 and 2.52 µs of user
 /// time for each minor fault, in two runs of `stress-ng --vm 1 --vm-bytes 256M -t 12` (stress-ng
-/// 0.15.06, as in the thread, with its default methods) on a VM with two CPUs.
+/// 0.15.06, as in the mailing-list thread, with its default methods) on a VM with two CPUs.
 pub(super) const MEASURED_USE_NS: u32 = 2500;
 /// A quick use of each page: one pass that writes and one that reads. Estimate: 4 KiB each way at
 /// 20 GB/s.

@@ -1,5 +1,5 @@
-//! `reproduce drain-swap`: the second load of the thread, which maps more memory than the machine
-//! has. What do the designs gain while the kernel reclaims and swaps?
+//! `reproduce drain-swap`: the second load of the mailing-list thread, which maps more memory than
+//! the machine has. What do the designs gain while the kernel reclaims and swaps?
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
 //! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run
@@ -51,7 +51,7 @@ static DECLARED: Declaration<Scene> = Declaration {
     conclude,
 };
 
-/// The factor by which the workers, the memory and the swap of the thread are scaled down.
+/// The factor by which the mailing-list thread's workers, memory and swap are scaled down.
 const SCALE: u64 = 200;
 const WORKERS: u32 = 10;
 const WORKER_BYTES: u64 = (30 << 30) / SCALE;
@@ -61,9 +61,9 @@ const SWAP_BYTES: u64 = 179_000_000_000 / SCALE;
 const RATE_OF_CPU: Metric = Metric::higher("pages_per_cpu_s", Unit::PagesPerSecond);
 /// The number of pages that were moved to swap.
 const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
-/// The part of these pages that allocations moved.
+/// The number of pages that allocations, rather than kswapd, moved to swap.
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
-/// The number of inactive pages that passes looked at.
+/// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
 /// The number of times that an allocation reclaimed.
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
@@ -77,7 +77,7 @@ const LRU_WAIT_MAX: Metric = Metric::neither("lru_wait_max_ns", Unit::Nanos);
 const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
 /// The number of holds of a zone lock that spill pages.
 const SPILLS: Metric = Metric::neither("spills", Unit::Count);
-/// The mean number of pages of such a hold.
+/// The mean number of pages that one of the holds counted in [`SPILLS`] moves.
 const PER_SPILL: Metric = Metric::neither("pages_per_spill", Unit::Pages);
 
 const METRICS: &[Reading<Seen>] = readings!(|seen| {
@@ -105,7 +105,8 @@ struct Seen {
     /// The pages that workers touched within `window`.
     pages: f64,
     window: Nanos,
-    /// The time for which workers ran within `window`: they sleep only while they wait for reclaim.
+    /// The total time that workers ran within `window`. They sleep only while they wait for
+    /// reclaim.
     cpu_time: Nanos,
 }
 
@@ -171,7 +172,8 @@ impl Scene {
         let testbed = Testbed::with_pressure(&self.profile, *design, seed, slots);
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
-        // The last CPU has no worker: each worker is on the first of an equal part of the CPUs.
+        // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
+        // So the last CPU has no worker.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: WORKER_BYTES,

@@ -67,12 +67,12 @@ const OURS: [&str; 2] = [
 ];
 const BOUNDED: &str = "bounded, meet-in-the-middle, 8 helpers";
 
-/// The largest number of seeds with numbers of helpers that are only in the table by number of
-/// helpers, which shows only medians.
+/// The largest number of seeds for the numbers of helpers in [`CURVE`]. Only one table shows their
+/// results, and it shows only medians.
 const CURVE_SEEDS: usize = 2;
-/// The largest number of seeds of a victim of huge pages.
+/// The largest number of seeds for the victim of huge pages.
 const HUGE_SEEDS: usize = 3;
-/// The largest number of seeds of the larger victim. One of its runs takes this computer seconds.
+/// The largest number of seeds for the larger victim. A run with it takes seconds of real time.
 const LARGER_SEEDS: usize = 1;
 
 fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding), Error> {
@@ -297,7 +297,7 @@ fn wall(_: &Scene) -> Vec<Metric> {
     vec![WALL]
 }
 
-/// Makes the finding. Every statement in it follows from the medians of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
     let answer = format!(
         "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if they meet in \

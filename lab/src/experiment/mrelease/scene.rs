@@ -30,7 +30,7 @@ pub(super) struct Scene {
 
 /// The number of pages of the victim: 16 GiB.
 const PAGES: u64 = 16 << 18;
-/// How many times as many pages the larger victim has.
+/// The factor by which the larger victim has more pages.
 const LARGER: u64 = 4;
 /// The number of pages of the victim in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;

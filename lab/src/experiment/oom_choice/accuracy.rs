@@ -298,8 +298,8 @@ fn times(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// The table of wrong choices at each cost card. Prices do not change which pages are counted on
-/// which CPU, but they change in which order the CPUs count them.
+/// The table of wrong choices at each card. Prices do not change which pages are counted on which
+/// CPU, but they change in which order the CPUs count them.
 fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -351,7 +351,7 @@ fn goals(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let percent = |design| human(results.mean(design, &WRONG), Unit::Percent);
     let worst = |design| human(results.max(design, &REGRET_MAX), Unit::Bytes);
@@ -455,6 +455,8 @@ mod tests {
         }
     }
 
+    /// The patch's 16 precise sums are enough for 10 processes, but too few for 200 processes in
+    /// the band.
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
@@ -463,6 +465,8 @@ mod tests {
         assert!(value(&WRONG, &wrong_of(PATCH, Kind::InTheBand, 200)) > 0.0);
     }
 
+    /// If a selector cannot tell the processes apart, its mean regret is about that of a random
+    /// choice.
     #[test]
     fn a_choice_that_sees_no_difference_loses_as_much_as_a_choice_by_lot() {
         let choices = choices_of(PATCH, Kind::InTheBand, 100, 16);

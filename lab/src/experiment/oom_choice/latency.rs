@@ -63,8 +63,8 @@ const FEW: u32 = 1000;
 /// The number of processes in the matrix of a quick run.
 const COUNT_QUICK: u32 = 200;
 
-/// The largest number of seeds on other machines and at other cost cards. These tables show times,
-/// and no verdicts.
+/// The largest number of seeds on other machines and at other cards. These tables show times, and
+/// no verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {
@@ -286,7 +286,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The table of the most important metrics at each cost card.
+/// The table of the most important metrics at each card.
 fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -371,7 +371,7 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
     let answer = format!(
@@ -420,6 +420,8 @@ mod tests {
         assert_eq!(chosen(PRECISE, Kind::OneHog, 200).sums, 200);
     }
 
+    /// If all processes are in the band, our selector has to sum them all. It sums many at once,
+    /// which is faster than the precise selector's sums one by one.
     #[test]
     fn all_in_the_band_have_to_be_summed_and_that_is_cheaper_together() {
         let [precise, ours] = [PRECISE, OURS].map(|way| chosen(way, Kind::InTheBand, 300));

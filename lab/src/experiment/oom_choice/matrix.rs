@@ -203,6 +203,8 @@ mod tests {
     use super::*;
     use crate::experiment::oom_choice::{MACHINE, PRECISE};
 
+    /// The matrix has each selector with each kind of counters. On one seed, the gain from the
+    /// counters times the gain from the selector is the whole gain.
     #[test]
     fn the_matrix_has_every_pair_and_divides_the_gain() {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");

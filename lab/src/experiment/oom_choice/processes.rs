@@ -375,9 +375,9 @@ impl Candidates for Looking<'_> {
 /// Which processes have a tree, if their counters are of a kind that grows into a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Each process whose counters have grown while its pages were counted.
+    /// Each process whose counters have grown into a tree while its pages were counted.
     AsUsed,
-    /// Every process, from the beginning.
+    /// Every process, from its creation on.
     Every,
 }
 

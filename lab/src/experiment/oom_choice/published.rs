@@ -41,7 +41,7 @@ pub(super) const PUBLISHED: &[Published] = &[Published {
 
 const MS: f64 = 1e6;
 
-/// A pair of times in milliseconds, with precise sums and with the patch.
+/// A published pair of times in milliseconds: with precise sums, and with the patch.
 const fn pair(
     what: &'static str,
     metric: &'static str,
@@ -57,7 +57,7 @@ const fn pair(
     }
 }
 
-/// A time in milliseconds with cheap sums.
+/// A published time in milliseconds with cheap sums.
 const fn single(what: &'static str, metric: &'static str, ms: f64, why: &'static str) -> Figure {
     Figure {
         what,

@@ -127,7 +127,8 @@ fn conclude(run: &Run<'_, Scenes>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results, &run.scene)))
 }
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let waited = scenes.scene(EXITS).metric(&WAITED);
     let kills = scenes.scene(CROWD).metric(&KILLS);

@@ -163,7 +163,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of B to A, followed by a word if its interval excludes 1.
+/// The ratio of B to A, followed by the word of the verdict unless there is no difference.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
@@ -250,7 +250,7 @@ pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table 
     })
 }
 
-/// A table that compares Linux, the patches and ours with each other at each cost card.
+/// A table that compares Linux, the patches and ours with each other at each card.
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

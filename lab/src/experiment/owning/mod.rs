@@ -69,11 +69,11 @@ const fn declare(
 const LINUX: &str = "lists-6.18";
 /// The batching patch as merged into Linux.
 const BATCHED: &str = "batched";
-/// Our holds, without owners.
+/// Our holds of the zone lock. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// The proposed form, on the kernel that it was posted for.
+/// Owned page blocks as proposed, on the kernel for which they were posted.
 const RFC: &str = "batched+block-owned-rfc";
-/// The proposed form with our holds.
+/// Owned page blocks as proposed, with our holds of the zone lock.
 const RFC_BOUNDED: &str = "bounded+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 const DESIGNS: [&str; 6] = [LINUX, BATCHED, BOUNDED, RFC, RFC_BOUNDED, OURS];
@@ -90,7 +90,7 @@ const COMPARED: [Metric; 8] = [
     WAIT_MAX,
 ];
 
-/// The largest number of seeds of a run beside the main one.
+/// The largest number of seeds of each run other than the main one.
 const SEEDS: usize = 2;
 
 /// The results on one machine with memory in one state.
@@ -186,7 +186,7 @@ fn pages(family: &[Member]) -> Table {
     })
 }
 
-/// Makes the finding. Every statement in it follows from the medians of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians of the runs.
 fn finding(family: &[Member]) -> Finding {
     let range = |pair: (&str, &str), metric: &Metric| {
         let ratios = family

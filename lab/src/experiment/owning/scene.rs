@@ -1,8 +1,8 @@
 //! The machines, loads and metrics of the experiments about lists that own blocks.
 //!
 //! The machines of 96 and 192 CPUs are parts of the machine of 384 CPUs: whole last-level caches,
-//! and memory in proportion. Most memory is in use from the beginning; the load has twice as much
-//! as it needs.
+//! and memory in proportion. Most memory is in use from the beginning. Twice as much memory is free
+//! as the load needs.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::ZoneView;
@@ -59,7 +59,7 @@ pub(super) const METRICS: &[Reading<Seen>] = readings!(|seen| {
     Metric::lower("failed_allocations", Unit::Count) => seen.failed as f64,
 });
 
-/// The observations of one run. The counts of locks are those until the load ends.
+/// The observations of one run. The lock statistics cover the time until the load ends.
 pub(super) struct Seen {
     stats: Stats,
     pages_per_s: f64,
@@ -77,7 +77,7 @@ impl Seen {
     }
 }
 
-/// The two loads.
+/// The load of an experiment: allocators that purge, or exits of large processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Purge,
@@ -108,7 +108,8 @@ pub(super) struct Scene {
     profile: Profile,
     pub(super) memory: Memory,
     load: Load,
-    /// The virtual time for which workers allocate. The length of exits follows from their rounds.
+    /// The virtual time for which workers allocate. It has no effect on exits, which run for a
+    /// fixed number of rounds.
     length: Nanos,
 }
 
@@ -151,7 +152,8 @@ impl Scene {
         self.profile.topology.cpus()
     }
 
-    /// Returns whether `other`, a scene of the same experiment, is the same.
+    /// Returns whether `other`, a scene of the same experiment, has as many CPUs and the same state
+    /// of memory.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.cpus(), self.memory) == (other.cpus(), other.memory)
     }
@@ -214,7 +216,7 @@ impl Scene {
 
     fn purge(&self, testbed: &Testbed) -> Seen {
         let (done, purged) = PURGE.start(testbed, self.length);
-        // By then, purgers return as much memory as workers fault in.
+        // From this time on, purgers return as much memory as workers fault in.
         let settled = Nanos(self.length.0 / 2);
         testbed.sim.run_until(settled);
         let before = done.pages();
@@ -269,8 +271,8 @@ fn huge_blocks(testbed: &Testbed) -> u32 {
     zones.iter().map(of).sum()
 }
 
-/// The part of `whole` that has its first last-level caches, with `cpus` CPUs in all, and memory in
-/// proportion.
+/// The part of the machine `whole` that has `cpus` CPUs, which are those of its first last-level
+/// caches, and memory in proportion.
 fn part(whole: &Profile, cpus: u32) -> Profile {
     let topology = &whole.topology;
     let mut places: Vec<_> = topology.ids().map(|cpu| topology.place(cpu)).collect();

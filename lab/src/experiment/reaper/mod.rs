@@ -9,7 +9,8 @@
 //! wait for those of page tables.
 //!
 //! The submodule `scene` has the races, `targets` the targets for our design. `profile` compares
-//! the reaper's phases with the thread's profile. `published` has the published figures.
+//! the reaper's phases with the mailing-list thread's profile. `published` has the published
+//! figures.
 
 mod profile;
 mod published;
@@ -105,7 +106,7 @@ const THREAD: [(&str, &str); 10] = [
 ];
 
 /// A table with the rows of the mailing-list thread's table. It shows shares of the running time,
-/// because the thread does not give the size of its victim.
+/// because the mailing-list thread does not give the size of its victim.
 fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
     let metrics = run.scene.metrics();
     let find = |(what, name): (&'static str, &str)| {
@@ -113,8 +114,8 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The victim of the thread does not have the size of ours. So the times for page-table locks
-    // and reverse mappings are also shown as shares of the running time, which can be compared.
+    // The published victim does not have the size of ours. So the times for page-table locks and
+    // reverse mappings are also shown as shares of the running time, which can be compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);
@@ -225,7 +226,8 @@ fn on_equal(scenes: &Scenes, metrics: &[Metric]) -> Vec<Metric> {
         .collect()
 }
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let results = &run.results;
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);

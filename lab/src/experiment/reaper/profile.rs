@@ -1,4 +1,5 @@
-//! The phases of the reaper's work, beside the profile of an earlier run that the thread published.
+//! The phases of the reaper's work, beside the profile of an earlier run that the mailing-list
+//! thread published.
 //!
 //! That run profiled only the reaper. The names are those of the kernel's functions.
 

@@ -36,9 +36,9 @@ const PATHS: [(Hops, usize); 6] = [
 ];
 
 /// Returns programs that bring the error of the flat counter to its bound, the largest error that
-/// is possible. Recordings of a kernel on 64 and on 128 CPUs show that they do. The mappings of
-/// these programs are one page smaller than the counter's batch, and each program keeps as many
-/// mappings as there are CPUs.
+/// is possible. Recordings of a kernel on 64 and on 128 CPUs show that these programs reach the
+/// bound. The mappings of these programs are one page smaller than the counter's batch, and each
+/// program keeps as many mappings as there are CPUs.
 fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
@@ -124,7 +124,7 @@ fn path(program: &Program) -> String {
 
 /// The sentence that says what it takes for the flat counter to be about as wrong as published.
 fn what_it_takes(cells: &[Cell]) -> String {
-    // The thread says "about 1 GB", so 95 % of it is enough.
+    // The mailing-list thread says "about 1 GB", so 95 % of it is enough.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached = cells.iter().filter(|cell| cell.flat.worst >= enough);
     let shown = cells.iter().filter(|cell| cell.flat.worst_shown >= enough);

@@ -158,8 +158,8 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// A table of the worst errors at every cost card, on the first seed. Prices should not change
-/// which pages are counted on which CPU.
+/// A table of the worst errors at every card, on the first seed. Prices should not change which
+/// pages are counted on which CPU.
 fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -197,7 +197,7 @@ fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     ))
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let worst = |design| {
         let pages = results.estimate(design, &WORST);

@@ -246,6 +246,8 @@ mod tests {
         }
     }
 
+    /// With [`Hops::Edge`], each CPU's part of the counter goes up in the first of four rounds,
+    /// down in the second and the third, and up again in the fourth.
     #[test]
     fn at_the_edge_each_part_goes_up_once_down_twice_and_up_again() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);

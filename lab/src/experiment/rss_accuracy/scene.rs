@@ -152,6 +152,8 @@ mod tests {
         run(&profile, program, counting, 7)
     }
 
+    /// No error exceeds the bound that the counter states, and only the shared counter has no error
+    /// at all.
     #[test]
     fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
         for counting in Counting::ALL {
@@ -163,6 +165,7 @@ mod tests {
         }
     }
 
+    /// While a program stays on one CPU, our counter is exact.
     #[test]
     fn ours_knows_a_program_that_stays_exactly() {
         let seen = seen(Hops::Stay, Counting::OneSided);

@@ -66,8 +66,8 @@ const WARM_UP_ADDS: u64 = 4 << 10;
 const ADDS: u64 = 8 << 10;
 
 /// Each CPU draws a random number below this one, so that the CPUs' batches do not all end at one
-/// time. A CPU that has drawn n thinks for n nanoseconds before its first addition. It then makes n
-/// additions without the work of a page fault.
+/// time. A CPU that has drawn n computes for n nanoseconds before its first addition. It then makes
+/// n additions without the work of a page fault.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.
@@ -192,6 +192,8 @@ mod tests {
 
     use super::*;
 
+    /// The cache line of the shared counter moves at nearly every addition. Our tree follows the
+    /// topology, so none of its cache lines moves to another socket.
     #[test]
     fn a_shared_line_moves_at_each_addition_and_a_tree_along_the_machine_crosses_never() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");

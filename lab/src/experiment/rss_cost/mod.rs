@@ -1,9 +1,9 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
-//! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that the
-//! thread's counters do not make that benchmark slower. Here every variant runs the benchmark, with
-//! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
-//! each variant moves when no other work hides them.
+//! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
+//! counters do not make that benchmark slower. Here every variant runs the benchmark, with one task
+//! and with many. In a second scene, all CPUs only count, which shows the cache lines that each
+//! variant moves when no other work hides them.
 //!
 //! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
 //! ones, `counting` the second scene, and `published` the published figures.
@@ -215,7 +215,8 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Makes the finding. Every statement in it follows from the medians and intervals of the runs.
+/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
+/// runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);

@@ -30,7 +30,7 @@ impl Row<'_> {
         Some(ours / self.published(FLAT)?)
     }
 
-    /// Returns whether the published rate is one to which no price is fitted.
+    /// Returns whether the published rate is independent: no price was fitted to it.
     fn is_independent(&self) -> bool {
         let metric = rate(self.mode, self.tasks);
         let mut figures = PUBLISHED.iter().flat_map(|of| of.figures);

@@ -124,7 +124,7 @@ impl Scene {
         MODES.into_iter().flat_map(of_mode).collect()
     }
 
-    /// The numbers of tasks.
+    /// The numbers of tasks with which the benchmark runs.
     pub(super) const fn tasks(&self) -> &'static [u32] {
         self.tasks
     }

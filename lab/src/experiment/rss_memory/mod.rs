@@ -129,7 +129,7 @@ fn shown(_: &Effort) -> Vec<Metric> {
 
 fn conclude(run: &Run<'_, Effort, (), Owner>) -> Result<(Vec<Table>, Finding), Error> {
     if run.options.determinism == Determinism::Check {
-        // Only bytes are checked, because the times of two runs are never equal.
+        // Only the bytes of two runs are compared, because their times are never equal.
         let bytes = |case: &Case<Owner>| bytes_of(case.design);
         Comparison::run(&OWNERS, run.options, run.progress, bytes)?;
     }
@@ -205,7 +205,7 @@ fn cold_times(results: &Results) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the numbers of the runs.
+/// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(results: &Results) -> Finding {
     let size = |owner| results.show(owner, &bytes(HEADLINE));
     let time = |owner| results.show_interval(owner, &warm(HEADLINE));
@@ -275,6 +275,8 @@ mod tests {
         owners::bytes(owner, cpus).expect("memory for one owner")
     }
 
+    /// Our build of the published tree has the published size, and one more cache line for the
+    /// amounts that `Counters::set` adds.
     #[test]
     fn the_tree_has_the_published_size_and_a_line_for_what_is_set() {
         for (nth, (cpus, _)) in MACHINES.into_iter().enumerate() {
@@ -292,6 +294,8 @@ mod tests {
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }
 
+    /// Our counters take one cache line until their tree has grown. A grown tree is smaller than
+    /// the published tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {

@@ -140,7 +140,7 @@ fn causes_table(tried: &[Tried]) -> Table {
     )
 }
 
-/// Makes the finding. Every statement in it follows from the runs.
+/// Makes the report's finding. Every statement in it follows from the runs.
 fn finding(tried: &[Tried]) -> Finding {
     let (plain, causes) = tried
         .split_first()

@@ -74,7 +74,7 @@ pub(super) struct Scene {
     pub(super) length: Nanos,
 }
 
-/// The length of a full run of the machine as it is.
+/// The virtual length of a full run in which no cause is applied.
 const FULL: Nanos = Nanos::from_ms(400);
 
 /// A cause that may lengthen stretches.

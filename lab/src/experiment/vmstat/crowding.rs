@@ -75,7 +75,7 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     let end = Nanos(7 * SECOND);
     let testbed = Testbed::new(profile, design, seed);
     // No CPU is ever idle: each CPU repeatedly maps a few pages and works on them. The number of
-    // pages varies, so that each run of the vmstat work finds counts to fold.
+    // pages varies, so that each run of the vmstat work finds differentials to fold.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 500_000,

@@ -40,8 +40,8 @@ pub(super) fn times_apart(pairs: &[Beside]) -> f64 {
 }
 
 /// The candidate whose ratios are nearest to the published ones by [`times_apart`], and its
-/// distance. If several are equally near, the first of them. `None` if no candidate is at a finite
-/// distance.
+/// distance. If several candidates are equally near, the first one counts. `None` if no candidate
+/// is at a finite distance.
 pub(super) fn nearest<'a>(
     candidates: impl IntoIterator<Item = (&'a str, Vec<Beside>)>,
 ) -> Option<(&'a str, f64)> {

@@ -78,10 +78,10 @@ const MACHINES: [&str; 2] = [MAPPED, PLAIN];
 /// The machine whose kernel runs without KASAN.
 const PLAIN: &str = "grace-72";
 
-/// The machine for which the report also has the tables of the family, of the cost cards, by tick
-/// rate and by drain length. A second machine that differs from this one only in its prices would
-/// repeat them: the cards scale all prices, and the runs for the table by drain length multiply the
-/// price of freeing a page by several factors.
+/// The machine for which the report also has the tables of the family, of the cards, by tick rate
+/// and by drain length. A second machine that differs from this one only in its prices would repeat
+/// them: the cards scale all prices, and the runs for the table by drain length multiply the price
+/// of freeing a page by several factors.
 const MAPPED: &str = "grace-72+kasan";
 
 /// The metrics that get verdicts. Verdicts on the others would say the same: the waits of all

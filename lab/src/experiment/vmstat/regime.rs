@@ -41,7 +41,8 @@ const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 /// that bursts rarely overlap.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
-/// The time at which the measurement begins. By then the first scheduled firings are over.
+/// The time at which the measurement begins. By then the bursts are over, and the shepherd has
+/// started every CPU's vmstat work.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
 /// The contentions of decays, by drain length and schedule.
@@ -120,7 +121,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
             // From now on, the CPU is busy with a few pages. Their number changes, so each run of
-            // the vmstat work finds counts to fold and no CPU goes dormant.
+            // the vmstat work finds differentials to fold and no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);

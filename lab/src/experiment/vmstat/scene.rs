@@ -1,8 +1,8 @@
 //! One workload of the vmstat experiment on one machine, and its metrics.
 //!
 //! Published counts and times are those of `perf lock contention`, which leaves out the first
-//! waiter of a lock. So the metrics that are compared with them leave it out as well; their names
-//! begin with `perf`. The other metrics count every waiter.
+//! waiter of a lock. The metrics whose names begin with `perf` are compared with the published
+//! values, so they leave the first waiter out as well. The other metrics count every waiter.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -29,7 +29,7 @@ pub(super) const PERF_TOTAL_WAIT: Metric = Metric::lower("perf_total_wait_ns", U
 pub(super) const PERF_MAX_WAIT: Metric = Metric::lower("perf_max_wait_ns", Unit::Nanos);
 /// The mean of the waits that perf shows.
 pub(super) const PERF_MEAN_WAIT: Metric = Metric::lower("perf_avg_wait_ns", Unit::Nanos);
-/// [`CONTENTIONS`] per million of [`RETURNED`].
+/// The number of [`CONTENTIONS`] for each million pages of [`RETURNED`].
 pub(super) const PER_RETURNED: Metric = Metric::lower("contentions_per_mpage", Unit::Count);
 /// The number of pages that spills, decays and drains returned to their zones.
 pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Pages);
@@ -37,7 +37,7 @@ pub(super) const RETURNED: Metric = Metric::neither("pages_returned", Unit::Page
 pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
 /// The number of pages that decays returned to their zones.
 pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
-/// [`DECAY_CONTENTIONS`] per million of [`DECAYED`].
+/// The number of [`DECAY_CONTENTIONS`] for each million pages of [`DECAYED`].
 pub(super) const PER_DECAYED: Metric = Metric::lower("decay_contentions_per_mpage", Unit::Count);
 
 /// The largest number of CPUs whose vmstat work starts between two successive ticks.

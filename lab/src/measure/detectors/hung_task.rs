@@ -5,10 +5,11 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The time between two looks, and the shortest sleep that a look reports.
+/// The time between two looks, and the shortest sleep that a look reports (Linux:
+/// `hung_task_timeout_secs`).
 pub const TIMEOUT: Nanos = Nanos(120 * Nanos::SECOND.0);
 
-/// The number of reports after which Linux reports no more.
+/// The number of reports after which Linux reports no more (Linux: `hung_task_warnings`).
 pub const REPORTS_MAX: usize = 10;
 
 /// The detector's state for one task.

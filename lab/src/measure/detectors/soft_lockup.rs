@@ -6,7 +6,8 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The time between two firings of the timer: two fifths of the threshold of 10 seconds.
+/// The time between two firings of the timer: two fifths of the threshold of 10 seconds (Linux:
+/// `watchdog_thresh`).
 pub const PERIOD: Nanos = Nanos(4 * Nanos::SECOND.0);
 
 /// The binary logarithm of the time unit, in nanoseconds: a unit is 1.074 seconds.

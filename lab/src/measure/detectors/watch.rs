@@ -14,7 +14,7 @@ use super::{hung_task, rcu, soft_lockup};
 /// Stretches that are shorter than this are ignored.
 const SHORTEST: Nanos = Nanos(10_000);
 
-/// An observer of a simulated machine.
+/// Observes a simulated machine for stalls, until [`Watch::finish`] ends the watch.
 #[derive(Clone, Debug)]
 pub struct Watch {
     log: Rc<RefCell<Log>>,
@@ -186,8 +186,9 @@ mod tests {
 
     #[test]
     fn each_report_of_a_long_stretch_counts() {
-        // Reports come after 20 to 24 seconds and 24 seconds later. RCU has one after 21 seconds
-        // and one after 84.
+        // The stretches of both CPUs last 60 seconds. A soft lockup is reported after 20 to 24
+        // seconds, and again 24 seconds later. An RCU stall is reported after 21 seconds, and then
+        // only after 84.
         let stalls = held_for(60);
         assert_eq!((stalls.soft_lockups, stalls.rcu_stalls), (4, 2));
     }
@@ -225,7 +226,7 @@ mod tests {
         watch.finish(&sim)
     }
 
-    /// Looks are at 120 and 240 seconds.
+    /// The detector looks at 120 and 240 seconds, and only the second look can report the task.
     #[test]
     fn a_task_that_waits_for_a_sleeping_lock_is_reported_as_hung() {
         assert_eq!(asleep_for(239).hung_tasks, 0);

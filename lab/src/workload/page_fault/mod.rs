@@ -108,7 +108,7 @@ struct Shared {
 }
 
 /// The number of tasks that wait for an mmap_lock, and the sum of the times at which their waits
-/// began. From both follows how long these tasks have waited so far.
+/// began. These two numbers and the current time give how long all these tasks have waited so far.
 #[derive(Default)]
 struct Waiting(Cell<(u64, u64)>);
 

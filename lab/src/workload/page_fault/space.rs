@@ -1,8 +1,8 @@
 //! An address space of the benchmark, and how its threads delay each other in it.
 //!
-//! If the tasks are processes, each has an address space to itself. The locks that its faults take
-//! are wanted by no other task, and their cost is part of the price of a fault. Threads share the
-//! mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
+//! If the tasks are processes, each has an address space to itself. No other task wants the locks
+//! that its faults take, and the price of a fault includes the cost of these locks. Threads share
+//! the mmap_lock, the mappings and the translations. Before memory is freed, every CPU that runs a
 //! thread of the process has to drop its translations. The thread that unmaps interrupts these CPUs
 //! and waits for them. This costs `tlb_flush` for the first of them, and `ipi` for each further
 //! one.
@@ -226,8 +226,8 @@ mod tests {
         }
     }
 
-    /// The first fault of a mapping takes the mmap_lock if the lock is busy, and gives the mapping
-    /// its `anon_vma`. So the next fault needs no lock.
+    /// The first fault of a mapping only tries the mmap_lock. If the lock is busy, the fault waits
+    /// for it and then gives the mapping its `anon_vma`, so the next fault needs no lock.
     #[test]
     fn a_fault_that_takes_the_lock_leaves_an_anon_vma() {
         let profile = Profile::load("laptop-2", Card::Mid).expect("built in");

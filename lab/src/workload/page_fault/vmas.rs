@@ -93,8 +93,8 @@ impl Vmas {
         let is_same = |other: Option<Rc<Vma>>| other.is_some_and(|it| Rc::ptr_eq(&it, &vma));
         let above = place.checked_sub(1).is_some_and(|it| is_same(self.at(it)));
         let below = is_same(self.at(place + 1));
-        // The removal is one change. On each side on which the mapping continues, a split is one
-        // more.
+        // The removal is one change. If the mapping continues above or below the place, the split
+        // on that side is one more change.
         sim.spend(Work::MapEdit, 1 + u32::from(above) + u32::from(below));
         self.places.borrow_mut()[place] = None;
         if above && below {
@@ -376,8 +376,8 @@ mod tests {
         sim.run();
     }
 
-    /// Two CPUs map and unmap while two fault. A fault that was let in is in the mapping that has
-    /// the place now, and no writer changes that mapping before the fault has left.
+    /// Two CPUs map and unmap while two other CPUs fault. A fault that was let in is in the mapping
+    /// that has the place now, and no writer changes that mapping before the fault has left.
     #[test]
     fn a_fault_that_was_let_in_is_in_a_mapping_that_does_not_change() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");
@@ -395,7 +395,7 @@ mod tests {
             sim.spawn(plimsoll_mm::units::CpuId(cpu), move |sim| {
                 for round in 0..400_u32 {
                     if cpu < 2 {
-                        // Stands for the mmap_lock.
+                        // The flag `writing` stands for the mmap_lock.
                         while writing.replace(true) {
                             sim.sleep(plimsoll_mm::units::Nanos(500));
                         }

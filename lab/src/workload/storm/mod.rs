@@ -6,8 +6,8 @@
 //! The run ends when every allocator has all the memory that it wanted or has died. Then all
 //! processes exit, and every page must be free again.
 //!
-//! `population`: the processes. `world`: a machine with these processes, how they react to a kill,
-//! and the reaper. `stalls`: what each stalled allocation waited for.
+//! The submodule `population` has the processes. `world` has a machine with these processes, how
+//! they react to a kill, and the reaper. `stalls` says what each stalled allocation waited for.
 
 mod population;
 mod stalls;
@@ -232,7 +232,7 @@ fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
     }
 }
 
-/// Runs the thread of an allocator, which repeatedly thinks and then touches a burst of pages.
+/// Runs the thread of an allocator, which repeatedly sleeps and then touches a burst of pages.
 fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
     let proc = &world.procs[id as usize];
     let mut page = START.0 + proc.spec.pages();
@@ -385,6 +385,7 @@ mod tests {
         );
     }
 
+    /// A victim begins to exit within 50 ms although 32 allocators wait for its memory.
     #[test]
     fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
         let storm = Storm {

@@ -145,6 +145,7 @@ mod tests {
         assert_ne!(headcount().draw(64, 1), headcount().draw(64, 2));
     }
 
+    /// Each running thread has its own CPU, and so do the reaper, the helper and the device.
     #[test]
     fn who_runs_is_alone_on_its_cpu() {
         let all = headcount().draw(64, 3);

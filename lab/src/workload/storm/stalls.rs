@@ -360,7 +360,7 @@ mod tests {
         let [first, second] = &of(&two())[..] else {
             panic!("two stalls");
         };
-        // Attempts, looks, select, busy, to exit, emptying, retry.
+        // The parts are attempts, looks, select, busy, to exit, emptying, retry.
         assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
         assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
         for stall in [first, second] {
@@ -369,6 +369,8 @@ mod tests {
         }
     }
 
+    /// A task that sleeps in the last resort, while no victim is dying and no task selects one, is
+    /// in the part `busy`.
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();
@@ -378,6 +380,7 @@ mod tests {
         assert!(deaths(&notes).is_empty());
     }
 
+    /// The stalls do not depend on the order in which the events of different CPUs were recorded.
     #[test]
     fn the_order_in_which_cpus_tell_does_not_matter() {
         let mut notes = two();

@@ -106,8 +106,8 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// In an app, on average one in this number of the small anonymous mappings is in swap, and one in
-/// this number of the heap's pages.
+/// On average, one in this number of an app's small anonymous mappings is in swap, and one in this
+/// number of its heap's pages.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 

@@ -63,9 +63,9 @@ pub(crate) enum MemoryLeft {
 /// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. In the
-    /// test of the patch that lets the reaper start at the highest mapping, it also started at
-    /// once.
+    /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
+    /// reaper also started at once in the test of the patch that lets it start at the highest
+    /// mapping.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
@@ -392,6 +392,8 @@ mod tests {
         );
     }
 
+    /// If exit and a helper walk in the same direction, they wait for each other's page-table
+    /// locks. If each claims its page tables first, neither waits.
     #[test]
     fn in_the_same_direction_they_wait_and_for_claimed_tables_nobody_does() {
         let ascending = raced(APP, Reaping::Ascending, 1);
@@ -406,6 +408,8 @@ mod tests {
         );
     }
 
+    /// If the machine has no memory left, page lists are short, so exit itself returns most of the
+    /// victim's pages to their zones.
     #[test]
     fn without_memory_pages_go_on_to_their_zones() {
         let victim = Victim::One { pages: 9000 };
@@ -423,6 +427,8 @@ mod tests {
         assert!(none.ran(Party::Exit) > plenty.ran(Party::Exit));
     }
 
+    /// The pages of a victim return to the nodes that they came from, on whichever node a CPU
+    /// empties them.
     #[test]
     fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");

@@ -149,6 +149,8 @@ mod tests {
         (sorted(blame.unviable), sorted(blame.alone))
     }
 
+    /// The mutants of the smallest region around an error are blamed. A mutant is unviable only if
+    /// its changed text contains an error's primary span; otherwise it is to be built alone.
     #[test]
     fn the_smallest_place_around_an_error_is_blamed() {
         assert_eq!(blamed(&[error(13..14, true)]), (vec![1], vec![]));
@@ -157,6 +159,7 @@ mod tests {
         assert_eq!(blamed(&[error(40..41, true)]), (vec![], vec![1, 2, 3]));
     }
 
+    /// If one error has a sure cause, the other errors are not traced to mutants in this attempt.
     #[test]
     fn errors_that_may_follow_from_others_wait() {
         let errors = [error(40..41, true), error(22..25, true)];

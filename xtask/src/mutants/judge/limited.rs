@@ -136,7 +136,7 @@ fn wait(mut child: Child, limit: Duration) -> Result<(ExitStatus, bool), String>
 fn is_limit(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt;
 
-    /// SIGKILL and SIGXCPU, which have these numbers on Linux.
+    /// The numbers of SIGKILL and SIGXCPU on Linux.
     const ENDED: [i32; 2] = [9, 24];
     status
         .signal()

@@ -119,6 +119,8 @@ mod tests {
         assert_eq!(broken(downwards, &[]), [""; 0]);
     }
 
+    /// A lower folder may name a folder that is an exception. An exception without which there
+    /// would be no circle is an error.
     #[test]
     fn what_is_common_may_be_named_from_below_as_long_as_that_is_needed() {
         let upwards = "use crate::high::two::Two;\npub struct Low;\n";

@@ -210,6 +210,7 @@ mod tests {
         }
     }
 
+    /// A file that uses a `macro_rules!` macro names the file that defines the macro.
     #[test]
     fn a_macro_by_example_is_an_item() {
         let files = [

@@ -46,7 +46,8 @@ impl Names {
                     if colons != 2 {
                         self.end(&mut path, line);
                     } else if path.is_empty() {
-                        // A path that begins with `::` leads to another crate.
+                        // An empty first name stands for a leading `::`, so the path leads to
+                        // another crate.
                         path.push(String::new());
                     }
                     // A name after `.` is a field or a method, and a name after `'` is a lifetime.

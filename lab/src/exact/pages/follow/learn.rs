@@ -38,8 +38,8 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
-                // The correction was computed from the kernel's next spill, so that spill proves
-                // nothing.
+                // The correction of the lists was computed from the kernel's next spill, so
+                // Plimsoll's next spill must agree with it and proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
                     lists.corrected = true;
                 }
@@ -231,9 +231,10 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If `home`, the list of unseen pages, has too few pages to remove, the others are removed
-        // from the longest lists of single pages. If `pages` is not a multiple of a block of
-        // `home`, the remainder is also added to or removed from the longest list of single pages.
+        // If `home`, the list of unseen pages, has too few pages to remove, the missing ones are
+        // removed from the longest lists of single pages. If `pages` is not a multiple of a block
+        // of `home`, the remainder is also added to or removed from the longest list of single
+        // pages.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

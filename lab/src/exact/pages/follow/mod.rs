@@ -167,8 +167,8 @@ impl Follow {
         *len = u32::try_from((i64::from(*len) + blocks).max(0)).unwrap_or(u32::MAX);
     }
 
-    /// Returns whether the size of a move depends on what the CPU did before the recording. Call it
-    /// before [`Follow::note`] for the operation.
+    /// Returns whether the size of a move depends on what the CPU did before the recording. Call
+    /// this function before [`Follow::note`] for the operation.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))

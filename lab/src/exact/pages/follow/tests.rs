@@ -78,6 +78,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
+/// The kernel's lists reach `high` at its next spill. So they are now shorter than `high` by as
+/// many pages as are freed until then.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -85,6 +87,8 @@ fn the_next_spill_tells_how_long_lists_are() {
     assert_eq!(learnt_length(&[free(false)]), 99, "one more would spill");
 }
 
+/// If the kernel's lists grow and shrink again before its next spill, they were below `high` even
+/// when they were longest.
 #[test]
 fn lists_that_were_longer_and_did_not_spill_were_below_high_then() {
     let (zone, list, pfn) = (0, LIST, 7);
@@ -145,6 +149,8 @@ fn hastened(between: Op) -> (Follow, bool) {
     (follow, hastened)
 }
 
+/// If the kernel's lists are shorter than assumed, a bulk allocation that only later events show
+/// may already have taken the missing pages. It is then treated as earlier.
 #[test]
 fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     let (follow, hastened) = hastened(bulk(4));
@@ -152,6 +158,7 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [16, 50, 30]);
 }
 
+/// If no bulk allocation took the missing pages, they are removed from the list of unseen pages.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
     let (follow, hastened) = hastened(free(false));
@@ -159,6 +166,8 @@ fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages(
     assert_eq!(follow.lens(0, 0)[..3], [20, 50, 25]);
 }
 
+/// A bulk allocation that comes after a refill of its list took pages of that refill, so it is not
+/// treated as earlier.
 #[test]
 fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     let mut refilled = free(false);
@@ -173,6 +182,7 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
+/// If more pages are missing than the list of unseen pages has, other lists get shorter, too.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);
@@ -182,6 +192,7 @@ fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [0, 0, 0]);
 }
 
+/// If less than a batch would remain after the kernel's spill, the spill emptied the lists.
 #[test]
 fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
@@ -194,6 +205,8 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     assert_eq!(follow.count(0, 0), 100);
 }
 
+/// The size of the kernel's refill shows `high`. If `high` would exceed its upper bound, the
+/// kernel's lists were shorter than assumed.
 #[test]
 fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
     let refill = |kernel| Pair {
@@ -216,6 +229,8 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(1000), 936));
 }
 
+/// If only the kernel refills a list, the list was empty before. Now it has the pages of the
+/// refill, without the page that was allocated.
 #[test]
 fn a_list_that_only_the_kernel_refills_was_empty() {
     let taken = Action::Alloc {
@@ -233,6 +248,8 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
+/// If the list of unseen pages has blocks of several pages, pages that do not fill a block are
+/// added to, or removed from, a list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
@@ -246,6 +263,8 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     assert_eq!(follow.lens(0, 0), lens);
 }
 
+/// Bulk allocations take the pages that were there before the recording and that no event shows,
+/// but no more than these.
 #[test]
 fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
     let mut follow = with([20, 50, 30]);

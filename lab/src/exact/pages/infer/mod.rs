@@ -1,8 +1,9 @@
 //! Derives operations from events: the list that each page was put on or taken from, and the
 //! operations that have no event.
 //!
-//! Tracks the lists of the recorded kernel frame by frame. An allocation shows which page was on
-//! top of its list, and most operations without an event follow from this:
+//! Tracks the lists of the recorded kernel frame by frame; the tracked lists are called *derived*.
+//! An allocation shows which page was on top of its list, and most operations without an event
+//! follow from this:
 //!
 //! - If the list has pages above the allocated one, and no event shows their allocation, a bulk
 //!   allocation took them.
@@ -38,8 +39,8 @@ use super::zoneinfo::ZoneInfo;
 pub(super) struct Inferred {
     /// The operations in recorded order.
     pub(super) ops: Vec<Op>,
-    /// The frames on each list at the first event, next one first, as far as later events show them
-    /// being allocated or returned to the zone.
+    /// The frames on each list at the first event, as far as later events show them being allocated
+    /// or returned to the zone. The frame to be allocated next comes first.
     pub(super) before: HashMap<Place, Vec<u64>>,
     pub(super) tally: Tally,
 }
@@ -188,8 +189,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The frames on each list at the first event, next one first: `seeded` or, if it is empty, the
-    /// frames that this pass found.
+    /// The frames on each list at the first event: `seeded` or, if it is empty, the frames that
+    /// this pass found. In each list, the frame to be allocated next comes first.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();

@@ -46,11 +46,11 @@ impl Walk<'_> {
         self.push_op(index, cpu, action, Vec::new());
     }
 
-    /// Records that event `index` ends the round of the kswapd whose thread it is from, and the
-    /// boosts that this changes.
+    /// Records that event `index` ends the round of the kswapd that runs in the event's thread, and
+    /// records the boosts that change as a result.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
-        // A round that began before the recording has no event of its beginning, so its node is
-        // unknown. Node 0 is assumed, which is the only node of most computers.
+        // If the round began before the recording, no event shows its beginning, so its node is
+        // unknown. Node 0 is assumed, because most computers have no other node.
         let pid = self.events[index].pid;
         let node = self.kswapds.get(&pid).copied().unwrap_or(0);
         let action = Action::Reclaim {

@@ -126,7 +126,7 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // Two successive events for one frame show a block that was claimed.
+                    // Two successive events for one frame belong to one block, which was claimed.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -151,9 +151,10 @@ impl Walk<'_> {
         Some(pages as usize)
     }
 
-    /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If no derived
-    /// list has that many pages on top that leave it without an event, the bulk allocation took
-    /// pages that were on a list before the recording.
+    /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If the topmost
+    /// `pages` pages of a derived list all leave it without an event, the bulk allocation took
+    /// them. Otherwise at least a part of its pages were on a list before the recording and appear
+    /// in no event.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);

@@ -61,7 +61,8 @@ impl Walk<'_> {
         unseen
     }
 
-    /// Returns whether a refill put a frame on its list. If so, the list is certain.
+    /// Returns whether a refill put a frame on its list. If so, it is certain which list the frame
+    /// is on.
     pub(super) fn came_by_refill(&self, pfn: u64) -> bool {
         let came = self.came.get(&pfn).map(|&came| &self.events[came].what);
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))

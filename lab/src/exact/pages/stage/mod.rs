@@ -151,7 +151,7 @@ impl Stage {
             while missing >= 1 << order
                 && let Some(block) = self.take_stock(zone, order)
             {
-                // The block bypasses the lists, which must stay empty.
+                // The block bypasses the lists, which must stay empty until their state is set.
                 let free = || self.mm.pages().free(&self.machine, block, order_of(order));
                 self.refused += u64::from(self.machine.interrupting(free).is_err());
                 missing -= 1 << order;
@@ -240,7 +240,7 @@ impl Stage {
                 true
             }
             Action::Drain { zone, by } => {
-                // The CPU that drains the lists adds their pages to the count of free pages.
+                // Runs on the CPU that drains, because that CPU adds the pages to the zone's count.
                 self.machine.go_to(by);
                 let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
                 pages

@@ -46,8 +46,8 @@ impl Stage {
     /// numbering, below their high watermarks.
     ///
     /// If `node` is unknown and several nodes have memory, the allocation may not have tried all of
-    /// them, because a memory policy or a cpuset may forbid it to use some. Then the zones are only
-    /// tested, so a zone with enough free pages stays as it is.
+    /// them, because a memory policy or a cpuset may forbid it to use some. In this case the
+    /// function only tests the watermarks, so a zone with enough free pages stays as it is.
     pub(super) fn set_below_high(&self, node: Option<NodeId>, highest: u8) -> bool {
         let certain = node.is_some() || self.has_one_node();
         let highest = counted(highest);
@@ -269,6 +269,7 @@ mod tests {
         assert_eq!([0, 1].map(|zone| spilled(&mut stage, zone)), [0, 31]);
     }
 
+    /// If a shortage names no node, only the zones below their high watermarks count as short.
     #[test]
     fn a_shortage_of_unknown_nodes_is_one_of_those_with_too_few_free_pages() {
         let mut stage = two_nodes([200, 1 << 14]);

@@ -12,7 +12,7 @@ use crate::measure::metric::Metric;
 use crate::report::value::{NOTHING, human_ratio};
 use crate::workload::mix::Mix;
 
-/// The metrics for which the thread published values, each with a short name.
+/// The metrics for which the mailing-list thread published values, each with a short name.
 pub(super) const COMPARED: [(&str, Metric); 4] = [
     ("contentions", PERF_CONTENTIONS),
     ("total wait", PERF_TOTAL_WAIT),

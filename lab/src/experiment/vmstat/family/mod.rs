@@ -37,8 +37,8 @@ pub(super) struct Family {
 }
 
 /// Runs the family. The workload [`MAIN`] has run already on the machine of this report, so its
-/// results are taken over. In a full run, [`MAIN`] also runs on the other machine for as long and
-/// on as many seeds. All other runs are shorter and have fewer seeds.
+/// results are reused. In a full run, [`MAIN`] also runs on the other machine for as long and on as
+/// many seeds. All other runs are shorter and have fewer seeds.
 pub(super) fn measure(run: &Run<'_, Scene>) -> Result<Family, Error> {
     let (seconds, seeds) = match run.options.effort {
         // A verdict needs at least six seeds.

@@ -85,7 +85,8 @@ fn a_workload_with_the_published_ratios_is_like_the_thread_s() {
     for row in &patch.rows {
         let expected = match row[0].as_str() {
             "steady" => "yes",
-            // Linux has no contention there, so there is no ratio.
+            // In `idle`, Linux has no contention, so there is no ratio. The published row is not
+            // compared with itself.
             "idle" | "(published)" => "–",
             _ => "no: none of them",
         };

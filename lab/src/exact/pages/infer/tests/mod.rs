@@ -97,6 +97,8 @@ fn a_refill_belongs_to_the_allocation_that_gets_its_first_block() {
     assert_eq!((found.tally.predictable, found.tally.predicted), (1, 1));
 }
 
+/// If a page is allocated although other pages lie above it on its list, a bulk allocation without
+/// an event took those pages first.
 #[test]
 fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     let refill: Vec<What> = (10..18).map(|pfn| taken(pfn, 0)).collect();
@@ -116,6 +118,8 @@ fn pages_above_one_that_is_handed_out_were_taken_unseen() {
     assert_eq!(found.tally.predicted, found.tally.predictable);
 }
 
+/// If a page leaves a list although no event has put it there, it was on the list before the
+/// recording.
 #[test]
 fn what_is_handed_out_without_having_come_was_there_before() {
     let found = infer(&[
@@ -135,6 +139,8 @@ fn what_is_handed_out_without_having_come_was_there_before() {
     assert_eq!(found.tally.drained_elsewhere, 0);
 }
 
+/// A CPU that frees a batch holds the lock of its lists. A block that an interrupt frees meanwhile
+/// bypasses the lists.
 #[test]
 fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     let found = infer(&[
@@ -155,6 +161,7 @@ fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     assert_eq!(found.ops.len(), 4);
 }
 
+/// A refill takes several blocks, so a single block that leaves the zone went to the caller.
 #[test]
 fn a_lone_block_from_the_zone_is_no_refill() {
     let found = infer(&[taken(10, 1), alloc(10, 1)]);
@@ -167,6 +174,7 @@ fn a_lone_block_from_the_zone_is_no_refill() {
     ));
 }
 
+/// A spill belongs to the free before it even if an interrupt allocates between the two.
 #[test]
 fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);
@@ -192,6 +200,8 @@ fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
     assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
 }
 
+/// A block that returns to the zone was on its list before the recording only if no earlier event
+/// touches the block.
 #[test]
 fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
     let found = infer(&[
@@ -204,6 +214,8 @@ fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_be
     assert_eq!(found.before[&place(1)], [29]);
 }
 
+/// If an allocation skips a page that a refill put on the list, a bulk allocation took that page
+/// first.
 #[test]
 fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
     let found = infer(&[
@@ -241,6 +253,7 @@ fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
     assert!(matches!(again, Action::AllocDirect { pfn: 5, .. }));
 }
 
+/// If a block is freed while it is still on a derived list, it had left that list without an event.
 #[test]
 fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
     let found = infer(&[free(5), alloc(5, 1), free(5), free(5), alloc(5, 1)]);
@@ -302,8 +315,8 @@ fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_alloca
     assert_eq!(never_seen(&found), [(0, 4)]);
 }
 
-/// Bulk allocations take unmovable pages. So if the pages on the lists of several types left them
-/// without an event, a bulk allocation took those of the unmovable list.
+/// Bulk allocations take unmovable pages. So if pages on the lists of several types left these
+/// lists without an event, a bulk allocation took those of the unmovable list.
 #[test]
 fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];
@@ -316,6 +329,7 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
+/// A bulk allocation takes pages that no event shows only if the derived list has too few pages.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };
@@ -333,6 +347,7 @@ fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     assert_eq!(never_seen(&infer(&half)), [(0, 1)]);
 }
 
+/// If CPU 0 returns blocks to the zone that CPU 1 has freed, CPU 0 has drained the lists of CPU 1.
 #[test]
 fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
     let event = |(cpu, what): (u32, What)| Event {

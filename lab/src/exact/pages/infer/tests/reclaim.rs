@@ -58,6 +58,7 @@ fn the_end_of_a_round_is_of_the_node_whose_kswapd_began_it() {
     assert_eq!(rounds, [(0, true), (1, true), (0, false), (1, false)]);
 }
 
+/// If no event shows the end of a round, the round ends with kswapd's last event about a page.
 #[test]
 fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
@@ -69,6 +70,8 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     assert!(off && ended.event == 2, "{ended:?}");
 }
 
+/// An allocation that wakes kswapd has found its zones short. But without GFP flags, kswapd is
+/// woken because of a boost, and no zone was short.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
@@ -107,6 +110,8 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     );
 }
 
+/// After direct reclaim, the blocks that the thread returns to a zone are a drain, not a spill of
+/// the page that the thread freed last.
 #[test]
 fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
     let reclaims = What::DirectReclaimEnd { pages: 1 };
@@ -153,6 +158,8 @@ fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
     );
 }
 
+/// A boost from before the recording becomes known when `/proc/zoneinfo` is read. The next round
+/// that begins after that removes it.
 #[test]
 fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
     let mut zones = zones();
@@ -179,8 +186,8 @@ fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
     );
 }
 
-/// Every event of reclaim concerns the node that it names, or the node of the kswapd whose thread
-/// it is from. Only the boosts of this node's zones end with a round.
+/// An event of reclaim concerns the node that it names or, if it names none, the node of the kswapd
+/// that runs in the event's thread. Only the boosts of this node's zones end with a round.
 #[test]
 fn each_event_of_reclaim_concerns_its_own_node() {
     let mut zones = zones();
