@@ -397,9 +397,9 @@ impl<M: Machine> Place<M> {
     pub(super) fn words(&self, cpus: u32, counter: usize) -> impl Iterator<Item = &M::LocalWord> {
         assert!(counter < self.width as usize, "no such counter");
         let (first, word) = (self.first + counter, (self.first + counter) % BLOCK);
-        let rows = self.run.blocks[first / BLOCK..].iter();
-        let rows = rows.step_by(self.blocks_per_row as usize);
-        rows.take(cpus as usize).map(move |block| &block.0[word])
+        let blocks = &self.run.blocks[first / BLOCK..];
+        let per_row = self.blocks_per_row as usize;
+        (0..cpus as usize).map(move |cpu| &blocks[cpu * per_row].0[word])
     }
 
     /// Returns the sum of the group's words on `cpu`.
