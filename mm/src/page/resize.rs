@@ -121,7 +121,7 @@ impl fmt::Display for ResizeError {
                 f,
                 "the zone has {free} free pages and must keep {keeps}: free more pages first"
             ),
-            Self::NoMemory => f.write_str("the records of the pages could not be allocated"),
+            Self::NoMemory => f.write_str("there is no memory for the change itself"),
         }
     }
 }
