@@ -400,10 +400,10 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes the blocks of `order` whose first pages are `pages`, until a block makes the lists
-    /// too long. Returns the number of pages to spill, and the index of the list onto which the
-    /// last block was pushed. Returns `None` if there is nothing to spill or a list has no room.
-    /// Adds the number of blocks pushed to `pushed`.
+    /// Pushes the blocks of `order` whose first pages are `pages` onto the lists of `pcp`, until
+    /// the lists hold too many pages. Returns the number of pages to spill, and the index of the
+    /// list onto which the last block was pushed. Returns `None` if there is nothing to spill or a
+    /// list has no room. Adds the number of blocks pushed to `pushed`.
     #[inline]
     pub(super) fn push_run(
         &self,

@@ -1,6 +1,6 @@
-//! The holds of page lists in Linux 6.12 and 6.18. These long-term kernels have one of the two
-//! changes that bound holds: a decay moves one batch per hold, and drops the zone lock and the pcp
-//! lock between holds. A spill is still a single hold.
+//! The holds of page lists in Linux 6.12 and 6.18. Later kernels bound the holds of both decays and
+//! spills. These long-term kernels bound only decays: a decay moves one batch per hold, and drops
+//! the zone lock and the pcp lock between holds. A spill is still a single hold.
 
 use super::unbatched::drain_limit;
 use super::{FlushFrom, Holds, Leftover, Limit};
