@@ -184,9 +184,8 @@ impl<M: Machine> Owners<M> {
         self.entries[block as usize].owner.set(0);
     }
 
-    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. Allocates
-    /// memory only if link records are allocated when blocks are split; otherwise every `Mail`
-    /// exists from the start.
+    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. With
+    /// [`Metadata::Eager`], every `Mail` exists from the start, so this allocates no memory.
     fn provide_mail(&self, machine: &M, block: u32) {
         let mail = &self.entries[block as usize].mail;
         if self.has_inboxes() && mail.get().is_none() {

@@ -52,7 +52,8 @@ impl<M: Machine> Zone<M> {
         while let Some(&first) = rest.first() {
             let owner = elsewhere(first);
             let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
-            // The owner of the first page may change after it was read above, so the run may be
+            // `run` counts the pages whose blocks have the same owner as that of the first page.
+            // The first page's owner may have changed since it was read above, so `run` may be
             // empty. Then the first page alone is freed.
             let (run, others) = rest.split_at(run.count().max(1));
             match owner {
@@ -92,7 +93,8 @@ impl<M: Machine> Zone<M> {
                 // before the pages arrived.
                 self.drain(machine, owner);
             }
-            // Only one CPU gets exactly this number, so only one CPU empties the inbox.
+            // Several CPUs may fill the inbox at once, but only one of them pushes the group with
+            // number `full`. This CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }
@@ -132,7 +134,8 @@ impl<M: Machine> Zone<M> {
                 } else {
                     let input = self.tuning_input(machine);
                     let excess = self.push_run(pcp, rest, order, None, &input, &mut pushed);
-                    // The owner waits for this work, as it does in the proposed form.
+                    // This work is done under the owner's pcp lock, so the owner waits for it, as
+                    // in the form proposed for Linux.
                     machine.spend(Work::PcpFree, pushed);
                     has_room = pushed > 0;
                     let (pages, list) = excess.unwrap_or_default();

@@ -9,8 +9,8 @@ use crate::page::sizing::Sizes;
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Computes up to which number of pages frees are quiet. `version` is the version of the
-    /// settings in `input`.
+    /// Computes the largest number of pages on the lists at which a free certainly spills none.
+    /// `version` is the version of the settings in `input`.
     pub(in crate::page) fn note_quiet(&mut self, input: &TuningInput, version: i64) {
         self.quiet_max = self.quiet_bound(input);
         self.free_count_max = input.sizes.batch.0 << input.scale_max;
