@@ -19,7 +19,7 @@ pub enum Counting {
     Shared,
     /// Linux's counter, with a part per CPU: [`Flat`].
     Flat,
-    /// The published tree: [`Tree`].
+    /// The tree that was proposed for Linux (`percpu_counter_tree`): [`Tree`].
     Tree,
     /// Plimsoll's tree: [`OneSidedTree`].
     OneSided,
@@ -137,7 +137,7 @@ impl<M: Machine> Plan<M> {
 pub enum AnyCounters<M: Machine> {
     /// All CPUs write one cache line.
     Shared(Shared<M>),
-    /// A part per CPU, which is folded into a shared part.
+    /// The tree that was proposed for Linux.
     Flat(Flat<M>),
     /// The published tree.
     Tree(Tree<M>),
@@ -182,8 +182,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the sum of all counters of the group in two parts. One part is the group's cells,
-    /// not yet read, so that a caller that sums many groups can read their cells together.
+    /// Returns what must be added up for the sum of all counters of the group: an amount that is
+    /// known already, and the group's cells, which are not read yet. So a caller that sums many
+    /// groups can read their cells together.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),

@@ -59,8 +59,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The number of groups of a row, a quarter of all, from which on reading the row in memory order
-/// is fast. A reader that sums fewer groups waits for each cache line.
+/// The number of groups of a row, a quarter of all, from which on summing them is fast, because the
+/// reads follow each other closely in memory. A reader that sums fewer groups waits for each cache
+/// line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -162,8 +163,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Charges the machine for reading the cells in `rows`, which has one word per CPU and in each word
-/// one bit per member to read.
+/// Reports to the machine the work of reading the cells in `rows`. `rows` has one word for each
+/// CPU, with one bit for each member whose cells are read.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

@@ -78,8 +78,8 @@ struct Grown<M: Machine> {
     /// The lines of the tree. The first ones have a bit for each cell and item that was ever used.
     /// Then follows one line for each item and root, with one word per counter.
     items: Items<M>,
-    /// The index of the first cache line that belongs to an item; the lines before it hold the
-    /// bits.
+    /// The index of the first cache line that belongs to an item. The lines before it hold the bits
+    /// of the used cells and items.
     above: usize,
 }
 
@@ -244,8 +244,9 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This charges the machine for an addition to the CPU's own cell. An addition to the first
-        // line needs no such call: each access to a line charges the machine by itself.
+        // This reports to the machine the work of an addition to the CPU's own cell. An addition to
+        // the first line needs no such call, because the machine itself counts each access to a
+        // line.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
@@ -302,8 +303,9 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Raises `T` by the largest amounts that the cell of `cpu` and the items above it can keep
-    /// without carrying them. Each cell and each item raises `T` only once.
+    /// Raises `T` (the largest amount that the tree may not have carried to its roots yet) by what
+    /// the cell of `cpu` and the items above it can keep. Each cell and each item raises `T` only
+    /// once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -345,8 +347,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
-        // The levels above the cells may make the quotient exceed 32 bits. Then `u32::MAX` is a
-        // valid bound too, because there are fewer CPUs.
+        // `T` also has the parts of the items, so the quotient may exceed 32 bits. Then `u32::MAX`
+        // is a valid bound too, because there are fewer CPUs.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
@@ -449,7 +451,8 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// Returns half of `T` as the bound in each direction.
+    /// Returns half of `T` as the bound in each direction. `T` is the width of the range that
+    /// contains the precise sum.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         let behind = self.behind(machine).unsigned_abs();

@@ -1,4 +1,5 @@
-//! Tests of the published tree's shape and of shapes that follow a machine's topology.
+//! Tests of the shapes of counter trees: those of the tree proposed for Linux, and those that
+//! follow a machine's topology.
 
 use super::*;
 use crate::units::NodeId;

@@ -207,8 +207,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.unbiased_sum(machine, counter).wrapping_add(bias)
     }
 
-    /// Reads all counters of a CPU together. The published counters take a pass through all CPUs
-    /// for each counter, so this charges for as many passes.
+    /// Reads all counters of a CPU together. The proposed code for Linux passes through all CPUs
+    /// once for each counter, so this reports the work of the further passes to the machine.
     fn precise_total(&self, machine: &M) -> i64 {
         let further = self.shape.cpus() * count_of(self.width() - 1);
         machine.spend(Work::NextCpu, further);

@@ -15,7 +15,8 @@ use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 /// itself. In Linux, only requests that may not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The results of one or several sweeps, added up; the fields are those of `Passed`.
+/// The results of one or several sweeps, added up. A sweep is a series of passes over all nodes
+/// that the request would try. The fields are those of `Passed`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,
@@ -160,7 +161,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     }
 }
 
-/// Notes on each node that `request` would try that a sweep has ended.
+/// For each node that `request` would try, records that a sweep has ended.
 fn end_of_sweep<M: Machine>(memory: Memory<'_, M>, request: Request) {
     let Memory {
         machine, manager, ..

@@ -119,7 +119,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let len = |list| self.aged.len(self.node, list);
         let balance = self.aged.balance(machine, self.node);
         let (free, high) = manager.pages().free_and_high(machine, self.node);
-        // Linux also records the anonymous pages that were needed again; here only files do.
+        // For each kind, whether pages were needed again since reclaim last ended. Linux records
+        // this for anonymous pages too; here it is known only for pages of files.
         let refaulted = [false, balance.has_refaulted()];
         let may = |kind: Kind| forced || refaulted[kind as usize] || self.inactive_is_low(kind);
         scan::State {
@@ -143,7 +144,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         }
     }
 
-    /// Notes that a reclaim from the node has ended.
+    /// Records that reclaim from the node has ended. Only pages of files that are needed again
+    /// after this count for the next reclaim.
     pub(super) fn end(&self) {
         self.aged.note_end(self.memory.machine, self.node);
     }

@@ -59,9 +59,10 @@ impl Moment {
         self.hz.span(self.interval).0.max(1)
     }
 
-    /// Returns the offset within each interval at which the CPU has its turn. The interval is
-    /// divided into as many equal parts as the node has online CPUs. The parts are numbered from 0,
-    /// and the CPU's turn is the beginning of the part with the number of its rank.
+    /// Returns the offset within each interval at which the CPU's work fires: the CPU's turn. The
+    /// interval is divided into as many equal parts as the node has online CPUs. The parts are
+    /// numbered from 0, and the CPU's turn is the beginning of the part with the number of its
+    /// rank.
     ///
     /// # Panics
     /// If the rank is so far beyond the number of online CPUs that the offset exceeds 64 bits.
