@@ -63,7 +63,8 @@ impl Known {
     }
 }
 
-/// Creates a zone of `pages` free pages.
+/// Creates the free lists of a zone of `pages` free pages, and the zone's tags and page block
+/// types.
 pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
     let known = Known {
         tags: TestTags::new(pages),
@@ -174,7 +175,7 @@ fn a_block_that_will_soon_merge_goes_to_the_tail() {
     // likely to merge further, and goes to the head of its list.
     buddy.give(known.frames(), 5, Order::ZERO);
     // Pages 0 and 1 merge. Page 2 is then likely to become part of a larger block soon, so it goes
-    // to the tail.
+    // to the tail of its list.
     buddy.give(known.frames(), 0, Order::ZERO);
     buddy.give(known.frames(), 1, Order::ZERO);
     buddy.give(known.frames(), 2, Order::ZERO);

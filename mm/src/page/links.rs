@@ -44,7 +44,8 @@ const UNLINKED: Link = Link {
     next: NONE,
 };
 
-/// The link records of one block of the largest order, for the free blocks inside it.
+/// The link records of the smaller free blocks inside one block of the largest order: one record
+/// for each pair of pages.
 pub(super) type PairLinks = Box<[Link; PAIRS]>;
 
 /// The link records of all blocks of a zone.
@@ -64,8 +65,8 @@ pub(super) fn pair_links() -> Option<PairLinks> {
 }
 
 impl Links {
-    /// Creates the records of a zone of `pages` pages. A block without memory, for which `absent`
-    /// is true, gets none.
+    /// Creates the records of a zone of `pages` pages. A block of the largest order without memory,
+    /// for which `absent` is true, gets no records for pairs.
     pub(super) fn new(pages: Pages, metadata: Metadata, absent: &[bool]) -> Self {
         let blocks = pages.0.div_ceil(BLOCK_PAGES) as usize;
         let mut split = Vec::new();

@@ -1,7 +1,8 @@
 //! The quick paths: a block moves between the caller and this CPU's list, and nothing else happens.
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
-//! nothing at all. A machine that prices the loads of words always takes the complete path.
+//! nothing at all. The simulator, on which each load of a word takes time, always takes the
+//! complete path.
 //!
 //! Locks: the pcp lock of this CPU, which these functions try to take and never wait for.
 
@@ -50,7 +51,7 @@ impl<M: Machine> PageAllocator<M> {
         if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
             return Quick::Nothing;
         }
-        // Most memory is in the highest zone.
+        // Most memory is in the highest zone, so only this zone is tried.
         let (Some(cpu), Some(zone)) = (machine.this_cpu_at_once(), self.zones.last()) else {
             return Quick::Nothing;
         };

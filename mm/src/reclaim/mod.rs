@@ -59,7 +59,8 @@ pub struct Reclaim<M: Machine, E> {
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
-    /// Makes a reclaim in which the kswapd of every node of `layout` is asleep.
+    /// Creates the reclaim of one memory manager. At first, the kswapd of every node of `layout` is
+    /// asleep.
     #[must_use]
     pub fn new(machine: &M, layout: &Layout, embedder: E) -> Self {
         let nodes = 0..layout.nodes();

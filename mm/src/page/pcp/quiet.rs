@@ -18,10 +18,10 @@ impl Pcp {
     }
 
     /// Pushes a block onto `list` and records that it was freed, with the same result as
-    /// [`Pcp::push`] and [`Pcp::note_free`]. If the lists might have to spill then, or the list has
-    /// no room, or `version` is not the version of the last [`Pcp::note_quiet`], returns `false`
-    /// and changes nothing. `order` must not be 1 to 3, because frees of these orders can empty the
-    /// lists.
+    /// [`Pcp::push`] and [`Pcp::note_free`]. Returns `false` and changes nothing if the lists might
+    /// have to spill after this free, if the list has no room, or if the settings have changed, so
+    /// that `version` is not that of the last [`Pcp::note_quiet`]. `order` must not be 1 to 3,
+    /// because frees of these orders can empty the lists.
     #[inline(always)]
     pub(in crate::page) fn push_if_quiet(
         &mut self,

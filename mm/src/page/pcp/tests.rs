@@ -1,4 +1,5 @@
-//! Tests each decision about page lists with Linux's numbers.
+//! Tests the decisions about page lists (how much to refill, spill and decay, and how to tune
+//! `high`) against the numbers that Linux computes.
 
 use super::*;
 
@@ -198,7 +199,7 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&tuning_input()), (0, false));
 }
 
-/// The inputs for lists whose `high` is fixed.
+/// Returns tuning inputs with `high` as both bounds of `high`, so that tuning is off.
 fn fixed(high: u32) -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
