@@ -128,8 +128,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     /// Returns a word with one bit for each group of the run to which nearly every CPU has added.
-    /// The caller reads the cells of these members on every CPU. Returns 0 if there are too few
-    /// such members to make streaming each row worthwhile.
+    /// The caller reads the cells of these groups on every CPU. Returns 0 if there are too few such
+    /// groups to make it worthwhile to read each row from start to end.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());

@@ -400,7 +400,8 @@ fn home_of(cpu: CpuId) -> i64 {
 }
 
 // Relaxed throughout: a sum orders no other memory access. A CPU marks its cell before it adds to
-// the cell. So a reader that has learnt of the addition by other means finds the mark too.
+// the cell. So a reader that has learnt of the addition by other means, such as a lock, finds the
+// mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width

@@ -1,9 +1,9 @@
 //! Plimsoll's policy: no hold of the zone lock, whether for a refill, spill, decay or drain, moves
 //! more than a batch of pages (or a single block that is larger), or lasts longer than a set time.
 //!
-//! Refills and drains are bounded too. A block that would exceed the batch waits for the next hold,
-//! and the number of pages that an interrupted spill has not moved is recorded, so that as many
-//! return to the zone later.
+//! A block that would exceed the batch waits for the next hold. If a spill is interrupted between
+//! two holds, the number of pages that it has not moved is recorded, so that as many return to the
+//! zone later.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled
