@@ -70,7 +70,7 @@ impl<M: Machine> Plan<M> {
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8. [`InitError::Cpus`] if the machine has
-    /// more CPUs than the published tree has shapes for.
+    /// more CPUs than the tree proposed for Linux has shapes for.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -137,9 +137,9 @@ impl<M: Machine> Plan<M> {
 pub enum AnyCounters<M: Machine> {
     /// All CPUs write one cache line.
     Shared(Shared<M>),
-    /// The tree that was proposed for Linux.
+    /// A part per CPU, which is folded into a shared part.
     Flat(Flat<M>),
-    /// The published tree.
+    /// The tree that was proposed for Linux.
     Tree(Tree<M>),
     /// Plimsoll's tree, which counts in one shared cache line until the tree is allocated.
     OneSided(OneSidedTree<M>),

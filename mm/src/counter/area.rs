@@ -30,7 +30,7 @@ pub struct Area<M: Machine> {
     free: M::Lock<Free<M>>,
 }
 
-/// The places that no group holds.
+/// The state that the area's lock protects: all runs, and the places that no group holds.
 struct Free<M: Machine> {
     /// All runs of chunks. They are all created together with the area, because allocating an `Arc`
     /// aborts when memory runs out. Until a run has memory for its rows, the area holds the only

@@ -275,8 +275,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
-    /// cell.
+    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
+    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(
@@ -339,8 +339,8 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from `T`, which grows when a CPU adds for the first time. `T` is on the cache line that
-    /// every reader needs anyway.
+    /// from `T`: each CPU that adds for the first time raises `T` by what its cell can keep. `T` is
+    /// on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self

@@ -49,9 +49,9 @@ impl Batch {
 /// The maximum number of CPUs for which the tree proposed for Linux has a shape.
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// For each order, one number per level of the published tree: the binary logarithm of how many
-/// cells or items of the level below share one item. The order is the binary logarithm of the
-/// number of CPUs, rounded up. The numbers are those of the proposed `percpu_counter_tree`.
+/// The number of levels of the tree proposed for Linux, and how many cells or items of the level
+/// below share one item of each level, as a binary logarithm. The index is the binary logarithm of
+/// the number of CPUs, rounded up.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -94,8 +94,8 @@ impl Level {
 }
 
 impl Shape {
-    /// Creates the proposed tree for `cpus` CPUs. On every level a CPU uses item `cpu mod items`,
-    /// and there is one root.
+    /// Creates the shape of the tree proposed for Linux, for `cpus` CPUs. On every level a CPU uses
+    /// item `cpu mod items`, and there is one root.
     ///
     /// # Errors
     /// [`ShapeError::NoCpus`], or [`ShapeError::TooManyCpus`] above 2²⁰.

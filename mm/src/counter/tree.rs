@@ -105,8 +105,8 @@ impl<M: Machine> Tree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
-    /// cell.
+    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
+    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {

@@ -270,7 +270,8 @@ fn movable_pages_are_alike_for_a_movable_request() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
     // The lowest 32 pages form one free block of order 5, half the order of the page block. Of the
-    // other pages, first 479 and then 480 are tagged as movable.
+    // other pages, first 479 and then 480 are tagged as movable. Only with 480 is half of the page
+    // block free or movable, so that a movable request claims it.
     (0..32).for_each(|page| world.give(page));
     let movable = |world: &World, count: u32| {
         (32..1024).for_each(|page| {

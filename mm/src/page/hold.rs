@@ -211,7 +211,7 @@ impl<M: Machine> Zone<M> {
         // CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
-        // The loop ends: each hold gives at least one block.
+        // The loop ends: each hold returns at least one block to the zone.
         while rest.peek().is_some() {
             let mut gauge = self.gauge(machine, part.site);
             self.locked(machine, part.site, |buddy| {

@@ -6,7 +6,7 @@
 //! the largest order, so nothing on the path of an allocation or a free changes.
 //!
 //! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
-//! a time. A drain precedes the sizing lock.
+//! a time. Page lists are drained while the sizing lock is not held.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,8 +1,8 @@
 //! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
 //! dropping pages of files (Linux: `shrink_folio_list`).
 //!
-//! Locks: one after the other for each page, `Rmap` as a reader (tried) with `PageTable` or
-//! `Object` inside; `Swap`. Pages are freed with none of them held.
+//! Locks: one after the other for each page, `Rmap` as a reader (with a try-lock) and `PageTable`
+//! or `Object` inside it; `Swap`. Pages are freed with none of them held.
 
 use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;

@@ -205,7 +205,7 @@ impl<M: Machine> Kswapd<M> {
     }
 }
 
-/// The work of the kswapd of `node`.
+/// The parts that a step of the kswapd of `node` needs.
 struct OfNode<'a, M: Machine> {
     memory: Memory<'a, M>,
     kswapd: &'a Kswapd<M>,

@@ -55,7 +55,8 @@ pub(super) struct Shrinker<'m, M: Machine> {
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
-    /// Returns a shrinker for `node`, or `None` if pages are not aged.
+    /// Returns a shrinker for `node`, or `None` if no pages are reclaimed, so that there are no
+    /// lists of used pages.
     pub(super) fn new(memory: Memory<'m, M>, node: NodeId) -> Option<Self> {
         Some(Self {
             memory,

@@ -1,9 +1,10 @@
 //! Finds huge blocks that stay free, and takes them off the lists while their memory is given back
 //! to the system below the allocator (Linux: `mm/page_reporting.c`).
 //!
-//! The age of a huge block is exact: an allocation from the huge block resets the age to
-//! [`Age::Used`]. An allocation from a smaller block leaves the age alone, because the age was
-//! reset when the huge block was split.
+//! Each huge block has an age, which says whether the block has been free since it was last
+//! visited. The age is exact: an allocation from the huge block resets the age to [`Age::Used`]. An
+//! allocation from a smaller block leaves the age alone, because the age was reset when the huge
+//! block was split.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -18,10 +18,10 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pages, count_in};
 
 impl<M: Machine> Zone<M> {
-    /// Returns about `wanted` pages of `pcp` to the zone in one hold. A whole block may have more
-    /// than `wanted` pages. Starts with the list with the index `list`, and sets `list` to the
-    /// index of the list to continue with. Returns the number of pages that have left `pcp`, which
-    /// is at least 1 unless `pcp` is empty.
+    /// Returns about `wanted` pages of `pcp` to the zone in one hold of the zone lock. A whole
+    /// block may have more than `wanted` pages. Starts with the list with the index `list`, and
+    /// sets `list` to the index of the list to continue with. Returns the number of pages that have
+    /// left `pcp`, which is at least 1 unless `pcp` is empty.
     pub(in crate::page) fn give_by_blocks(
         &self,
         machine: &M,
@@ -132,8 +132,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns about `wanted` pages to the zone, in one hold. They are pieces of the block whose
-    /// record has the most pages.
+    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. They are pieces of a
+    /// single block, of which the stock has many pages (see `fullest`).
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;
@@ -217,7 +217,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Returns `order` as an order, or the largest order if `order` is larger.
+/// Converts the number `order` to an [`Order`]. If it is too large, returns the largest order.
 fn order_at_most(order: u32) -> Order {
     let order = u8::try_from(order).ok().and_then(Order::new);
     order.unwrap_or(Order::MAX)

@@ -56,7 +56,7 @@ pub enum Owning {
 }
 
 impl Owning {
-    /// All variants: Linux, the proposed one, ours.
+    /// All variants: that of Linux, the one proposed for Linux, and ours.
     pub const ALL: [Self; 3] = [Self::None, Self::Rfc, Self::Inbox];
 
     /// The variant's name on the command line.

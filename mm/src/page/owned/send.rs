@@ -90,11 +90,11 @@ impl<M: Machine> Zone<M> {
             let waiting = self.owners.send(machine, owner, group, bits);
             if waiting.is_some() && self.owners.owner(group.block()).is_none() {
                 // The owner has gone offline in the meantime, and its lists may have been drained
-                // before the pages arrived.
+                // before the pages arrived. So drain them again.
                 self.drain(machine, owner);
             }
-            // Several CPUs may fill the inbox at once, but only one of them pushes the group with
-            // number `full`. This CPU empties the inbox.
+            // Several CPUs may push groups at once, but for only one of them is the number of
+            // groups in the inbox exactly `full`. This CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }
@@ -156,7 +156,8 @@ impl<M: Machine> Zone<M> {
             });
             rest = &rest[pushed as usize..];
             if !is_owner {
-                // The block has lost this owner in the meantime.
+                // The block has lost this owner in the meantime, so the pages go to this CPU's
+                // lists.
                 self.free_here(machine, rest, order, None);
                 rest = &[];
             }
@@ -224,7 +225,7 @@ impl<M: Machine> Zone<M> {
         self.types.of(self.owners.first_page(block)).listed()
     }
 
-    /// Adds a record for which there is room, and returns its index.
+    /// Adds a record to the stock, which must have room for it. Returns the record's index.
     pub(super) fn insert(&self, pcp: &mut Pcp, record: Record) -> usize {
         let stock = &mut pcp.stock;
         let at = stock.parts.len();

@@ -128,8 +128,8 @@ impl Record {
         None
     }
 
-    /// Takes the lowest block of `order`, which has more than one group, and returns the offset of
-    /// its first page.
+    /// Takes the lowest block of `order`, which must have more than one group of 64 pages, and
+    /// returns the offset of its first page.
     fn take_groups(&mut self, order: Order) -> Option<u32> {
         let groups = (order.pages().0 / 64) as usize;
         let free = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);

@@ -307,7 +307,7 @@ impl Pcp {
             return 1;
         }
         let mut batch = if order == Order::ZERO {
-            // The knob `BatchScaleMax` may have been lowered since the factor was raised.
+            // The knob `BatchScaleMax` may have been lowered since `alloc_factor` was raised.
             base << self.alloc_factor.min(input.scale_max)
         } else {
             base

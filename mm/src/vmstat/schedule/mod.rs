@@ -73,7 +73,8 @@ impl Moment {
         Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
-    /// Returns the first turn of the CPU after the time `after`.
+    /// Returns the first turn of the CPU after the time `after`: the first time at which its work
+    /// fires according to its phase.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);
@@ -100,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The tick at which each of the CPUs `0..cpus` would fire if the wheel were exact.
+    /// The tick at which each of the CPUs `0..cpus` would fire if the timer wheel were exact.
     fn exact_ticks(schedule: &dyn Schedule, cpus: u32, hz: u32) -> Vec<u64> {
         (0..cpus)
             .map(|cpu| {
