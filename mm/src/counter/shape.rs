@@ -49,9 +49,8 @@ impl Batch {
 /// The maximum number of CPUs for which the tree proposed for Linux has a shape.
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// The number of levels of the tree proposed for Linux, and how many cells or items of the level
-/// below share one item of each level, as a binary logarithm. The index is the binary logarithm of
-/// the number of CPUs, rounded up.
+/// The levels of the tree proposed for Linux, from the lowest to the root, at index `i` for up to
+/// `2^i` CPUs. Each number is log₂ of how many cells or items of the level below share one item.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],

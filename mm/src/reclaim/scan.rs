@@ -33,9 +33,9 @@ const SWAPPINESS: u64 = 60;
 /// looks at. The arrays are indexed by [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PerList {
-    /// By kind.
+    /// For each kind, its inactive list.
     pub(super) inactive: [u64; 2],
-    /// By kind.
+    /// For each kind, its active list.
     pub(super) active: [u64; 2],
 }
 
