@@ -408,7 +408,8 @@ impl Gauge {
         }
     }
 
-    /// Counts a block that will be moved later in this hold. Its work is reported when it is moved.
+    /// Counts a block that will be moved in the hold that is being planned. That hold reports the
+    /// work.
     pub(super) fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;

@@ -55,8 +55,8 @@ pub enum ResizeError {
         /// The number of free pages that the zone must keep.
         keeps: Pages,
     },
-    /// The allocator's own records of the added pages (the links of free lists) could not be
-    /// allocated.
+    /// There is not enough heap memory for the allocator's own records: the list links of the pages
+    /// to be added, or a list of the blocks to be added or removed.
     NoMemory,
 }
 

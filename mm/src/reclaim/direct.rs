@@ -103,8 +103,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         }
     }
 
-    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of a
-    /// second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
+    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of
+    /// a second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
     /// was killed.
     fn pause_for_isolated(&self, machine: &M, too_many: &dyn Fn() -> bool) -> bool {
         let ticks = u64::from(machine.hz().get()) / 50;

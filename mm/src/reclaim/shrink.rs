@@ -74,8 +74,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 
     /// Runs a pass. If other CPUs have isolated too many pages, calls `pause` with a function that
-    /// returns whether this is still so. `pause` waits, and returns false if the allocating task was
-    /// killed; the pass ends then.
+    /// returns whether this is still so. `pause` waits, and returns false if the allocating task
+    /// was killed; the pass ends then.
     pub(super) fn pass(&self, pass: Pass, pause: impl Fn(&dyn Fn() -> bool) -> bool) -> Passed {
         let mut passed = Passed::default();
         let state = self.state(pass.forced);

@@ -112,8 +112,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes the ownership of all blocks away from `cpu`, except those of which its stock has a
-    /// record. The caller has drained the stock, so only blocks whose pages were freed since have
-    /// one.
+    /// record. When a CPU goes offline, its stock is drained first, so only blocks whose pages were
+    /// freed since then have a record.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

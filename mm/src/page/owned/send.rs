@@ -52,9 +52,9 @@ impl<M: Machine> Zone<M> {
         while let Some(&first) = rest.first() {
             let owner = elsewhere(first);
             let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
-            // `run` counts the pages whose blocks have the same owner as that of the first page.
-            // The first page's owner may have changed since it was read above, so `run` may be
-            // empty. Then the first page alone is freed.
+            // `run` has the pages at the start of `rest` whose blocks have the same owner. The
+            // first page's owner may have changed since it was read above, so `run` may be empty.
+            // Then the first page alone is freed.
             let (run, others) = rest.split_at(run.count().max(1));
             match owner {
                 None => self.free_here(machine, run, order, None),
