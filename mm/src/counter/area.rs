@@ -171,7 +171,7 @@ impl<M: Machine> Area<M> {
     }
 
     /// Takes a free place and sets all its words to 0. If no place is free, allocates the memory of
-    /// a run (of several chunks) outside the lock.
+    /// a run (one or more chunks) outside the lock.
     ///
     /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
     /// adds its memory to the area, and the others free theirs and try again. If each CPU allocated

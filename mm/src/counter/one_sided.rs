@@ -339,8 +339,8 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from `T`: each CPU that adds for the first time raises `T` by what its cell can keep. `T` is
-    /// on the cache line that every reader needs anyway.
+    /// from `T`: each CPU that adds for the first time raises `T` by at least what its cell can
+    /// keep. `T` is on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self

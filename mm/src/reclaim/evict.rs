@@ -113,7 +113,7 @@ impl<M: Machine> Shrinker<'_, M> {
                 }
                 Eviction::Kept => *fate = stays(List::Inactive, false),
                 // The embedder's store for swap is full. The page becomes active: if it stayed
-                // inactive, each pass would unmap it in vain.
+                // inactive, each pass would invalidate its translations in vain.
                 Eviction::NotStored => *fate = stays(List::Active, false),
             }
         }
