@@ -12,8 +12,8 @@ use super::{Body, Law};
 use crate::counter::{Area, Counters, Flat};
 use crate::machine::Machine;
 
-/// The number of counters in each group. A single one keeps the run small, because loom has an
-/// object for each word.
+/// The number of counters in each group. A single counter keeps the area's memory small: loom makes
+/// an object for each word of it.
 const WIDTH: usize = 1;
 
 /// An area without memory.

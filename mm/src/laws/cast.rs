@@ -1,8 +1,9 @@
 //! The processes of a test, on any machine: memory for them, their place in the list of the OOM
 //! killer, and their end, after which nothing of them may be left.
 //!
-//! The list of the processes and the signals to them are not here. A law's list never changes, a
-//! simulated machine starts tasks for a signal, and the test of a failing heap may not allocate.
+//! Each kind of test supplies the list of processes and the signals itself, because these differ: a
+//! law's list never changes, a simulated machine starts tasks for a signal, and the test of a
+//! failing heap may not allocate.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

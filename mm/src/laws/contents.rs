@@ -27,7 +27,7 @@ const ARENA: u32 = 64;
 const SLOTS: u32 = 2;
 /// The only page of the address space.
 const PAGE: Vpn = Vpn(512);
-/// The contents of that page, which a body changes by adding to them.
+/// The amount that the set-up adds to the contents of that page. CPUs later add more.
 const WRITTEN: i64 = 1000;
 /// The contents of a frame that was freed, or of a slot whose contents were forgotten.
 const FREED: i64 = -1;
@@ -69,7 +69,8 @@ impl<M: Machine> Bytes<M> {
     }
 }
 
-/// A handle of the embedder on the contents. It is the holder of translations, too.
+/// The embedder, which stores the contents. It also plays the holder of translations (Linux: an MMU
+/// notifier).
 struct Embedder<M: Machine>(Arc<Bytes<M>>);
 
 impl<M: Machine> Contents<M> for Embedder<M>
@@ -146,7 +147,7 @@ pub struct Guest<M: Machine> {
     spaces: Spaces<M>,
     space: AddressSpace<M>,
     bytes: Arc<Bytes<M>>,
-    /// The number of additions to the page.
+    /// The sum of all amounts that were added to the contents of the page.
     added: M::Word,
 }
 
@@ -195,7 +196,7 @@ where
     }
 
     /// Adds `amount` to the contents of the page, through a translation to its frame. Does nothing
-    /// if the page is moved meanwhile: a body must not wait for another body.
+    /// if the page is moved meanwhile: in a law, no CPU may wait for another CPU.
     fn add(&self, machine: &M, amount: i64) {
         let told = self.bytes.known(machine, |known| known.told);
         let touched = self.space.fault(self.memory(machine), PAGE, Access::Write);

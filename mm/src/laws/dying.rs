@@ -158,8 +158,8 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Asserts that a gather keeps the record that is added after it was full, although a batch has
-    /// been given back since.
+    /// Asserts that a gather keeps the record that is added after the gather was full, even if
+    /// another gather gives back a batch in between.
     pub(super) fn keeps_a_late_record(&self, machine: &M) {
         let memory = self.memory(machine);
         let (added, kept) = self.space.records_before_a_late_batch(memory);
@@ -214,7 +214,7 @@ impl<M: Machine> Dying<M> {
         self.space.swap_out(self.memory(machine), pages);
     }
 
-    /// Ends the space as its last user, if no other body has ended it.
+    /// Ends the space as its last user, if no other CPU has ended it.
     pub(super) fn exit(&self, machine: &M) {
         match self.space.exit(self.memory(machine)) {
             Ok(Exited::Finished) => assert!(self.space.has(machine, Flag::Ended)),
@@ -278,7 +278,7 @@ impl<M: Machine> Dying<M> {
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Ends the space if no body has ended it, and asserts that everything has been freed.
+    /// Ends the space if no CPU has ended it, and asserts that everything has been freed.
     pub(super) fn ends_whole(&self, machine: &M) {
         self.exit(machine);
         assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");

@@ -56,7 +56,8 @@ pub use self::vma::{
 /// The part of a [`Law`] that one CPU runs.
 pub type Body<M, S> = fn(&M, &S);
 
-/// A contract on the state `S` under concurrent bodies on machine `M`.
+/// A contract that the state `S` keeps while CPUs of machine `M` use it at the same time, and the
+/// test of this contract.
 #[derive(Clone)]
 pub struct Law<M, S> {
     /// The contract as a sentence.

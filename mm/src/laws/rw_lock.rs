@@ -78,7 +78,8 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn note_change(&self, machine: &M) {
-        // Relaxed: the number of changes is read only after all bodies have ended.
+        // Relaxed: the number of changes is read only after every CPU has ended its part of the
+        // law.
         self.changes.add(machine, 1, Relaxed);
     }
 

@@ -108,8 +108,9 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     )
 }
 
-/// The same under the merged policy. That policy releases the pcp lock too, so this law does not
-/// hold. The tests check that [`spill_that_keeps_the_lists`] would notice a released pcp lock.
+/// Does what [`spill_that_keeps_the_lists`] does, under the policy that Linux merged. That policy
+/// releases the pcp lock too between holds, so this law does not hold. The tests use it to check
+/// that a released pcp lock would be noticed.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

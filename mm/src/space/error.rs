@@ -43,7 +43,7 @@ pub enum MapError {
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// The caller was killed while it waited (Linux: `EINTR`).
+    /// The caller was killed while it waited for the lock of the mappings (Linux: `EINTR`).
     Killed,
     /// The address space has ended.
     Ended,
@@ -64,7 +64,7 @@ pub enum FaultError {
     OutOfMemory(AllocError),
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// The caller was killed while it waited.
+    /// The caller was killed while it waited for the lock of the mappings.
     Killed,
     /// The address space has ended.
     Ended,

@@ -185,7 +185,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. If `new` has no source, merges it with each neighbour that has the same id.
+    /// Adds `new`. If its pages come from no object and no given frames, merges it with each
+    /// neighbour that has the same id.
     fn join_or_insert(
         &self,
         machine: &M,

@@ -75,7 +75,7 @@ pub(crate) struct Owner {
     number: u32,
     /// The virtual page, or for a page of a file its index in the file.
     pub(crate) page: Vpn,
-    /// `None` for an anonymous page.
+    /// The state of a page of a file; `None` for an anonymous page.
     pub(crate) file: Option<OfFile>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct OfFile {
 }
 
 impl Owner {
-    // The upper bits of a packed owner.
+    // The marks in the upper bits of a packed owner; only the owner of a page of a file has any.
     const FILE: u64 = 1 << 63;
     const STAYS: u64 = 1 << 62;
     const BEGINS_ACTIVE: u64 = 1 << 61;
@@ -254,7 +254,7 @@ impl<M: Machine> Rmap<M> {
         found.flatten()
     }
 
-    /// As [`Rmap::with`], for the file of `owner`.
+    /// Does what [`Rmap::with`] does, for the file of `owner`.
     pub(crate) fn with_file<R>(
         &self,
         machine: &M,

@@ -17,9 +17,9 @@
 //! unclaimed, other walkers take tables from that rest. So a walker that stalls, is slow or gives
 //! way to a waiting writer delays only one table, and no walker waits for the others.
 //!
-//! If a holder of translations refuses to give up a table, the helper hands that table back on a
-//! list. Walkers that come later take such tables, and the CPU that finishes looks at every table
-//! anyway.
+//! If a holder of translations (Linux: an MMU notifier) refuses to give up a table, the helper
+//! hands that table back on a list. Walkers that come later take such tables, and the CPU that
+//! finishes looks at every table anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 

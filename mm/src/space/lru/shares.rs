@@ -27,7 +27,7 @@ pub(crate) struct Share<M: Machine> {
     mapper: M::Field,
 }
 
-/// The shares of a chunk of pages.
+/// The shares of a chunk, which is 1024 consecutive pages of a node.
 type Chunk<M> = Box<[Share<M>]>;
 
 /// The shares of the pages of a node.
