@@ -36,7 +36,8 @@ pub enum ReleaseError {
     NoSuchProcess,
     /// The process, or another one that uses its memory, is not dying (Linux: `EINVAL`).
     NotDying,
-    /// The caller was killed while it waited; nothing was emptied (Linux: `EINTR`).
+    /// The caller was killed while it waited for a change of the mappings to end; nothing was
+    /// emptied (Linux: `EINTR`).
     Interrupted,
     /// A device or guest refused to give up some of its translations; all other memory was emptied
     /// (Linux: `EAGAIN`).

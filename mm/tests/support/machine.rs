@@ -147,7 +147,7 @@ impl Machine for Plain {
     fn emit(&self, _event: Event) {}
 }
 
-/// The machine's words, of both kinds.
+/// A word of the machine, shared or of one CPU.
 pub(crate) struct Atom(AtomicI64);
 
 impl Word<Plain> for Atom {
@@ -349,7 +349,8 @@ impl<T> RwLock<Plain, T> for Shared<T> {
         then: impl FnOnce(&T, A) -> R,
     ) -> Option<Option<R>> {
         let kept = self.write(machine, site, first);
-        // No writer can enter in between, because there is only one thread.
+        // No other writer can enter between the write and the read, because there is only one
+        // thread.
         Some(kept.map(|kept| self.read(machine, site, |value| then(value, kept))))
     }
 

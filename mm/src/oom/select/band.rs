@@ -63,7 +63,8 @@ impl<'a> Band<'a> {
         self.floor
     }
 
-    /// Returns the largest key that any candidate of the band without a slot may have.
+    /// Returns the largest key (points, then number) that any candidate of the band without a slot
+    /// may have.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
@@ -196,7 +197,7 @@ impl<'a> Band<'a> {
             .comparisons
             .saturating_add(sort_comparisons(count_of(count), false));
         if count < rest.len() {
-            // A selection looks at each slot about twice.
+            // `select_nth_unstable_by_key` looks at each slot about twice.
             self.comparisons = self.comparisons.saturating_add(all.saturating_mul(2));
             rest.select_nth_unstable_by_key(count, |slot| Reverse(slot.high()));
         }

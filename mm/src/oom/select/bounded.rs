@@ -142,8 +142,8 @@ impl Bounded {
 
 /// The number of sums that are taken one by one before a batch is considered.
 const SINGLES_MIN: u64 = 16;
-/// A batch is bought when single sums have cost 1/`PART` of its price, even if the search might end
-/// soon.
+/// Once single sums have cost 1/`PART` of the price of a batch, all candidates left are summed in a
+/// batch, even if the search might end soon.
 const PART: u64 = 4;
 
 /// A selection under way.

@@ -337,7 +337,7 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
     let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
-    // A batch costs as much as 2000 / 8 single sums.
+    // A batch costs as much as 2000 / 8 = 250 single sums, and is taken after a quarter of them.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }
