@@ -2,7 +2,8 @@
 //! places in it.
 //!
 //! The area of each law begins without memory, so the first CPUs that need a place all allocate the
-//! first run outside the lock. Only one of them may add it.
+//! first run (memory for several groups) outside the lock. Only one of these CPUs may add its run
+//! to the area.
 
 use alloc::sync::Arc;
 use alloc::vec;

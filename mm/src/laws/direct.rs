@@ -274,7 +274,7 @@ impl<M: Machine> Short<M> {
     }
 }
 
-/// Another CPU has isolated most inactive pages, and puts them back soon.
+/// Another CPU has isolated half of the inactive pages, and puts them back soon.
 #[must_use]
 pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -285,7 +285,7 @@ pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Another CPU has isolated most inactive pages, and keeps them.
+/// Another CPU has isolated half of the inactive pages, and keeps them.
 #[must_use]
 pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
     Law {

@@ -1,5 +1,5 @@
-//! Laws of CPUs that use pages of two mobilities at the same time: blocks change their type while
-//! another CPU reads it.
+//! Laws of CPUs that use pages of two mobilities at the same time: page blocks change their type
+//! while another CPU reads the type.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -312,7 +312,7 @@ pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
             counts.0.snapshot(machine, FewCounts::<M>::ITEM);
         }],
         check: |machine, counts| {
-            // Twice the largest number wraps to −2.
+            // Two CPUs have added `i64::MAX` each, which together wraps to −2. Adding 4 makes it 2.
             counts.0.add(machine, FewCounts::<M>::ITEM, 4);
             counts.is_two(machine);
         },

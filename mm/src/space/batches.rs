@@ -89,7 +89,8 @@ impl<M: Machine> Batches<M> {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }
 
-    /// Takes the records of a batch, if a gather of this `share` may have them.
+    /// Takes the memory for the records of one batch. Returns `None` if there is none that a gather
+    /// of this `share` may take.
     pub(crate) fn take(&self, machine: &M, share: Share) -> Option<Box<Records>> {
         let left = match share {
             Share::Dying => 0,
@@ -100,7 +101,7 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Gives back the records of batches, all in one hold of the lock.
+    /// Gives back the memory for the records of `batches`, all in one hold of the lock.
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {
@@ -119,7 +120,7 @@ impl<M: Machine> Batches<M> {
     }
 }
 
-/// Asks the global allocator for the records of a batch.
+/// Asks the global allocator for the memory of one batch's records.
 fn records() -> Result<Box<Records>, NoMemory> {
     let mut records = Vec::new();
     records.try_reserve_exact(BATCH + 1).map_err(|_| NoMemory)?;

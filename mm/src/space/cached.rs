@@ -37,8 +37,8 @@ pub enum Read {
 /// A page of a file that a CPU has looked up.
 pub(super) struct Found {
     pub(super) pfn: Pfn,
-    /// True if the look-up has counted a use of the page. The CPU must later drop this use, or pass
-    /// it on to the page table's entry that maps the page.
+    /// True if the look-up has counted a use of the page (Linux: a page reference). The CPU must
+    /// later drop this use, or pass it on to the page table's entry that maps the page.
     pub(super) is_pinned: bool,
     /// True if the page was not in memory before the look-up.
     is_new: bool,
@@ -144,7 +144,8 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Looks up the page of `object` at `index`, and allocates it if it is not in memory. If the
-    /// object is an enlisted file, adds a use to the page.
+    /// object is an enlisted file, whose pages can be reclaimed, adds a use to the page (Linux: a
+    /// page reference).
     pub(super) fn look_up(
         &self,
         object: &Object<M>,
@@ -272,7 +273,7 @@ impl<M: Machine> Memory<'_, M> {
         owner.file.and_then(|_| aged.share(pages, pfn))
     }
 
-    /// Drops the use of a page that was looked up and not mapped.
+    /// Drops the use (Linux: the page reference) of a page that was looked up and not mapped.
     pub(super) fn drop_found(&self, found: &Found) {
         if found.is_pinned
             && let Some(share) = self.share(found.pfn)

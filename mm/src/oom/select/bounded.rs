@@ -165,7 +165,8 @@ struct Search<'a, C: ?Sized> {
 struct Rent {
     /// The number of precise sums taken before the round began.
     sums_before: u64,
-    /// The number of candidates in the band when the round began.
+    /// The number of candidates in the band (those that may have the most points) when the round
+    /// began.
     band: u64,
     /// The number of sums after which the search next tests whether a batch is cheaper.
     ask_at: u64,

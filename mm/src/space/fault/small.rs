@@ -163,7 +163,8 @@ impl<M: Machine> AddressSpace<M> {
         self.install(memory, version, spot, range, batch)
     }
 
-    /// Counts the entries of `range` that hold no writable page, and marks the others as touched.
+    /// Counts the entries of `range` that hold no writable page, and marks the pages in the other
+    /// entries as touched.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
             let is_missing = |&index: &u32| {

@@ -162,15 +162,17 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Records `owner`, a packed owner, for `pfn`; 0 if the page cannot be reclaimed. For an
-    /// anonymous page, the caller holds the lock of the page table that maps the page.
+    /// Records `owner` for `pfn`: the packed place where the page is mapped, or its place in a
+    /// file; 0 if the page cannot be reclaimed. For an anonymous page, the caller holds the lock of
+    /// the page table that maps the page.
     pub(crate) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(node) = pages.node_of(pfn) {
             self.nodes[self.place(node)].set_owner(machine, pfn, owner);
         }
     }
 
-    /// Returns the packed owner of `pfn`, a page that was isolated from `node`; it may be outdated.
+    /// Returns the packed owner of `pfn`, a page that was isolated from `node`. The owner is where
+    /// the page is mapped, or its place in a file; it may be outdated.
     pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
         self.nodes[self.place(node)].owner(pfn)
     }
@@ -217,7 +219,7 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Returns the costs and ages of `node`.
+    /// Returns the costs and the age by which reclaim chooses between the kinds of pages of `node`.
     pub(crate) fn balance(&self, machine: &M, node: NodeId) -> Balance {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruIsolate, |lists| lists.balance)
@@ -268,7 +270,8 @@ impl<M: Machine> Aged<M> {
         node.shares.get(pfn.0.wrapping_sub(node.first.0))
     }
 
-    /// Returns the packed owner of `pfn`; it may be outdated.
+    /// Returns the packed owner of `pfn`: where the page is mapped, or its place in a file. It may
+    /// be outdated.
     pub(crate) fn owner_of(&self, pages: &PageAllocator<M>, pfn: Pfn) -> u64 {
         let node = pages.node_of(pfn);
         node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
