@@ -1,5 +1,5 @@
-//! The law of the contents of a page that moves to swap and back while a holder of translations, as
-//! a virtual machine has one, uses the page.
+//! The law of the contents of a page: they survive a move to swap and back while a virtual machine
+//! uses the page through translations of its own.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

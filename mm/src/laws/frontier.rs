@@ -19,7 +19,7 @@ use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 /// A few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
-    /// The number of tables claimed at a time while other walkers are at work too.
+    /// The number of tables that a walker claims at a time while other walkers are at work.
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,

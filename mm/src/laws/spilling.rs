@@ -71,10 +71,9 @@ impl<M: Machine> Spilling<M> {
         self.seen.add(machine, self.listed(machine), AcqRel);
     }
 
-    /// Asserts that the spill returned every page but the one that was freed last, and that the
-    /// reader did not see the lists in the middle of it. If a free found the lists locked by the
-    /// reader, its page went to the zone directly, and there was no spill. If this happened to all
-    /// frees, no page is left on the lists.
+    /// Asserts that the reader did not see the lists half spilled: with the page that was freed
+    /// last and other pages at the same time. If a free finds the lists locked by the reader, its
+    /// page goes to the zone directly, and there is no spill to check.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));

@@ -42,8 +42,8 @@ impl<M: Machine> Full<M> {
         assert!(precise <= max, "{precise} is above {max}");
     }
 
-    /// Asserts that a precise sum includes everything that had arrived at the roots before the sum
-    /// was taken.
+    /// Asserts that a precise sum includes everything that had arrived at the tree's roots before
+    /// the sum was taken.
     fn look_twice(&self, machine: &M) {
         let arrived = self.tree.min_max(machine, 0).min;
         let precise = self.tree.precise_sum(machine, 0);

@@ -82,7 +82,7 @@ impl From<PageError> for FaultError {
 /// The reason why an address space cannot be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitError {
-    /// An earlier call has ended it.
+    /// An earlier call has ended the address space.
     Ended,
 }
 

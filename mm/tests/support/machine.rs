@@ -45,7 +45,7 @@ impl Plain {
         self.now.fetch_add(time.0, Relaxed);
     }
 
-    /// Takes a deferred job, which becomes dormant. Returns it with its CPU.
+    /// Removes some deferred job from its CPU, and returns the job and the CPU.
     pub(crate) fn take_job(&self) -> Option<(CpuId, Job)> {
         self.topology.ids().find_map(|cpu| {
             let of = |job: &Job| {

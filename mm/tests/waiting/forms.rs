@@ -1,4 +1,4 @@
-//! The forms of address spaces that the law of the waiting heap ends.
+//! The kinds of address spaces with which the law of the waiting heap is tested.
 
 use plimsoll_mm::space::{Access, AddressSpace, Backing};
 use plimsoll_mm::units::Vpn;
@@ -20,7 +20,7 @@ pub(super) enum Form {
     Sparse,
     /// Pages for several batches, in one mapping.
     Large,
-    /// Huge pages, one of which is only partly mapped any more.
+    /// Huge pages, with a part of one of them unmapped again.
     Huge,
     /// Memory of every kind.
     Full,

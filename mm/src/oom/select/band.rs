@@ -103,8 +103,8 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Drops the candidates that are below the current floor: some other candidate surely has more
-    /// points.
+    /// Drops the candidates that are below the current floor: some other candidate surely ranks
+    /// above them.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }

@@ -292,7 +292,7 @@ fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying
         let selection = TwoPass::PATCH.select(&population, &machine());
         selection.expect("readings are in order").outcome
     };
-    // The first pass makes six queries.
+    // The first pass makes six queries, so this change comes right after it.
     let exited = Population::new(members, machine()).changing(6, 0, Change::Exit);
     assert!(matches!(select(exited), Outcome::Victim(victim) if victim.candidate == 0));
     let dying = Population::new(members, machine()).changing(6, 2, Change::Chosen);

@@ -85,7 +85,8 @@ fn a_hog_is_chosen_without_a_precise_sum() {
         max: 104_000,
     };
     assert_eq!(victim.points, points);
-    // Every selector is sure of the hog, although the hog's range is wide.
+    // Every selector is sure that no candidate exceeds the hog (`behind` is 0), although the hog's
+    // range is wide.
     for selecting in Selecting::ALL {
         let population = Population::new(members.iter().copied(), machine());
         let selection = select(selecting, &population, &machine());

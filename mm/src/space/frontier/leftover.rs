@@ -26,8 +26,8 @@ impl<M: Machine> Leftover<M> {
         Self(machine.word(NONE))
     }
 
-    /// Puts `claim` here, unless tables of another claim are still here. Returns whether `claim`
-    /// was put here.
+    /// Puts `claim` here, unless claimed tables are here already. Returns whether `claim` was put
+    /// here.
     pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
         if self.0.load(machine, Relaxed) != NONE {
             return false;

@@ -1,4 +1,5 @@
-//! The lists of one node: order, removals that come early, and isolation.
+//! Tests of the lists of one node: their order, pages that are removed before they are added, and
+//! isolation.
 
 use super::*;
 
