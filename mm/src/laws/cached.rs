@@ -97,7 +97,7 @@ impl<M: Machine> Cached<M> {
         self.spaces.lru().len(NODE, list)
     }
 
-    /// Looks at all inactive pages once.
+    /// Runs one pass of reclaim, which looks at all inactive pages.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), NODE);
@@ -143,7 +143,7 @@ impl<M: Machine> Cached<M> {
         assert!((0..=present).contains(&mapped), "{mapped} of {present}");
     }
 
-    /// Asserts that the page of the mapping is mapped, unless a pass has freed a page.
+    /// Asserts that the page that the set-up has mapped is mapped, unless reclaim has freed a page.
     fn is_mapped_or_dropped(&self, machine: &M) {
         let mapped = self.counted(machine, RssKind::File);
         let freed = self.freed.load(machine, Acquire);
@@ -220,7 +220,7 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file that is mapped nowhere is mapped while reclaim drops it.
+/// A CPU maps a page of a file, which was mapped nowhere before, while reclaim drops the page.
 #[must_use]
 pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -290,7 +290,7 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs reclaim while others touch, copy, read and unmap pages, and the space ends.
+/// Two CPUs reclaim while others touch, copy, read and unmap pages. The space ends afterwards.
 #[must_use]
 pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     let churn: Body<M, Cached<M>> = |machine, cached| {

@@ -57,8 +57,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`bounded_churn`] does, but page by page, while a third CPU drains the lists of both
-/// CPUs.
+/// Does what [`bounded_churn`] does, but the holds move single pages and not blocks, and a third
+/// CPU drains the lists of both CPUs meanwhile.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {

@@ -39,7 +39,7 @@ pub struct Bytes<M: Machine> {
     known: M::Lock<Known>,
 }
 
-/// The state of the holder of translations.
+/// What the holder of translations knows: the page's frame, and the notifications that it got.
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,

@@ -212,7 +212,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Asserts that subtracted amounts have left every item, and that no carry is under way.
+    /// Asserts that no item of a tree still holds an amount that was subtracted again, and that no
+    /// carry is under way.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {

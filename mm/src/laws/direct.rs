@@ -261,7 +261,8 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.rounds(machine), 16);
     }
 
-    /// Wakes the kswapds of both nodes, and runs each once.
+    /// Asserts that an allocation wakes the kswapds of both nodes, and that the one of the node
+    /// without CPUs reclaims the pages of its node.
     fn wakes_both(&self, machine: &M) {
         assert_eq!(self.wakes(machine), 2, "both nodes are short");
         let nodes = self.parts().woken_nodes.load(machine, Relaxed);

@@ -100,7 +100,7 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// Checks [`waiting_drain_against_frees`] with the holds of Linux.
+/// Checks [`waiting_drain_against_frees`] with zone-lock holds that move as many pages as in Linux.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {

@@ -111,8 +111,8 @@ impl<M: Machine> Dying<M> {
     }
 
     /// Makes an address space with a single mapping, which has room for a huge page, on a machine
-    /// with memory for that page. So large a machine has too many tags for a model checker: the law
-    /// still runs there, but no access to a tag is a step of the model.
+    /// with memory for that page. Such a machine has more page tags than a model checker can
+    /// handle. A law still runs on it there, but accesses to tags are not steps of the model.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });

@@ -126,7 +126,7 @@ impl<M: Machine> TwoProcesses<M> {
     }
 
     /// Asserts that each of the two processes was signalled once, and that their space was handed
-    /// over once.
+    /// to the reaper once.
     fn is_queued_once(&self, machine: &M) {
         assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
         assert_eq!(self.killer.reaper().queued(machine), 1);

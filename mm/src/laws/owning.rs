@@ -1,5 +1,5 @@
-//! Laws of page lists that own blocks. The zone has 16 pages, so its blocks with owners have four
-//! pages each.
+//! Laws of page lists that own blocks: a page that is freed on another CPU returns to the CPU that
+//! owns its block. The zone has only 16 pages, so the blocks that CPUs own have four pages each.
 //!
 //! Locks: those of allocations, frees and drains.
 

@@ -110,7 +110,7 @@ impl<M: Machine> Pressed<M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }
 
-    /// Looks at all inactive pages once.
+    /// Runs one pass of reclaim, which looks at all inactive pages.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), self.node);

@@ -20,7 +20,7 @@ use crate::space::{Flag, Memory};
 /// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// All memory that can be reaped has been emptied, by this call or by others meanwhile.
+    /// All memory that can be reaped has been emptied, by this call or by other CPUs meanwhile.
     All,
     /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
     /// exit of the process.

@@ -234,8 +234,8 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Returns the state in which a page of a file begins. If the file had a page at this index
-    /// that was dropped, `shadow` is what stayed in its place.
+    /// Returns the first state of a page of a file that comes into memory. If the file had a page
+    /// at this index that was dropped, `shadow` is what stayed in its place.
     fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
         let swaps = self.spaces.swap.free() > 0;
         let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));

@@ -209,8 +209,8 @@ impl<M: Machine> Rmap<M> {
             .free
             .with(machine, Site::Control, Vec::pop)
             .ok_or(EnlistError::TooMany)?;
-        // The address space or file is in its place of the table before it gets its number. So no
-        // page's owner leads to an empty place.
+        // The address space or file is put into the table before it gets its number. So no page's
+        // owner leads to an empty place of the table.
         let place = &self.spaces[number as usize];
         place.write(machine, Site::Control, |there| *there = Some(target));
         if crate::machine::Once::set(number_of, number).is_err() {

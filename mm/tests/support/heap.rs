@@ -30,8 +30,8 @@ pub(crate) struct Watched;
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// The classes of locks under which the heap may be used, a bit for each: outermost locks whose
-/// waiters sleep. Linux also allocates under `mmap_lock`.
+/// The classes of locks under which the heap may be used, a bit for each: locks that are taken
+/// before all others, and whose waiters sleep. Linux also allocates under `mmap_lock`.
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
 /// Runs `f`. While `f` runs, this thread's allocation number `nth` (counted from 0) and all its

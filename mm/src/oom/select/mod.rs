@@ -164,7 +164,7 @@ pub enum SelectError {
     NoSlot,
     /// A [`Selector`] chose a candidate with a number that no candidate has.
     NoSuchCandidate {
-        /// The number.
+        /// The number that the selector returned.
         candidate: u32,
     },
     /// A [`Selector`] chose a candidate that must not be killed, or whose death would not help.
