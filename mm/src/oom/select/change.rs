@@ -64,7 +64,7 @@ fn run(population: &Population, slots: usize) -> Outcome {
 }
 
 /// Checks an outcome by the last look at each candidate: no other candidate's maximum exceeds the
-/// victim's minimum by more than [`Victim::behind`].
+/// victim's minimum by more than `Victim::behind`.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();
