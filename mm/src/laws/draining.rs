@@ -1,5 +1,5 @@
-//! Laws of a drain that waits for a drain in progress: blocks that were on a list when the waiting
-//! drain was called are in the zone afterwards.
+//! Laws of a drain that has to wait because another drain is in progress: blocks that were on a
+//! list when the waiting drain was called are in the zone after it.
 //!
 //! Locks: those of a free and of a drain.
 

@@ -284,8 +284,8 @@ impl<M: Machine> Memory<'_, M> {
 
     /// Records that an entry of a page table now maps the page that a CPU has looked up. From now
     /// on, the use that the CPU added belongs to the entry. The caller holds the lock of the page
-    /// table. `mapper` is the place of the entry as a packed owner, or 0 if the address space is
-    /// not enlisted.
+    /// table. `mapper` says which address space and virtual page the entry is for, packed as an
+    /// owner; it is 0 if the address space is not enlisted.
     pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
         let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
             return;

@@ -227,7 +227,7 @@ impl<M: Machine> Rmap<M> {
             return;
         };
         let gone = place.write(machine, Site::Exit, Option::take);
-        // The caller has another reference to the target, so this does not drop the target.
+        // The caller has another reference to the address space or file, so this does not free it.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
             debug_assert!(

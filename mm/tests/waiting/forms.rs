@@ -14,11 +14,11 @@ pub(super) enum Form {
     Empty,
     /// A mapping without pages.
     Bare,
-    /// Fewer pages than a gather records without a batch.
+    /// So few pages that the gather that frees them needs no batch.
     Small,
     /// One page in each of many tables.
     Sparse,
-    /// Pages for several batches, in one mapping.
+    /// One mapping with so many pages that the gather that frees them needs several batches.
     Large,
     /// Huge pages, with a part of one of them unmapped again.
     Huge,

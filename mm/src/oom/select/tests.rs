@@ -285,7 +285,8 @@ fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
 
 #[test]
 fn a_hundred_thousand_candidates_need_a_few_slots() {
-    // Estimates rise, so every candidate is in the band when it is seen.
+    // Each estimate is larger than all before it, so every candidate is in the band when it is
+    // read.
     let member = |nth: i64| Member::new(nth, nth, 40, 40);
     let population = Population::new((0..100_000).map(member), machine());
     let selection = select(Selecting::Bounded, &population, &machine());
