@@ -242,7 +242,7 @@ where
     }
 }
 
-/// A page moves to swap while two CPUs write to it through translations.
+/// A page moves to swap while two CPUs write to it through translations that the holder keeps.
 #[must_use]
 pub fn moving_while_writing<M: Machine>() -> Law<M, Guest<M>>
 where

@@ -28,7 +28,8 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // This leaves 2 in the item and 1 in the CPU's cell.
+        // This leaves the roots as far behind as possible, with 2 in the item and 1 in the CPU's
+        // cell.
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }
