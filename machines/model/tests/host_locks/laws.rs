@@ -136,7 +136,7 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The seats that the laws bias a lock to.
+/// The seats that the laws bias a lock to. A thread on a seat may own locks that are biased to it.
 struct Seats;
 
 impl Seating for Seats {
@@ -175,7 +175,7 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Does what [`Owned::try_on`] does, but first by the quick way.
+    /// Does what [`Owned::try_on`] does, but calls `try_quick` first, the fast path of the owner.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -211,7 +211,7 @@ impl Owned {
     }
 }
 
-/// Asserts that the owner of a lock and a thread that waits for the lock are never inside at once.
+/// Asserts that the owner of a lock and a thread that waits for the lock never hold it at once.
 pub(crate) fn an_owner_meets_a_drain() {
     let owned = Owned::by_this_thread();
     let drain = spawn(&owned, Owned::drain);
@@ -221,7 +221,7 @@ pub(crate) fn an_owner_meets_a_drain() {
     owned.is_whole();
 }
 
-/// Asserts that the owner of a lock and a thread that becomes the owner are never inside at once.
+/// Asserts that the owner of a lock and a thread that becomes its owner never hold it at once.
 pub(crate) fn an_owner_meets_another_thread() {
     let owned = Owned::by_this_thread();
     let other = spawn(&owned, |owned| owned.try_on(1));
@@ -231,8 +231,8 @@ pub(crate) fn an_owner_meets_another_thread() {
     owned.is_whole();
 }
 
-/// Asserts that an owner, a thread that becomes the owner and a thread that waits for the lock are
-/// alone when they are inside.
+/// Asserts that no two of three threads hold a lock at once: its owner, a thread that becomes its
+/// owner, and a thread that waits for it.
 pub(crate) fn an_owner_meets_both() {
     let owned = Owned::by_this_thread();
     let others = [
@@ -245,7 +245,8 @@ pub(crate) fn an_owner_meets_both() {
     owned.is_whole();
 }
 
-/// Asserts that the main thread and `others` more threads are alone in a lock that is never biased.
+/// Asserts that no two threads hold a lock that is never biased at once. The main thread and
+/// `others` more threads try to acquire it.
 pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     let owned = Arc::new(Owned::new(None));
     let threads: Vec<_> = (0..others)
@@ -256,8 +257,8 @@ pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     owned.is_whole();
 }
 
-/// Asserts that each holder is alone if one thread waits for the lock and two other threads only
-/// try to acquire it.
+/// Asserts that no two threads hold a lock at once if one thread waits for it and two other threads
+/// only try to acquire it.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));

@@ -97,7 +97,7 @@ fn a_lost_update_is_caught() {
     assert!(why.is_some_and(|why| why.contains("left == right")));
 }
 
-/// A value that a flag publishes.
+/// A value, and a flag that a thread sets after it has stored the value.
 pub(crate) struct Published {
     value: ModelWord,
     flag: ModelWord,

@@ -179,8 +179,9 @@ impl LoadState {
         moved.set(moved.get() + bytes);
     }
 
-    /// Lets `cpu`, which has the smallest key of all CPUs, enter the window that contains the time
-    /// `now`. Returns the pace of `cpu` in this window; `percent` is its speed on an idle machine.
+    /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window that
+    /// contains the time `now`. Returns the pace of `cpu` in this window; `percent` is its speed on
+    /// an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
@@ -262,8 +263,8 @@ impl Node {
         window
     }
 
-    /// The stretch of window `number`. When a CPU asks for it, no CPU can move bytes in an earlier
-    /// window any more.
+    /// The stretch of window `number`. It is final: when a CPU asks for it, no CPU can move bytes
+    /// in an earlier window any more.
     fn stretch(&self, number: u64) -> u64 {
         let window = self.window(number);
         if window.stretch.get() == 0 {

@@ -209,8 +209,8 @@ impl Inner {
         }
     }
 
-    /// Prepares the engine for running `cpu`, on a machine that is not `plain`: loads the prices of
-    /// `cpu` and sets `local`.
+    /// Prepares the engine for running `cpu` on a machine whose CPUs have different prices or must
+    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu` and sets `local`.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);

@@ -59,8 +59,8 @@ impl<T> SimCpuLock<T> {
     }
 
     /// The slow path of [`SimCpuLock::enter_local`]. Outside a run, it is always taken. In a run,
-    /// it is taken if another CPU holds the lock or held it last, if the machine is `ceremonial`,
-    /// or if the task has left the owner's CPU.
+    /// it is taken if another CPU holds the lock or held it last, if the task has left the owner's
+    /// CPU, or if the options of the run rule out the fast path.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {

@@ -30,7 +30,7 @@ use crate::tasks::wait::Access;
 /// The value of `Waiter::start` until the waiter is admitted.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The bit that distinguishes a reader's acquisition in the hash.
+/// The bit that marks an acquisition as a reader's in the hash of the run.
 const SHARED: u64 = 0x80;
 
 /// The way in which a task holds the lock.
@@ -203,7 +203,7 @@ impl RwQueue {
         }
     }
 
-    /// Waits until the line has arrived.
+    /// Waits until the lock's cache line has reached the requesting CPU.
     fn bring(&self, sim: &Inner, request: &Request) {
         sim.clock.set(sim.clock.get() + request.rest_ns);
     }

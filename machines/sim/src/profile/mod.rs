@@ -176,7 +176,7 @@ impl Profile {
         scaled
     }
 
-    /// Returns this machine with the variant [`NO_JITTER`] applied.
+    /// Returns this machine as its variant [`NO_JITTER`]: without interrupts, softirqs and steals.
     #[must_use]
     pub fn without_jitter(self) -> Self {
         Self {

@@ -147,7 +147,7 @@ fn memory_that_was_never_touched_is_not_freed() {
     });
 }
 
-/// `free_pages` is the documented exception to the rule that a refused call changes nothing. It
+/// `free_pages` is the documented exception to the rule that a refused call changes nothing: it
 /// frees the pages before the invalid page, but neither the invalid page nor the pages after it.
 #[test]
 fn a_row_with_a_bad_page_is_taken_back_up_to_it() {

@@ -120,7 +120,8 @@ fn chaos(options: SimOptions) -> Stats {
         });
     }
     sim.run();
-    // Let kernel work in progress finish. All other work is due later, or never runs on idle CPUs.
+    // Let kernel work in progress finish. All other jobs are due later, or do not wake an idle CPU
+    // and so never run.
     sim.run_until(Nanos(sim.now().0 + 100_000_000));
     let sum = shared.sum(&sim);
     assert_eq!(

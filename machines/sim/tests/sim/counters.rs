@@ -231,9 +231,9 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     assert_eq!(lines(63, 63), 2);
 }
 
-/// If the batch of an item divides a carry, the item would pass the whole carry on and keep nothing
-/// of it. So the addition skips this item. An addition that skips all items therefore costs as much
-/// as one whose carry stays in the first item.
+/// An item of a tree passes multiples of its batch upwards. If its batch divides the carry that it
+/// gets, it would pass all of it on and keep nothing, so the addition skips this item. An addition
+/// that skips all items therefore costs as much as one whose carry stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {
@@ -268,9 +268,10 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     }
 }
 
-/// If all CPUs need places at the same moment, each of them allocates memory for the area's next
-/// run of places. All but one of the CPUs must free this memory again. Otherwise the area would
-/// have as many runs as there are CPUs.
+/// A group of counters takes one place in its area, and an area grows by a run of 64 places. If all
+/// CPUs need places at the same moment, each of them allocates memory for the area's next run. All
+/// but one of them must free this memory again, or the area would have as many runs as there are
+/// CPUs.
 #[test]
 fn cpus_that_need_places_at_once_add_one_run() {
     const GROUPS_OF_A_RUN: u32 = 64;

@@ -86,7 +86,8 @@ fn one_cpu_alone_is_not_slowed() {
 
 #[test]
 fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
-    // If nothing slowed the eight CPUs down, each of them would move 20 GB/s.
+    // If nothing slowed the eight CPUs down, each of them would move 20 GB/s, together twice the
+    // bandwidth of the memory.
     let cpus = [0, 2, 4, 6, 8, 10, 12, 14];
     for done in faults(bandwidth(80), &cpus) {
         near(done, ALONE / 2);

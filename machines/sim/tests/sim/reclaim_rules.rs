@@ -1,4 +1,4 @@
-//! The rules of reclaim, one by one. Memory is short because each test sets the watermarks so. The
+//! The rules of reclaim, one by one. Memory is short because each test sets high watermarks. The
 //! tests run the steps of kswapd themselves.
 
 use std::cell::{Cell, RefCell};
@@ -266,7 +266,7 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     assert!(scene.is_hopeless());
     scene.ask(ZoneKind::Normal);
     assert_eq!(scene.asks().woken.borrow().len(), 1, "it would not help");
-    // An allocation that makes progress gives kswapd new hope.
+    // After direct reclaim has made progress, a kswapd that had given up tries again.
     scene.touch(&space, START..START + 64);
     scene.spaces.lru().drain(&scene.sim, scene.mm.pages());
     assert!(scene.direct() > Pages::ZERO);

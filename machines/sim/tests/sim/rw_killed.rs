@@ -40,7 +40,8 @@ fn who_is_killed_before_it_gets_in_hands_on() {
     let flag = Rc::clone(&killed);
     scene.at(0, 10, move |sim, scene| {
         scene.write(sim, 100);
-        // The lock was released before, so the hand-over to CPU 1 may already be in progress.
+        // CPU 0 has released the lock at the end of `write`, so the hand-over to CPU 1 may already
+        // be in progress.
         flag.set(true);
     });
     scene.at(1, 20, move |sim, scene| {
