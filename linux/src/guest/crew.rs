@@ -11,7 +11,7 @@ use super::worker::{END_OF_PROGRAM, monotonic_ns};
 /// It is long enough to send the order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
-/// Workers that have received their programs and wait for the start.
+/// Workers that have received their programs (lists of steps) and wait for the start.
 #[derive(Debug)]
 pub(crate) struct Crew {
     workers: Vec<Worker>,

@@ -20,7 +20,7 @@ use crate::job_queue::JobQueue;
 use crate::raw::RawLock;
 use crate::ticket::Ticket;
 
-/// Adds 1 with a separate load and store.
+/// Adds 1 with a separate load and store, so an addition is lost if two threads do this at once.
 fn add_one(sum: &AtomicU32) {
     let before = sum.load(Relaxed);
     sum.store(before + 1, Relaxed);
@@ -367,7 +367,7 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // A further thread can pass only if no waiter is left in the queue.
+        // The main thread can pass too, unless a waiter was left in the queue.
         self.fifo.join(Purpose::Read).wait();
     }
 }

@@ -78,11 +78,11 @@ struct Member {
 /// The number of busy CPUs of one socket.
 struct Socket {
     cores: u32,
-    /// The number of CPUs that were busy when window `window` began.
+    /// The number of CPUs that were busy when the window with the number `window` began.
     busy: Cell<i64>,
     window: Cell<u64>,
-    /// For each remembered window after `window`: the number of busy CPUs when that window begins,
-    /// minus the number when the window before it began.
+    /// For each remembered window after `window`: the number of busy CPUs when it begins, minus the
+    /// number when the window before it began.
     changes: [Cell<i64>; WINDOWS],
 }
 
@@ -227,8 +227,8 @@ impl Socket {
     }
 
     /// Records that the number of busy CPUs changes by `by` during window `number`. The change
-    /// takes effect when the next window begins, or at once if the socket has already reached that
-    /// window.
+    /// takes effect when the next window begins. If `busy` already counts for that window, the
+    /// change takes effect at once.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {

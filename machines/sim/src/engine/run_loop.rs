@@ -110,7 +110,8 @@ impl Inner {
         }
     }
 
-    /// Lets every CPU with an earlier key run first. Returns the caller's key.
+    /// An order point: lets every CPU with an earlier key (time and CPU number) run first. Returns
+    /// the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
@@ -161,7 +162,7 @@ impl Inner {
         }
     }
 
-    /// Resumes the earliest CPU. Returns `false` if no key is before `horizon`.
+    /// Resumes the CPU with the earliest key. Returns `false` if no key is before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();

@@ -81,7 +81,7 @@ pub(crate) struct Inner {
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
-    /// For each CPU, the host's memory that its next resumption reads.
+    /// For each CPU, the addresses in the host's memory that its next resumption reads.
     pub(crate) resumes: Box<[Resume]>,
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,

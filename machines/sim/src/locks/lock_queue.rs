@@ -283,7 +283,8 @@ impl Queue {
             blocker: blocker.0,
             blocker_site: blocker.1,
         };
-        // Linux traces every waiter of a mutex, but not the first waiter of a queued spinlock.
+        // Linux traces every waiter of a mutex. Of the waiters of a queued spinlock, it traces
+        // those that wait behind another waiter.
         let traced = behind || self.class.sleeps();
         let access = if self.class.sleeps() {
             Access::Sleep

@@ -46,10 +46,11 @@ pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A lock that readers share, without its value.
 pub(crate) struct RwQueue {
-    /// The number of readers that hold the lock, including admitted ones.
+    /// The number of readers that hold the lock. An admitted reader counts even before its section
+    /// begins.
     readers: Cell<u32>,
-    /// The task that holds the lock as a writer, or has been admitted as a writer; otherwise
-    /// [`NOBODY`].
+    /// The task that holds the lock as a writer, even if it was admitted and its section has not
+    /// begun yet; otherwise [`NOBODY`].
     writer: Cell<u32>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,

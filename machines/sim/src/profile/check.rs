@@ -193,8 +193,9 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
         ids.dedup();
         ids.len()
     };
-    // Each core is in one cache, and each cache is in one socket. So if there are fewer caches than
-    // cores, some cores share a cache, and likewise for sockets and caches.
+    // Each core is in one last-level cache, and each cache is in one socket. So if there are fewer
+    // caches than cores, some cores share a cache; if there are fewer sockets than caches, some
+    // caches share a socket.
     let sockets = count(places().map(|place| place.socket).collect());
     let llcs = count(places().map(|place| place.llc).collect());
     let cores = count(places().map(|place| place.core).collect());

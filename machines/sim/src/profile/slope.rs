@@ -86,8 +86,9 @@ impl HoldPrice {
         let of = u64::from(slope.pages.saturating_sub(slope.at).max(1));
         let whole_ns = u64::from(slope.pages) * u64::from(slope.ns);
         let first_part_ns = u64::from(slope.at) * u64::from(first_ns);
-        // A further page costs at least a nanosecond, and at most as much as an earlier page. A
-        // profile with other prices is refused, but the rounding of low prices can break this rule.
+        // A page after the first `slope.at` costs at least a nanosecond, and at most as much as a
+        // page before it. Loading refuses a profile with other prices, but rounding can change low
+        // prices afterwards.
         let further_ns = whole_ns
             .saturating_sub(first_part_ns)
             .clamp(of.min(of * u64::from(first_ns)), of * u64::from(first_ns));
@@ -145,8 +146,8 @@ mod tests {
             assert_eq!(price.total(pages), u64::from(pages * ns));
             let totals: Vec<u64> = (0..3 * pages).map(|k| price.total(k)).collect();
             let pages: Vec<u64> = totals.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // If the price is not a whole number, each page costs the whole number just below it or
-            // just above it.
+            // If the price of a page after the first `at` is not a whole number, each such page
+            // costs the whole number just below it or just above it.
             let further = &pages[at as usize..];
             let (low, high) = (further.iter().min(), further.iter().max());
             assert!(high.unwrap() - low.unwrap() <= 1);

@@ -44,8 +44,8 @@ fn a_block_of_any_order_is_freed_once() {
         for of in Order::all() {
             let pfn = pages.alloc(sim, any(of)).expect("there is a block");
             pages.free(sim, pfn, of).expect("it was handed out");
-            // The freed block is on a page list, if there is a list for its order. Otherwise the
-            // block is merged with its buddies.
+            // Before the drain, the freed block is on a page list, if there is a list for its
+            // order. Otherwise it is already merged with its buddies.
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
             pages.drain_all_sync(sim);
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));

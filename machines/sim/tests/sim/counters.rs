@@ -110,7 +110,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
         sim.set_online(CpuId(2), false);
         assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
-        // The task that was started for the offline CPU runs on another CPU.
+        // CPU 2 is offline, so the task that is started for it runs on another CPU.
         assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
         sim.set_online(CpuId(2), true);
         assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");

@@ -115,7 +115,8 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // The work takes longer than the shepherd's interval, and folds only at its end.
+        // The vmstat work takes longer here than the shepherd's interval, and folds only at its
+        // end.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {

@@ -145,7 +145,7 @@ fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
         });
     }
     sim.run();
-    // 50 ns / 0.3 is about 167 ns.
+    // At 30 % of the speed, a step of 50 ns takes about 167 ns.
     near(sim.now().0, 100_000 * 167);
 }
 

@@ -58,8 +58,8 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // The busy task of `cpu` migrated to another CPU when `cpu` went offline, and does not
-            // return.
+            // When `cpu` went offline, its busy task migrated to another CPU. It does not return,
+            // so start another.
             small.keep_busy(cpu);
         }
     }

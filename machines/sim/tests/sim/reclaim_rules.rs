@@ -47,7 +47,8 @@ struct Asks {
     scene: RefCell<Weak<Scene>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses after which the allocating task counts as killed; `None` for never.
+    /// The number of pauses that the allocating task survives: it counts as killed after one more
+    /// pause. `None` if it is never killed.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -491,7 +492,8 @@ fn each_page_is_announced_before_reclaim_unmaps_it() {
     let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
     scene.press();
     scene.ask(ZoneKind::Normal);
-    // Kswapd looks at half of a list at most.
+    // Kswapd looks at half of a list at most, so swapping out 48 of the 64 pages takes several
+    // steps.
     while scene.swapped() < 48 {
         scene.step();
     }

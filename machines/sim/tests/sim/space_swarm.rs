@@ -27,7 +27,8 @@ use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// A run: the stage with all its tasks, and the checkers that observe it.
+/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
+/// the run.
 struct Play {
     sim: Sim,
     stage: Rc<SpaceStage>,

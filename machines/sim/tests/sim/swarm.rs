@@ -22,7 +22,8 @@ use support::check_owners::Owners;
 use support::scene::Scene;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// A run: the stage with all its tasks, and the checkers that observe it.
+/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
+/// the run.
 struct Play {
     sim: Sim,
     stage: Rc<Stage>,

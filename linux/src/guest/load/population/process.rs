@@ -32,7 +32,8 @@ impl Process {
         match self.second {
             None => program.push(Op::Report),
             Some(Second::Shared) => program.extend([Op::Share, Op::Report]),
-            // The child reports, because the worker itself waits for the child.
+            // The child reports to the leader that it runs, because the worker itself waits for the
+            // child's end.
             Some(Second::Vfork) => program.push(Op::Vfork),
         }
         program.push(Op::Wait);
