@@ -1,4 +1,4 @@
-//! Laws under loom, and a check that loom catches errors that only weak memory reveals.
+//! Checks laws with loom, and that loom catches errors that only weak memory reveals.
 
 mod laws;
 
@@ -9,7 +9,7 @@ use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
 
 /// The number of threads that add to the counter. One more thread folds their differentials.
 const COUNTERS: usize = 1;
-/// The number of times that each of these threads adds 1.
+/// The number of times that each thread adds 1 to the counter.
 const STEPS: i64 = 3;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {

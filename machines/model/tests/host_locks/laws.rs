@@ -367,7 +367,7 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // The main thread can pass too, unless a waiter was left in the queue.
+        // This wait ends only if no waiter is left in the queue.
         self.fifo.join(Purpose::Read).wait();
     }
 }

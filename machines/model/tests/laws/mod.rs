@@ -1,4 +1,5 @@
-//! Laws that hold under every model checker, and broken variants that every checker must catch.
+//! Laws that hold under every model checker, and broken variants of them that every checker must
+//! catch.
 //!
 //! The test that includes this module provides the machine and runs laws on it.
 

@@ -34,8 +34,8 @@ impl Default for Resume {
 }
 
 impl Resume {
-    /// Records `task`, which is about to be suspended, and an address on its stack, on which this
-    /// runs.
+    /// Records `task`, which is about to be suspended, and an address on its stack. The caller runs
+    /// on this stack.
     #[inline(always)]
     pub(crate) fn note<T>(&self, task: &T) {
         let here = 0;

@@ -35,8 +35,8 @@ pub struct Slope {
 /// The price of each page that one hold moves, on one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldPrice {
-    /// The first `at` pages of a hold cost `first_ns` each. [`u32::MAX`] if all pages of a hold
-    /// cost the same.
+    /// The first `at` pages of a hold cost `first_ns` each. `at` is [`u32::MAX`] if all pages of a
+    /// hold cost the same.
     at: u32,
     first_ns: u32,
     /// Each further page costs `further_ns + rest / of` nanoseconds. A fraction is charged as soon

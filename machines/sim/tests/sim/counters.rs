@@ -1,4 +1,4 @@
-//! The laws of counters on virtual CPUs, the prices of additions and sums, and a check that
+//! Checks the laws of counters on simulated CPUs, the prices of additions and sums, and that
 //! counters need not be notified when a CPU goes offline.
 
 use crate::support;

@@ -1,4 +1,5 @@
-//! Ticks that a CPU handles before the timekeeping CPU has counted them.
+//! Tests timers that fire a jiffy late because their CPU handles a tick before the timekeeping CPU
+//! has counted it.
 
 use crate::common;
 

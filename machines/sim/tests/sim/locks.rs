@@ -1,5 +1,5 @@
-//! Locks in virtual time: waiters are served in order of arrival, with equal results in all lock
-//! models.
+//! Tests locks in virtual time: waiters are served in order of arrival, and both models of a lock
+//! give equal results.
 
 use crate::common;
 

@@ -1,4 +1,5 @@
-//! The reaper's attempts in virtual time, and `process_mrelease` while the process exits.
+//! Tests the reaper's attempts in virtual time, and `process_mrelease` (emptying a dying process on
+//! request) while the process exits.
 
 use crate::support;
 

@@ -1,4 +1,5 @@
-//! Random kills, releases and exits of processes that share memory at random, on CPUs that stall.
+//! Tests random kills, releases and exits of processes, some of which share memory, on CPUs that
+//! stall.
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! The times at which the per-CPU vmstat work runs, on the timer wheel and on exact timers.
+//! Tests at which times the vmstat work of each CPU runs, on the timer wheel and on exact timers.
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! The laws of reclaim on virtual CPUs, each under many seeds.
+//! Checks the laws of reclaim on simulated CPUs, each law with many seeds.
 
 use std::cell::RefCell;
 use std::rc::Rc;

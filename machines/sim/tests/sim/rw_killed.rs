@@ -1,4 +1,4 @@
-//! Waiters that may be killed while they wait for the reader-writer lock, in virtual time.
+//! Tests waiters of the reader-writer lock that are killed while they wait, in virtual time.
 
 use crate::common;
 

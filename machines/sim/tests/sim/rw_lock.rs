@@ -1,4 +1,5 @@
-//! The reader-writer lock in virtual time: which CPU acquires it when, and how long that takes.
+//! Tests the reader-writer lock in virtual time: which CPU acquires it when, and how long that
+//! takes.
 
 use crate::common;
 
@@ -77,8 +78,8 @@ fn a_free_lock_takes_the_line_and_its_own_price() {
         .map(|stay| (stay.start - stay.asked, stay.after - stay.end))
         .collect();
     let expected = [
-        // The other reader has fetched the cache line in the meantime, so the release has to fetch
-        // it again.
+        // CPU 1 has fetched the cache line as a reader in the meantime, so CPU 0 has to fetch it
+        // again for its release.
         (OWN, TRANSFER),
         (TRANSFER + REMOTE, 0),
         (OWN, 0),

@@ -1,4 +1,5 @@
-//! The reader-writer lock under random tasks and faults, and its laws on virtual CPUs.
+//! Tests the reader-writer lock with random tasks and faults, and checks its laws on simulated
+//! CPUs.
 
 use crate::common;
 use crate::support;

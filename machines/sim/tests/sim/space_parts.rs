@@ -1,5 +1,5 @@
-//! The data structures that address spaces share, on virtual CPUs: their laws under many seeds, and
-//! how long their locks are held.
+//! Tests the data structures that address spaces share, on simulated CPUs: their laws with many
+//! seeds, and how long their locks are held.
 
 use crate::support;
 use crate::support::law::run_law;

@@ -1,4 +1,4 @@
-//! A machine with more tasks than the host can allocate stacks for.
+//! Tests a machine that has more tasks than the host can allocate stacks for.
 
 use std::env;
 use std::fs;

@@ -23,7 +23,7 @@ pub(super) enum Second {
 }
 
 impl Process {
-    /// Returns the program of the worker that becomes this process, on `cpu`.
+    /// Returns the steps of the worker that becomes this process, on `cpu`.
     pub(super) fn program(&self, cpu: u32) -> Vec<Op> {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(self.adj)];
         program.extend(self.group.clone().map(Op::Group));
