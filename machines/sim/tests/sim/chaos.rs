@@ -1,5 +1,5 @@
-//! Locks, words, jobs and hotplug at the same time, with injected faults. No update is lost, and
-//! the same seed gives the same run.
+//! Tests locks, words, jobs and hotplug at the same time, with injected faults: no update is lost,
+//! and the same seed gives the same run.
 
 use crate::common;
 

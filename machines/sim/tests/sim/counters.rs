@@ -307,9 +307,9 @@ fn bytes_of_groups(groups: u32) -> usize {
     area.bytes(&sim)
 }
 
-/// While a CPU allocates memory for a new run of places, another CPU destroys a group and so frees
-/// a place. The first CPU must take that place. Otherwise the area would grow although a place is
-/// free.
+/// While a CPU allocates memory for a new run of places, another CPU destroys a group of counters
+/// and so frees the group's place. The first CPU must take that place. Otherwise the area would
+/// grow although a place is free.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -1,4 +1,5 @@
-//! Busy CPUs take clock frequency, execution units and memory bandwidth from each other.
+//! Tests the effects of load: busy CPUs take clock frequency, execution units and memory bandwidth
+//! from each other.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! Random machines, random address spaces and random kills. Whichever CPUs empty an address space
-//! together, no page is lost, freed twice or left behind.
+//! Runs random machines with random address spaces and random kills. Whichever CPUs empty an
+//! address space together, no page is lost, freed twice or left behind.
 //!
 //! A run has two acts. During the first, every process lives. During the second, every process
 //! ends: it is killed or exits, alone or with helpers.

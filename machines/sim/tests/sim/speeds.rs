@@ -1,4 +1,5 @@
-//! Big and little cores: work that involves no other CPU takes as long as the CPU's speed implies.
+//! Tests big and little cores: work that involves no other CPU takes as long as the CPU's speed
+//! implies.
 
 use crate::common;
 
