@@ -122,8 +122,8 @@ impl<L: RawLock> Guarded<L> {
     }
 }
 
-/// Asserts that each holder is alone. The main thread and `others` more threads each acquire the
-/// lock `rounds` times.
+/// Asserts that no two threads hold a lock at once. The main thread and `others` more threads each
+/// acquire the lock `rounds` times.
 pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
     let guarded = Arc::new((Guarded::<L>::default(), rounds));
     let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
@@ -372,7 +372,8 @@ impl Behind {
     }
 }
 
-/// Asserts that each waiter passes alone. The main thread and `others` more threads pass.
+/// Asserts that only one thread at a time is first in the queue and adds to the sum. The main
+/// thread and `others` more threads do so.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
@@ -382,8 +383,8 @@ pub(crate) fn waiters_pass_alone(others: u32) {
     behind.is_whole();
 }
 
-/// Asserts that two threads pass in the order in which they joined. The main thread is first in the
-/// queue until both have been started.
+/// Asserts that two threads become first in the queue in the order in which they joined it. The
+/// main thread is first until both have been started.
 pub(crate) fn waiters_pass_in_order() {
     let behind = Arc::new(Behind::default());
     let first = behind.fifo.join(Purpose::Read);
@@ -408,8 +409,9 @@ pub(crate) fn waiters_pass_in_order() {
     behind.is_whole();
 }
 
-/// Asserts that a killed waiter leaves the queue intact. One waiter is killed, or passes before it
-/// is killed. Another waiter passes, and the main thread, which was first, leaves.
+/// Asserts that a killed waiter leaves the queue intact. The main thread is first in the queue and
+/// leaves it. One of the two waiters behind it is killed while it waits, or becomes first before it
+/// is killed. The other waiter becomes first.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.fifo.join(Purpose::Write);

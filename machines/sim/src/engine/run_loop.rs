@@ -145,7 +145,8 @@ impl Inner {
         task.suspend();
     }
 
-    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than that.
+    /// Makes CPU `cpu`, which is not running, continue at the key `when`, unless its own key is
+    /// earlier.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);

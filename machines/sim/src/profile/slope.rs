@@ -39,8 +39,8 @@ pub(crate) struct HoldPrice {
     /// hold cost the same.
     at: u32,
     first_ns: u32,
-    /// Each further page costs `further_ns + rest / of` nanoseconds. A fraction is charged as soon
-    /// as the fractions of the hold add up to a whole nanosecond.
+    /// Each page after the first `at` costs `further_ns + rest / of` nanoseconds. A fraction is
+    /// charged as soon as the fractions of the hold add up to a whole nanosecond.
     further_ns: u64,
     rest: u64,
     of: u64,

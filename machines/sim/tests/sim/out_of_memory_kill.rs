@@ -279,7 +279,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
-        // Allocations that cannot wait do not lead to kills.
+        // Use up all memory. These allocations cannot wait, so they do not lead to kills.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
