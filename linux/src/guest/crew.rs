@@ -24,7 +24,7 @@ struct Worker {
 }
 
 impl Crew {
-    /// Starts one worker for each program, and waits until all are ready.
+    /// Starts one worker for each program (a list of steps), and waits until all are ready.
     pub(crate) fn ready(programs: &[Vec<Op>]) -> io::Result<Self> {
         let workers: io::Result<Vec<Worker>> = programs.iter().map(|p| Worker::start(p)).collect();
         let mut workers = workers?;

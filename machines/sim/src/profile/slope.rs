@@ -21,7 +21,7 @@ pub struct Slopes {
     pub free: Option<Slope>,
 }
 
-/// The average of one price in a long hold, at one card.
+/// The average of one price in a long hold, at one card (low, middle or high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slope {
     /// The number of pages in the short hold.

@@ -57,7 +57,7 @@ pub struct Variant {
     pub name: String,
     /// A description in a few words.
     pub about: String,
-    /// The factor for the costs of kernel work, in percent, at each card.
+    /// The factor for the costs of kernel work, in percent, at each card (low, middle and high).
     pub factor_percent: Range,
     /// The source of the factor.
     pub source: String,
@@ -189,7 +189,7 @@ impl ProfileText {
         Ok(text)
     }
 
-    /// The machine with the costs of one card.
+    /// The machine with the prices of one card (low, middle or high).
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
         // Placeholders: every entry is overwritten below. A distance that the file does not list

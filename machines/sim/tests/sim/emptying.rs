@@ -55,9 +55,9 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
     })
 }
 
-/// A listener that holds translations to the pages of every second page table. If the caller may
-/// not wait, the listener refuses to drop them. The value counts down how many more times the
-/// listener refuses.
+/// A listener (Linux: MMU notifier) that holds translations to the pages of every second page
+/// table. If the caller may not wait, the listener refuses to drop them. The value counts down how
+/// many more times the listener refuses.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {

@@ -194,7 +194,8 @@ fn assert_sane(text: &ProfileText) {
     }
 }
 
-/// Asserts that the machine and its variants can be created at each card.
+/// Asserts that the machine and its variants can be created at each card, with the low, the middle
+/// and the high prices.
 fn assert_runs(text: &ProfileText) {
     for card in Card::ALL {
         let profile = text.at(card);

@@ -47,8 +47,7 @@ struct Asks {
     scene: RefCell<Weak<Scene>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses that the allocating task survives: it counts as killed after one more
-    /// pause. `None` if it is never killed.
+    /// The number of pauses before the one in which the task is killed; `None` if it never is.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -459,7 +458,7 @@ fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
     }
 }
 
-/// A listener that counts the notifications that have begun, and those that have ended.
+/// A listener (Linux: MMU notifier) that counts beginnings and ends of notifications.
 #[derive(Clone, Default)]
 struct Told(Arc<[AtomicU32; 2]>);
 
@@ -492,8 +491,7 @@ fn each_page_is_announced_before_reclaim_unmaps_it() {
     let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
     scene.press();
     scene.ask(ZoneKind::Normal);
-    // Kswapd looks at half of a list at most, so swapping out 48 of the 64 pages takes several
-    // steps.
+    // This takes several steps, because kswapd looks at half of a list at most.
     while scene.swapped() < 48 {
         scene.step();
     }

@@ -12,7 +12,7 @@ use plimsoll_sim::{KswapdThread, Sim};
 
 use super::space_stage::{Process, SpaceStage};
 
-/// The [`Embedder`] of the reclaim of a stage.
+/// The [`Embedder`] of reclaim, which belongs to a [`SpaceStage`].
 #[derive(Default)]
 pub(crate) struct Presses {
     stage: RefCell<Weak<SpaceStage>>,
@@ -21,7 +21,7 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Sets the stage, once it is complete. Until then, nothing is reclaimed.
+    /// Sets the state that all tasks share, once it is complete. Until then, nothing is reclaimed.
     pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
         self.stage.replace(Rc::downgrade(stage));
     }
