@@ -107,7 +107,7 @@ impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let section = self.enter_local(&sim.0, site)?;
         // `f` is called at only one place, so that it is inlined. Outside a run the value may
-        // already be borrowed.
+        // already be borrowed; this function then returns `None`.
         let result = f(&mut *self.value.try_borrow_mut().ok()?);
         self.queue.release_spinning(&sim.0, site, &section);
         Some(result)
