@@ -1,4 +1,4 @@
-//! General allocators, asked for blocks that are aligned to their size.
+//! General-purpose allocators. The benchmark asks them for blocks that are aligned to their size.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
@@ -53,7 +53,7 @@ fn pool() -> &'static mut [MaybeUninit<u8>] {
     Box::leak(Box::new_uninit_slice(bytes))
 }
 
-/// `rlsf`: two-level segregated fit, behind a spinlock here.
+/// `rlsf`: two-level segregated fit, which this program puts behind a spinlock.
 pub struct Tlsf(spin::Mutex<rlsf::Tlsf<'static, u32, u32, 28, 32>>);
 
 impl Tlsf {
@@ -86,7 +86,7 @@ impl Frames for Tlsf {
     }
 }
 
-/// `talc`, behind a spinlock here.
+/// `talc`, which this program puts behind a spinlock.
 pub struct Talc(talc::TalcLock<spin::Mutex<()>, talc::source::Manual>);
 
 impl Talc {

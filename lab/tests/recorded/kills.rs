@@ -141,9 +141,9 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
     let apart = with_text(fixture!("shared"), "oom population", |text| {
         text.replace(" vfork", "")
     });
-    // Without the word `vfork`, the parent does not seem to wait for its child. Then the two have
-    // the same memory and equal points, and Plimsoll chooses the one that comes later in the list
-    // of processes.
+    // Without the word `vfork`, the parent does not seem to wait for its child. Then parent and
+    // child have the same memory and equal points, and Plimsoll chooses the one that comes later in
+    // the list of processes.
     differs(&KILLS, &apart);
     differs(&Scores, &apart);
 }

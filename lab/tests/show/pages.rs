@@ -1,4 +1,5 @@
-//! Moves between lists and zones: which events form one move, and by which path.
+//! Tests which events form one move of pages between page lists and a zone, and to which code path
+//! the move is assigned.
 
 use plimsoll_lab::show::moves::{HOLD_ENDS, Path, moves};
 use plimsoll_recording::{Recording, What};

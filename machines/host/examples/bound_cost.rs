@@ -13,7 +13,7 @@ use plimsoll_host::pool::{Bound, Pool};
 use plimsoll_mm::page::Request;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
-/// The number of pairs of rounds.
+/// The number of pairs of rounds. Each pair has one round with the handle and one without it.
 const ROUNDS: usize = 301;
 /// The number of pages that a round allocates and frees one by one.
 const PAGES: usize = 64;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let here = pool.enter(CpuId(0))?;
     let (mut explicit, mut bound, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Every second round of pairs measures the two ways in the opposite order.
+        // Every second pair of rounds measures the two ways in the opposite order.
         let (one, other) = if round % 2 == 0 {
             let one = time(|| by_machine(&pool));
             (one, time(|| by_handle(&here)))

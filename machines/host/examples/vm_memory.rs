@@ -132,7 +132,8 @@ impl Notified<Host> for Shadow {
     }
 }
 
-/// A guest, and everything that its virtual CPUs need.
+/// A virtual CPU uses a translation only under this lock, and this call removes the translations
+/// under the same lock. So no virtual CPU uses them when this call returns.
 struct Guest<'m> {
     memory: Memory<'m, Host>,
     space: AddressSpace<Host>,
@@ -219,8 +220,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         arena: Arc::clone(pool.arena()),
         slots,
     };
-    // SAFETY: only `spaces` hands frames to it. No virtual CPU uses a frame after the guest was
-    // notified that the frame's page is unmapped.
+    // SAFETY: only `spaces` hands frames to `to_kernel`. No virtual CPU uses a frame after the
+    // guest was notified that the frame's page is unmapped.
     let to_kernel = unsafe { ToKernel::new(pool.host(), Arc::clone(pool.arena())) };
     let spaces = Spaces::new(pool.host(), &Design::OURS, SLOTS)?
         .with_contents(store)

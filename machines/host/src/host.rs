@@ -245,9 +245,9 @@ pub enum OwnerLocks {
         /// number is 0 keeps it, so that tests can end ownerships often.
         after: u32,
     },
-    /// Every thread takes a lock by one atomic exchange. This is the default, because no CPU is
-    /// interrupted when a thread drains, or does the periodic work of, a CPU that another thread
-    /// plays.
+    /// Every thread takes a lock by one atomic exchange. This is the default: no CPU is interrupted
+    /// when a thread drains the lists of a CPU that another thread plays, or does that CPU's
+    /// periodic work.
     Exchanged,
 }
 

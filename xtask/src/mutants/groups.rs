@@ -33,7 +33,7 @@ impl Group {
     }
 }
 
-/// The groups called `names`; all of them if none is named.
+/// Returns the groups with these names, or all groups if `names` is empty.
 pub(crate) fn read(root: &Path, names: &[String]) -> Result<Vec<Group>, String> {
     let path = root.join("xtask/mutants.toml");
     let text = fs::read_to_string(&path)

@@ -127,8 +127,8 @@ fn choose(
     }
 }
 
-/// Returns part number `part`, counted from 0, of `of` parts of the mutants: every `of`-th mutant,
-/// from the one at index `part` on.
+/// Divides the mutants into `of` parts, and returns the part with index `part`: every `of`-th
+/// mutant, from the one at index `part` on.
 fn shard(mutants: Vec<usize>, (part, of): (usize, usize)) -> Vec<usize> {
     mutants.into_iter().skip(part).step_by(of).collect()
 }

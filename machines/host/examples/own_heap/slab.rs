@@ -361,8 +361,8 @@ fn fill(page: *mut Header, size: usize) {
 
 // SAFETY: a block is inside frames that the page allocator gave to this heap, and is large enough
 // and aligned. A user owns its block until the user frees it. The block then returns to its origin,
-// this heap or `System`, which `dealloc` finds by the address. Nothing here unwinds: the
-// expectations hold unless a block is freed twice.
+// this heap or `System`, which `dealloc` finds by the address. Nothing here unwinds: no `expect`
+// fails unless a block is freed twice.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(source) = self.source.get() else {

@@ -1,10 +1,10 @@
 //! The prices of a lock between two CPUs. Each price is the mean of the middle half of many
 //! timings.
 //!
-//! Because only the middle half counts, no [`Watch`](super::watch::Watch) is needed: an interrupt
-//! spoils only the timing during which it happens. The price is the mean of that half rather than
-//! the median, because some clocks tick in steps of 10 ns. Every wait for the other CPU has a time
-//! limit.
+//! An interrupt spoils only the timing during which it happens, and such long timings are not in
+//! the middle half. So the measurement needs no [`Watch`](super::watch::Watch), which detects when
+//! a thread did not run. The price is the mean of that half rather than the median, because some
+//! clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;

@@ -252,8 +252,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// Returns the smallest value of `sorted` that is not exceeded by at least the share `share` of all
-/// values (nearest rank). Zero if `sorted` is empty.
+/// Returns the smallest value of `sorted` that at least the share `share` of all values do not
+/// exceed (nearest rank). Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,5 +1,6 @@
-//! The batches that are set aside for gathers: which gathers may take how many, and what happens if
-//! none are left.
+//! A gather is a collection of unmapped pages that wait to be freed. It grows by batches, some of
+//! which are set aside. These tests check which gathers may take how many batches, and what happens
+//! if none are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -76,8 +77,8 @@ fn exited(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns the number of steps in which the pages are freed when an address space ends that no
-/// helper shares. All its page tables are freed together, after all its pages.
+/// Returns the number of steps in which the pages are freed when an address space without helpers
+/// ends. All its page tables are freed together, after all its pages.
 fn exited_alone(pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping: Reaping::Ascending,
@@ -107,7 +108,7 @@ fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Every CPU can fill a gather while an exit fills another.
+/// There are enough batches for every CPU to fill a gather while an exit fills another one.
 #[test]
 fn there_are_batches_for_each_cpu_and_for_the_dying() {
     for cpus in [1, 2, 64] {
@@ -154,6 +155,7 @@ fn the_last_batches_are_for_the_dying() {
 /// batch, too.
 #[test]
 fn the_last_batches_are_for_page_tables_of_the_dying() {
-    // The gather itself has no room for the 11 tables in which the pages are.
+    // The pages need 11 page tables, and the gather itself has room for only 8 records. So the
+    // tables need a batch.
     assert_eq!(exited_alone(512 * 10, 19), 2, "the pages, then the tables");
 }

@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 /// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// What the unmapping of some pages takes.
+/// The steps and the memory that an unmapping takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steps {
     /// The number of steps in which the gathered pages are freed.
@@ -118,7 +118,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // The page table in the middle is freed, too, and needs a record.
+        // One page table in the middle of the mapping is freed too. It needs a record, so these
+        // limits are one page lower.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {
@@ -133,7 +134,8 @@ fn without_memory_for_a_batch_eight_go_together() {
         let steps = unmap(pages, false, Left::Nothing);
         assert_eq!(steps, Steps { times, batches: 0 }, "{pages} pages");
     }
-    // The first pages are freed onto a list of this CPU, and one of them then holds a batch.
+    // The first pages that are freed go to a page list of this CPU. Then the gather allocates one
+    // of them to hold a batch.
     let steps = unmap(100, false, Left::Nothing);
     assert_eq!(
         steps,

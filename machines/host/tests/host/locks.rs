@@ -33,7 +33,8 @@ fn slow_increment(count: &mut u64) {
 fn no_turn_of_a_lock_is_lost() {
     let host = host();
     for (nth, class) in LockClass::ALL.into_iter().enumerate() {
-        // On this machine the locks of all classes are the same, so one class is tried at length.
+        // On this machine the locks of all classes are the same, so only one class is tried at
+        // length.
         let turns = if nth == 0 { TURNS } else { TURNS / 100 };
         let lock = host.lock(class, CpuId(0), 0_u64);
         thread::scope(|scope| {
@@ -169,7 +170,8 @@ fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
                     lock.with(&host, Site::Drain, slow_increment);
                 }
             });
-            // Each thread inherits the seat of its predecessor, and moves from CPU to CPU.
+            // Each thread gets the seat of the thread before it, and with the seat the locks that
+            // are biased to it. Each thread moves from CPU to CPU.
             let player = |_| {
                 let play = || {
                     let moves = mask.cpus().iter().cycle().take(20);

@@ -101,7 +101,7 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     let filled = space.populate(memory, Vpn(512)..Vpn(512 + pages));
     filled.expect("there is memory");
     drop(entered);
-    // The last user has joined and has claimed nothing yet.
+    // When CPU 0 stops, its thread, the last user, counts as a walker but has claimed no table yet.
     let ended = gate.run(&host, || space.exit(memory), || space.try_reap(memory));
     assert_eq!(ended, (Ok(Exited::Finished), Reaped::All));
     assert_eq!(gate.steps.load(Relaxed), TABLES, "a step for each table");

@@ -13,7 +13,8 @@ use plimsoll_mm::space::{Access, END, MappingKind, Walked};
 use plimsoll_mm::units::{CpuId, Order, Pfn, Vpn};
 use support::world::{Sizes, What, World};
 
-/// An entry without its frame: the first page, the order, the counter and the kind of the mapping.
+/// An entry of a page table without its frame: the first page, the order, the counter that counts
+/// it, and the kind of its mapping.
 type Entry = (u64, Order, Option<RssKind>, Option<MappingKind>);
 
 const ANON: Option<RssKind> = Some(RssKind::Anon);

@@ -3,7 +3,6 @@
 //! The start of a mapping determines its end and its id. So the tests notice if a reader puts
 //! together a mapping from the parts of two. Mappings with even numbers never change. Mappings with
 //! odd numbers are added, removed, cut and overwritten.
-//! cut and overwritten.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -26,7 +26,7 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 use kernel::Signals;
 use load::Load;
 
-/// The CPUs that threads play, apart from the threads that play no CPU.
+/// The number of CPUs that threads play. Some threads of the storm play none.
 const CPUS: u32 = 4;
 /// The CPU that goes offline and comes back.
 const LEAVES: CpuId = CpuId(3);

@@ -1,4 +1,4 @@
-//! Runs cargo on the copy, and reads its messages.
+//! Runs cargo on the copy of the repository, and reads cargo's messages.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ pub(crate) use self::tree::FOLDER;
 /// The file of the crate `mm` that declares its modules.
 const LIBRARY: &str = "mm/src/lib.rs";
 
-/// The way in which a mutant can be built.
+/// The mutant can be built together with others: a switch, which is set at run time, selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// The mutant can be built together with others, behind a switch.

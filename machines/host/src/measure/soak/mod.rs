@@ -49,7 +49,7 @@ impl Default for SoakOptions {
 pub struct Times {
     /// Times in chunks during which the thread had its CPU all the time, except those in `behind`.
     pub undisturbed: Histogram,
-    /// Times of at least 10 µs in such chunks, during which another thread lost its CPU: that
+    /// Times of at least 10 µs in undisturbed chunks during which another thread lost its CPU. That
     /// thread may have held a lock.
     pub behind: Histogram,
     /// Times in chunks during which the thread was switched from its CPU, or a hypervisor took the
