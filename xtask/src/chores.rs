@@ -1,4 +1,5 @@
-//! The chores that run other programs: `.ci/run`, and `plimsoll` in two builds.
+//! The chores that run other programs: `cargo xtask ci` runs `.ci/run`, and `cargo xtask
+//! determinism` runs two builds of `plimsoll`.
 
 use std::path::Path;
 use std::process::Command;

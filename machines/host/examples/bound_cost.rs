@@ -1,6 +1,6 @@
-//! Compares the cost of allocating and freeing through a thread's handle on a pool (`Bound`) with
-//! that of the calls that pass the machine. The two take turns, so that other load on the computer
-//! slows both.
+//! Compares the costs of two ways to allocate and free pages: by a thread's handle on a pool
+//! (`Bound`), and by calls with the machine (`Host`) as an argument. The two ways take turns, so
+//! that other load on the computer slows both.
 //!
 //! `cargo run --release -p plimsoll-host --example bound_cost`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]

@@ -1,4 +1,5 @@
-//! The groups of `xtask/mutants.toml`: files, and the suites that judge their mutants.
+//! Reads the groups of `xtask/mutants.toml`. A group has files of `mm`, and the test suites that
+//! judge the mutants of these files.
 
 use std::fs;
 use std::path::Path;

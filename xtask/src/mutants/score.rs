@@ -1,4 +1,4 @@
-//! The result: how many mutants were caught, and which survived.
+//! The result of a run: how many mutants were caught, and which survived.
 
 use std::collections::BTreeMap;
 use std::fmt;

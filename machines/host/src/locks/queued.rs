@@ -1,4 +1,4 @@
-//! A value behind a [`Ticket`].
+//! The lock `TicketLock`: a value behind a [`Ticket`], which is a spinlock.
 
 use std::fmt;
 
@@ -74,7 +74,8 @@ mod tests {
                         .expect("no thread panics while it holds the lock")
                         .push(waiter);
                 });
-                // Start the next waiter only after this one has its ticket.
+                // Start the next waiter only after this one has taken its ticket, so that the order
+                // is known.
                 while lock.next.load(Relaxed) != waiter + 1 {
                     thread::yield_now();
                 }

@@ -1,4 +1,5 @@
-//! Budgets against a model, the errors of exhausted budgets, and which processes die together.
+//! Tests of budgets: a comparison with a model, the errors of exhausted budgets, and which
+//! processes die together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

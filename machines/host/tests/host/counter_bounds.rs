@@ -1,5 +1,6 @@
-//! The error of an approximate sum can be exactly as large as the shape's bound. With many CPUs,
-//! this error is larger than the published comparison allows for, so that comparison is wrong.
+//! The error of an approximate sum can be exactly as large as the bound that follows from the shape
+//! of the counter's tree. With many CPUs, this error is larger than the published comparison allows
+//! for, so that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

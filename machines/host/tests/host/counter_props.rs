@@ -60,7 +60,8 @@ fn one_counter(host: &Host, counting: Counting, batch: Batch) -> (Plan<Host>, An
     (plan, counters)
 }
 
-/// Returns whether the result of a comparison is compatible with the true order. `Equal` always is.
+/// Returns whether the result of a comparison is compatible with the true order. `Equal` always is,
+/// because it also means that the comparison cannot decide.
 fn agrees(told: Ordering, truth: Ordering) -> bool {
     told == Ordering::Equal || told == truth
 }

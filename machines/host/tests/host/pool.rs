@@ -1,4 +1,5 @@
-//! Pools: the settings of the builder, what it refuses, and the handle of a thread.
+//! Tests of pools: the settings of the builder, the settings that it refuses, and the handle of a
+//! thread.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;

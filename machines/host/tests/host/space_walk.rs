@@ -21,7 +21,7 @@ const ANON: Option<RssKind> = Some(RssKind::Anon);
 const ONE: Order = Order::ZERO;
 const HUGE: Order = Order::HUGE;
 
-/// The first of the frames that the mapping of given frames maps.
+/// The first frame of the mapping whose backing is given frames.
 const FRAMES: u32 = 9000;
 
 /// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages,

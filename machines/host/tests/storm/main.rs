@@ -83,8 +83,8 @@ fn every_count_is_exact_after_a_storm() {
     assert!(load.forks.load(Relaxed) > 5, "the process forked");
 }
 
-/// Threads that live only for a moment allocate pages. This thread frees the pages after those
-/// threads have ended.
+/// Starts threads that live only for a moment and allocate pages. The calling thread frees the
+/// pages after those threads have ended.
 fn pass_pages_on(load: &Load, is_over: impl Fn() -> bool + Copy) {
     while !is_over() {
         let (sender, receiver) = mpsc::channel::<(Pfn, Order)>();

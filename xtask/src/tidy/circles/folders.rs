@@ -92,7 +92,8 @@ mod tests {
     const LIB: (&str, &str) = ("mm/src/lib.rs", "mod high;\nmod low;\nmod base;\n");
     const HIGH: (&str, &str) = ("mm/src/high/mod.rs", "mod one;\npub mod two;\n");
     const BASE: (&str, &str) = ("mm/src/base.rs", "pub struct Base;\n");
-    /// No file is in a circle: `high/one.rs` needs `low.rs`, which needs `high/two.rs`.
+    /// `high/one.rs` needs `low.rs`. If `low.rs` needs `high/two.rs`, no file is in a circle, but
+    /// the folder `high` and the file `low.rs` are.
     const ONE: (&str, &str) = ("mm/src/high/one.rs", "use crate::low::Low;\n");
     const TWO: (&str, &str) = ("mm/src/high/two.rs", "pub struct Two;\n");
 
