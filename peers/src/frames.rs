@@ -26,7 +26,7 @@ std::thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells the allocator on which CPU a thread runs: the number of the thread.
+/// Tells the allocator the CPU of the calling thread. Here this is the thread's number.
 struct ThisCpu;
 
 impl CpuId for ThisCpu {

@@ -47,8 +47,8 @@ impl<A: GlobalAlloc + Send + Sync> Frames for Heap<A> {
 }
 
 fn pool() -> &'static mut [MaybeUninit<u8>] {
-    // Allocators keep records beside the blocks, so a pool of exactly 512 MiB could not give half
-    // of its frames.
+    // Allocators keep records beside the blocks, so from a pool of exactly 512 MiB they could not
+    // hand out even half of the frames.
     let bytes = (FRAMES.0 as usize) << 13;
     Box::leak(Box::new_uninit_slice(bytes))
 }

@@ -21,7 +21,7 @@ fn recording(name: &str) -> Recording {
     contents.recording
 }
 
-/// Returns the number of firings compared, and how many of them are identical.
+/// Returns the number of timer firings that were compared, and how many of them are identical.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)

@@ -290,7 +290,8 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes the shared mappings private.
+    // Makes the shared mappings private. Then Plimsoll would empty them too, and the kernel did
+    // not.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
     });

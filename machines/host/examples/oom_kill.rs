@@ -160,8 +160,8 @@ fn use_pages(
     Ok(())
 }
 
-/// Runs the reaper's thread until the reaper has finished with a victim, but for at most ten
-/// seconds. Returns how the reaping ended.
+/// Runs the reaper on this thread until it has finished with a victim, but for at most ten seconds.
+/// Returns how the reaping ended.
 fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
     let host = memory.machine;
     let end = host.now().0 + 10_000_000_000;

@@ -160,8 +160,8 @@ impl Server<'_> {
         Ok(process)
     }
 
-    /// Touches the first `pages` pages of the tenant's mapping, on a thread of its own. A tenant
-    /// that is told to die exits. Returns whether it still lives.
+    /// Touches the first `pages` pages of the tenant's mapping on this thread. A tenant that is
+    /// told to die exits. Returns whether it still lives.
     fn grow(&self, tenant: &Arc<Process<Host>>, pages: u64) -> Result<bool, String> {
         let Self { memory, oom, .. } = *self;
         CURRENT.set(Some(Arc::clone(tenant)));

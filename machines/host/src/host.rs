@@ -191,8 +191,8 @@ impl Host {
         placement.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves an array that has an element for each CPU, of `each` bytes from address `first` on, so
-    /// that each page is on the node of its CPUs.
+    /// Moves the pages of an array to the nodes of the CPUs that use them. The array begins at
+    /// address `first` and has an element of `each` bytes for each of `cpus` CPUs.
     pub(crate) fn move_to_nodes(&self, first: usize, each: usize, cpus: usize) {
         let topology = &self.0.topology;
         let one_node = !numa::nodes_with_memory().is_ok_and(|nodes| nodes.len() > 1);

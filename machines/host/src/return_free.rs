@@ -23,7 +23,7 @@ use plimsoll_mm::units::{Order, Pages};
 use crate::Host;
 use crate::discard::ToKernel;
 
-/// How often and how much free memory is returned.
+/// How often and how much free memory is returned to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The time between two rounds; it must not be 0. A round returns the memory of a block if the

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::change::Change;
 
-/// One change in one place.
+/// A mutant: one change in one place of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutant {
     /// The name that `cargo mutants` gives to the mutant, with line and column.

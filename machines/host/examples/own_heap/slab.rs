@@ -57,7 +57,8 @@ pub(crate) struct OwnHeap {
     asked: AtomicU64,
 }
 
-/// All pages with blocks of one size that have at least one free block.
+/// The pages with blocks of one size. The list that begins at `first` has those of them that have a
+/// free block.
 struct Size {
     locked: AtomicBool,
     first: UnsafeCell<*mut Header>,

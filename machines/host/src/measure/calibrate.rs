@@ -26,7 +26,7 @@ const TIMINGS: u64 = 2000;
 /// The number of steps in each timing of a step that is too short to be timed alone.
 const STEPS: u32 = 64;
 
-/// The time for which a CPU waits before a timing, without using the line of the lock, in
+/// The time for which a CPU waits before a timing, without touching the lock's cache line, in
 /// nanoseconds.
 const SETTLE_NS: f64 = 400.0;
 

@@ -125,7 +125,7 @@ pub struct Waits {
     pub kept_share: f64,
 }
 
-/// The price of one step, from the middle half of many timings.
+/// The time that one step takes, from the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The mean of the middle half of the timings, in nanoseconds.
@@ -142,7 +142,8 @@ pub struct Price {
 /// In published tables, one line takes at least 20 ns.
 const TWO_LINES_NS: f64 = 30.0;
 
-/// The prices that two CPUs pay for a lock.
+/// The times of the steps of a lock between two CPUs. A simulated machine takes such prices as
+/// input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// The transfer of one cache line from one CPU to the other, in one direction.

@@ -1,4 +1,4 @@
-//! Free huge blocks whose memory returns to the kernel in the background.
+//! Tests that the memory of free huge blocks returns to the kernel in the background.
 #![expect(unsafe_code, reason = "the tests write pages through their pointers")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,10 +80,10 @@ impl World {
         assert_eq!(zone.blocks[Order::MAX.index()], 16);
     }
 
-    /// Runs a round by hand, and returns the number of pages that it returned.
+    /// Runs one round on this thread. Returns the number of pages whose memory the kernel got.
     fn round(&self, sweep: &mut Sweep, most: Pages) -> u32 {
         let report = |pfn, order: Order| {
-            // SAFETY: the block is free.
+            // SAFETY: the block is free, so nothing uses its memory.
             let given = unsafe { self.arena.give_back(pfn, order.pages()) };
             given.is_ok()
         };

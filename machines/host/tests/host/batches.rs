@@ -119,7 +119,8 @@ fn there_are_batches_for_each_cpu_and_for_the_dying() {
     }
 }
 
-/// A living process that moves pages to swap leaves 19 batches to dying processes.
+/// A living process that moves pages to swap must not take the last 19 batches that are set aside:
+/// they are for dying processes.
 #[test]
 fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 19), 1000 / 8);
@@ -142,7 +143,8 @@ fn a_gather_without_batches_goes_on_with_its_own_records() {
     assert_eq!(exited(1000, 0), (1000 + 3) / 8 + 1 + 1);
 }
 
-/// An unmapping leaves 19 batches to processes that exit, which may take all of them.
+/// An unmapping must not take the last 19 batches that are set aside. A process that exits may take
+/// all of them.
 #[test]
 fn the_last_batches_are_for_the_dying() {
     assert_eq!(unmapped(1000, 19), 1000 / 8);

@@ -1,4 +1,4 @@
-//! The number of pages that an address space gathers before it frees them to the allocator.
+//! Tests how many unmapped pages an address space gathers before it frees them to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -30,7 +30,7 @@ struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Plenty,
-    /// A request that must not wait gets no page.
+    /// Too little memory is free for a request that must not wait.
     Nothing,
 }
 
@@ -146,8 +146,8 @@ fn without_memory_for_a_batch_eight_go_together() {
     );
 }
 
-/// Each huge page has two records: itself, and the page of the table that was kept for splitting
-/// it.
+/// Each huge page takes two records of a gather: one for itself, and one for the page table that
+/// was kept for splitting it.
 #[test]
 fn huge_pages_go_together_with_their_tables() {
     for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {

@@ -46,7 +46,7 @@ fn lock(host: &Host) -> Shared {
     host.rw_lock(LockClass::Mmap, CpuId(0), 0)
 }
 
-/// Calls `write`, which adds 1 while it holds the lock, `times` times. Meanwhile three readers
+/// Calls `write` `times` times; each call adds 1 while it holds the lock. Meanwhile three readers
 /// acquire the lock repeatedly, and their holds overlap.
 fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
     let host = Host::new();

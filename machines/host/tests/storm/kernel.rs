@@ -1,4 +1,5 @@
-//! What the storm makes the kernel do to threads: moves to other CPUs, signals and forks.
+//! Makes the kernel disturb the threads of the storm: moves them to other CPUs, sends them signals,
+//! and forks.
 #![expect(unsafe_code, reason = "signals and forks have no safe interface")]
 
 use std::mem;

@@ -39,7 +39,8 @@ pub(crate) struct Build {
     sources: BTreeMap<String, String>,
     /// For each mutant that has been tried, by its number, the way in which it can be built.
     how: BTreeMap<usize, How>,
-    /// The functions that must stay `const`, because the compiler evaluates calls of them.
+    /// The functions that must stay `const`, because the compiler evaluates calls of them. The
+    /// mutants in them cannot have a switch.
     constants: BTreeSet<FnName>,
 }
 

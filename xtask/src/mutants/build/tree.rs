@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the copy and of the outcomes, from the root of the repository.
+/// The folder of the copy of the repository and of the last run's results, from the root of the
+/// repository.
 pub(crate) const FOLDER: &str = "target/mutants";
 
 /// A copy of the files that git tracks or that `git add` would add.
@@ -33,7 +34,7 @@ impl Tree {
         };
         let paths = paths(root)?;
         for path in &paths {
-            // A file that was deleted is still in git's index.
+            // The list of git still has files that were deleted; they cannot be read.
             if let Ok(bytes) = fs::read(root.join(path)) {
                 tree.write(path, &bytes)?;
             }

@@ -1,4 +1,4 @@
-//! Runs the tests on mutants, and reports the fate of each.
+//! Runs the tests on mutants, and reports for each mutant whether a test noticed it.
 
 mod limited;
 mod progress;

@@ -28,7 +28,7 @@ pub(crate) struct Region {
     pub(crate) kind: RegionKind,
 }
 
-/// The contents of a [`Region`].
+/// The kind of code in a [`Region`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionKind {
     /// The changed text of one mutant.
