@@ -1,5 +1,5 @@
-//! The chores that run other programs: `cargo xtask ci` runs `.ci/run`, and `cargo xtask
-//! determinism` runs two builds of `plimsoll`.
+//! The chores that run other programs: `.ci/run`, and two builds of `plimsoll` whose results must
+//! be equal.
 
 use std::path::Path;
 use std::process::Command;

@@ -109,7 +109,7 @@ impl Shadow {
 impl Notified<Host> for Shadow {
     fn start(&self, _: &Host, pages: &Range<Vpn>, _may_wait: bool) -> Result<(), Refused> {
         // A virtual CPU uses a translation only under this lock, and this call removes the
-        // translations under it. So no virtual CPU uses them when this call returns.
+        // translations under the same lock. So no virtual CPU uses them when this call returns.
         let mut known = self.lock();
         known.told += 1;
         known.open.push(pages.clone());
@@ -132,8 +132,7 @@ impl Notified<Host> for Shadow {
     }
 }
 
-/// A virtual CPU uses a translation only under this lock, and this call removes the translations
-/// under the same lock. So no virtual CPU uses them when this call returns.
+/// A guest, and everything that its virtual CPUs need.
 struct Guest<'m> {
     memory: Memory<'m, Host>,
     space: AddressSpace<Host>,

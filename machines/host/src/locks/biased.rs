@@ -64,8 +64,8 @@ pub(crate) struct Sitter<'a> {
 }
 
 impl<'a> Sitter<'a> {
-    /// The caller must make sure that only the calling thread uses `seat` from now on, until this
-    /// thread no longer uses any copy of the result.
+    /// Gives the calling thread the right to use `seat`. The caller must make sure that no other
+    /// thread uses the seat until this thread no longer uses any copy of the result.
     pub(crate) fn new(seat: &'a Seat) -> Self {
         Self {
             seat,
@@ -83,8 +83,8 @@ pub(crate) trait Seating {
 /// A lock that can be biased to a seat of `P`.
 #[repr(align(128))]
 pub(crate) struct Biased<P> {
-    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While a thread that is not the
-    /// owner holds the lock, [`TAKEN`] is added.
+    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]
+    /// is added, unless the holder took the lock as its owner.
     state: AtomicUsize,
     /// The token of the thread that took the unbiased lock last. Only the thread that has set
     /// [`TAKEN`] changes this word.
@@ -217,9 +217,9 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock,
-        // which this thread held before, may read this address instead of the 0 that was stored
-        // then.
+        // Release pairs with the Acquire in `is_inside`. A thread that waits for another lock,
+        // which this thread held before, may read this address instead of the 0 that the release
+        // stored. It must see the writes under that lock too.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The

@@ -38,8 +38,8 @@ const HOLD_NS: f64 = 500.0;
 /// nanoseconds.
 const PATIENCE_NS: f64 = 3e9;
 
-/// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are
-/// idle.
+/// Measures the prices of a lock, which are the times of its steps, between the CPUs of `pair`.
+/// Takes a fraction of a second if the CPUs are idle.
 ///
 /// # Errors
 /// If a thread cannot be pinned, or the CPUs are so busy that they do not run at the same time.

@@ -1,4 +1,4 @@
-//! What a child may do after a process with an arena and a manager has forked.
+//! Tests what a forked child may do with the arena and the manager of its parent.
 #![expect(
     unsafe_code,
     reason = "the tests fork, and read memory through pointers"

@@ -19,10 +19,11 @@ pub(crate) use self::tree::FOLDER;
 /// The file of the crate `mm` that declares its modules.
 const LIBRARY: &str = "mm/src/lib.rs";
 
-/// The mutant can be built together with others: a switch, which is set at run time, selects it.
+/// The way in which a mutant can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The mutant can be built together with others, behind a switch.
+    /// The mutant can be built together with others: a switch, which is set at run time, selects
+    /// it.
     Switched,
     /// The mutant needs a separate build, because the compiler evaluates the code that it changes,
     /// or because it does not compile together with the others.

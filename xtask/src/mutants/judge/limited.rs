@@ -33,7 +33,7 @@ pub(super) struct Limits {
     pub(super) wall: Duration,
 }
 
-/// The end of a run.
+/// How a run of tests ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Passed,
