@@ -1,4 +1,5 @@
-//! All ways to simulate locks give matching results when the simulated CPUs run the memory manager.
+//! Tests that all ways to simulate locks give matching results when the simulated CPUs run the
+//! memory manager.
 
 use std::rc::Rc;
 

@@ -329,8 +329,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // The page block that served the block of two pages is kept for atomic requests. Most of its
-    // pages are free, but they do not count as free pages for this comparison.
+    // The page block from which the block of two pages was allocated is kept for atomic requests.
+    // Most of its pages are free, but they do not count as free pages for this comparison.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }

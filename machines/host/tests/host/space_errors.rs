@@ -1,4 +1,4 @@
-//! Every error of an address space: the refused call has changed nothing, and the message says what
+//! Tests every error of an address space: a refused call changes nothing, and the message says what
 //! the caller can do.
 
 use crate::support;
