@@ -163,8 +163,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
         text.lines().map(line).collect::<Vec<_>>().join("\n")
     });
     differs(&KILLS, &elsewhere);
-    // Here the nodes of a memory policy ran out of memory. In this case, the nodes that cpusets
-    // allow to a process do not matter, not even if the process has no policy.
+    // In this recording, the nodes of a memory policy ran out of memory. Then the nodes that
+    // cpusets allow to a process do not matter, not even if the process has no policy.
     let cpuset = with_text(fixture!("shared"), "oom population", |text| {
         text.replace("nodes=0-1", "nodes=0")
     });

@@ -163,14 +163,15 @@ impl Host {
         CpuId(affinity::current() % self.0.topology.cpus())
     }
 
-    /// Aborts the process, with a message, if it was forked from the one that created the machine.
+    /// Aborts the process, with a message, if it is a forked child of the process that created the
+    /// machine.
     pub(crate) fn abort_in_child(&self) {
         if self.is_in_child() {
             fork::abort_child();
         }
     }
 
-    /// Whether this process was forked from the one that created the machine.
+    /// Whether this process is a forked child of the process that created the machine.
     pub(crate) fn is_in_child(&self) -> bool {
         self.0.forks != cpu::forks()
     }

@@ -57,8 +57,8 @@ pub(crate) struct OwnHeap {
     asked: AtomicU64,
 }
 
-/// The pages with blocks of one size. The list that begins at `first` has those of them that have a
-/// free block.
+/// The pages with blocks of one size. The list that begins at `first` has only pages with a free
+/// block.
 struct Size {
     locked: AtomicBool,
     first: UnsafeCell<*mut Header>,
@@ -258,8 +258,8 @@ impl Size {
 /// The caller holds the lock of the list that `page` is on or is being added to. The caller has no
 /// other reference to the header, and drops the returned one before it creates another.
 unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
-    // SAFETY: pages on a list are live, and the holder of its lock owns them; the caller guarantees
-    // the rest.
+    // SAFETY: pages on a list are live, and the holder of its lock owns them. The caller guarantees
+    // that there is no other reference to the header.
     unsafe { page.as_mut() }
 }
 

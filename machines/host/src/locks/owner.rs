@@ -20,7 +20,8 @@ use crate::host::OwnerLocks;
 pub struct OwnerLock<T>(Guarded<Biased<Threads>, T>);
 
 impl<T> OwnerLock<T> {
-    /// Creates an unlocked lock around `value`, which threads take as `locks` says.
+    /// Creates an unlocked lock around `value`. Threads take the lock in the way that `locks`
+    /// names.
     pub fn new(locks: OwnerLocks, value: T) -> Self {
         let after = match locks {
             OwnerLocks::Biased { after } => Some(after),

@@ -10,7 +10,7 @@ use super::spin_or_leave;
 use super::ticket::Ticket;
 use crate::Host;
 
-/// A lock around a value, which serves waiters in the order of arrival.
+/// A lock around a value. It serves waiters in the order of arrival.
 pub struct TicketLock<T>(Guarded<Ticket, T>);
 
 impl<T> TicketLock<T> {

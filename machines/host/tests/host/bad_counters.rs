@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32};
 
-/// Topologies in which CPUs share some cores, caches and sockets, and the ids are arbitrary.
+/// Generates topologies in which CPUs share some cores, caches and sockets. The ids are arbitrary.
 fn topology() -> impl Strategy<Value = Topology> {
     let number = || prop_oneof![3 => 0..4u32, 1 => any_u32()];
     let place = (number(), number(), 0..4u32, number());

@@ -57,8 +57,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The first and the last mapping keep the page tables that they share with the middle mapping.
-    // Otherwise these page tables would be counted, too.
+    // The first and the last of these mappings share page tables with the middle one. So the
+    // unmapping of the middle one does not free these tables, which would be counted too.
     let start = if huge { 512 } else { 513 };
     for (start, pages, huge) in [
         (start - 1, 1, false),

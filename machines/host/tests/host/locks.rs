@@ -1,5 +1,5 @@
-//! The promises of the locks, on real threads: one holder at a time, and a release even after a
-//! panic.
+//! Tests of the locks on real threads: there is one holder at a time, and a lock is released even
+//! after a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
