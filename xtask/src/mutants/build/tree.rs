@@ -34,7 +34,8 @@ impl Tree {
         };
         let paths = paths(root)?;
         for path in &paths {
-            // The list of git still has files that were deleted; they cannot be read.
+            // `paths` also has files that were deleted but are still in git's index. They cannot be
+            // read.
             if let Ok(bytes) = fs::read(root.join(path)) {
                 tree.write(path, &bytes)?;
             }
@@ -55,8 +56,8 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes from the copy the files that are not in `known`, and those that the repository no
-    /// longer has.
+    /// Removes files from a folder of the copy: those that are not in `known`, and those that were
+    /// deleted from the repository.
     fn remove_others(
         &self,
         root: &Path,
