@@ -1,5 +1,5 @@
-//! The longest time that an allocation takes on this computer, in a long run on two CPUs, beside an
-//! idle loop that only reads the clock.
+//! The longest time that an allocation takes on this computer, in a long run on two CPUs. For
+//! comparison, also the longest time of an idle loop that only reads the clock.
 
 use std::time::{Duration, Instant};
 

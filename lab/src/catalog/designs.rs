@@ -45,7 +45,8 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// Finds the designs called `names`. They are to be compared, so no two names may mean one design.
+/// Finds the designs called `names`. The caller compares the designs, so no two names may mean the
+/// same design.
 ///
 /// # Errors
 /// The errors of [`find`], and [`Error::Invalid`] if two names mean one design.

@@ -1,4 +1,5 @@
-//! The counters that the bench measures: every variant of the manager's counter, and the floor.
+//! The counters that the bench measures: every variant of the manager's counter, and the floor: an
+//! atomic addition to a word that no other thread uses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -63,8 +64,8 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters: the floor, then the manager's counters on a machine of 64 CPUs, then the
-/// manager's counters on a server of 384 CPUs.
+/// Makes fresh counters: the floor (a word of each thread's own), then the manager's counters on a
+/// machine of 64 CPUs, then the manager's counters on a server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -179,7 +180,7 @@ const WIDTH: usize = 4;
 /// The index in its group of the counter to which the benchmark adds.
 const COUNTER: usize = 1;
 
-/// A group of the manager's counters.
+/// A group of the manager's counters, as one subject of the benchmark.
 struct Of<C> {
     name: &'static str,
     host: Host,

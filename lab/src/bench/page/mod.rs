@@ -31,7 +31,8 @@ pub const FRAMES: Pages = Pages(1 << 17);
 /// The number of CPUs of the machine on which Plimsoll's allocator runs. A thread plays each CPU.
 const CPUS: u32 = 2;
 
-/// Measures Plimsoll's page allocator, the floor, and the allocators that `others` makes.
+/// Measures Plimsoll's page allocator, the floor (a minimal allocator), and the allocators that
+/// `others` makes.
 ///
 /// # Errors
 /// If an allocator cannot be made.
@@ -85,7 +86,7 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// Plimsoll's page allocator and the floor.
+/// Makes Plimsoll's page allocator and the floor, which is a minimal allocator.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(vec![
         Box::new(Plimsoll::new("plimsoll", Design::default())?),
@@ -99,7 +100,7 @@ struct Column {
     cells: Vec<Cell>,
 }
 
-/// The result of one subject under one load.
+/// The result of one subject (allocator) under one load.
 struct Cell {
     /// The nanoseconds per operation. `None` if every sample was disturbed.
     ns: Option<Estimate>,
@@ -112,8 +113,8 @@ struct Cell {
     disturbed: usize,
 }
 
-/// Returns the column of each load. Ratios are to the fastest of the subjects from index
-/// `others_from` on.
+/// Returns the column of each load. Each ratio compares a subject's time with the time of the
+/// fastest of the subjects from index `others_from` on.
 fn columns<const LOADS: usize>(
     loads: &[&'static str; LOADS],
     samples: &[Samples<LOADS>],

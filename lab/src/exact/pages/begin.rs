@@ -35,8 +35,9 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The best moment of a recording: the first of [`MOMENTS`] that has both zones and a mark,
-    /// otherwise the first that has zones. `None` if none has zones.
+    /// The best moment of a recording: the first of [`MOMENTS`] whose text lists zones and whose
+    /// mark is in the recording, otherwise the first whose text lists zones. `None` if no text
+    /// lists zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -80,13 +81,14 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone, and the list that is assumed to hold the pages that no
-/// event shows.
+/// The state of one CPU's lists in a zone. `home` is the list that is assumed to hold the pages
+/// that were on the lists before the recording and that no event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages on the CPU's lists in the zone that no event shows.
+    /// The number of pages on the CPU's lists in the zone that were there before the recording and
+    /// that no event shows.
     never_seen: u32,
 }
 
@@ -132,7 +134,8 @@ impl State {
     }
 }
 
-/// Plimsoll's allocator and the derived lists of the kernel, ready for the first operation.
+/// The stage (Plimsoll's allocator) and the lists of the kernel as derived from events, both ready
+/// for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -187,8 +190,8 @@ impl Beginning {
     }
 }
 
-/// Adds to the list `home` the pages that `/proc/zoneinfo` counts (`count`) and that the lists of
-/// lengths `lens` lack.
+/// Adds blocks to `home`, the list for pages that no event shows, until all lists together have
+/// `count` pages, the number in `/proc/zoneinfo`. `lens` are the lengths of the lists before.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
@@ -210,9 +213,9 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Returns the list that is assumed to hold the pages that no event shows: the first list that is
-/// never seen empty. The list of movable single pages is tried first, because most pages are
-/// movable. If every list is seen empty, returns the list of reclaimable single pages.
+/// Returns the list that is assumed to hold the CPU's listed pages that no event shows: the first
+/// list that is never seen empty. The list of movable single pages is tried first, because most
+/// pages are movable. If every list is seen empty, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -277,7 +280,8 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
 /// watermark is the printed one: Linux may have computed it when the zone had fewer pages, so a
 /// recomputed one could differ.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
-    // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
+    // The CPUs of a node share the zone's low watermark; if the node has no CPUs, all CPUs share
+    // it.
     let near = zone.lists.iter().zip(&knobs.nodes);
     let near = near.filter(|(lists, node)| lists.is_some() && **node == zone.node);
     let cpus = match u32::try_from(near.count()) {
@@ -336,7 +340,8 @@ mod tests {
         assert_eq!(nodes(""), [0; 4]);
     }
 
-    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share it.
+    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share this
+    /// watermark.
     #[test]
     fn the_cpus_of_a_node_share_its_low_watermark() {
         let lists = ListInfo {

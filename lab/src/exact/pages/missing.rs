@@ -1,4 +1,5 @@
-//! Data that a recording lacks: notes about it, and the moves that cannot be judged without it.
+//! What a recording lacks: notes for the reader about missing data, and the moves that cannot be
+//! judged without it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::report::value::human;
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
-/// Notes on data that the recording lacks and on which moves depend.
+/// Returns notes about data that the recording lacks although Plimsoll's moves depend on it.
 pub(super) fn notes(header: &Header) -> Vec<String> {
     let mut notes = Vec::new();
     if header.text("cache slice").is_none() {

@@ -5,7 +5,7 @@ use plimsoll_recording::event::{Event, What};
 use super::super::op::Action;
 use super::Walk;
 
-/// An index above that of every zone.
+/// A number above the index of every zone. A shortage up to this zone concerns all zones.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
