@@ -9,8 +9,8 @@
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is the number of pages that the zone withholds from such requests (`protection` in
-//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone withholds from requests that a higher zone could
+//! serve (`protection` in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};

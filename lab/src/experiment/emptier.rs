@@ -70,8 +70,8 @@ impl Emptier {
         }
     }
 
-    /// The emptier in which the last user and `helpers` helpers empty the address space, all in the
-    /// way of `reaping`.
+    /// The emptier in which the last user and `helpers` helpers empty the address space together.
+    /// The variant `reaping` says in which order they do so.
     pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
         let plural = if helpers == 1 { "" } else { "s" };
         Self {

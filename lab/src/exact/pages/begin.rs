@@ -35,9 +35,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The best moment of a recording: the first of [`MOMENTS`] whose text lists zones and whose
-    /// mark is in the recording, otherwise the first whose text lists zones. `None` if no text
-    /// lists zones.
+    /// The best moment of a recording: the first of [`MOMENTS`] whose text has zones and whose mark
+    /// is in the recording, otherwise the first whose text has zones. `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -87,8 +86,7 @@ pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages on the CPU's lists in the zone that were there before the recording and
-    /// that no event shows.
+    /// The number of pages on these lists that no event shows.
     never_seen: u32,
 }
 
@@ -134,8 +132,7 @@ impl State {
     }
 }
 
-/// The stage (Plimsoll's allocator) and the lists of the kernel as derived from events, both ready
-/// for the first operation.
+/// Plimsoll's allocator and our picture of the kernel's lists, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -280,8 +277,7 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
 /// watermark is the printed one: Linux may have computed it when the zone had fewer pages, so a
 /// recomputed one could differ.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
-    // The CPUs of a node share the zone's low watermark; if the node has no CPUs, all CPUs share
-    // it.
+    // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
     let near = zone.lists.iter().zip(&knobs.nodes);
     let near = near.filter(|(lists, node)| lists.is_some() && **node == zone.node);
     let cpus = match u32::try_from(near.count()) {
@@ -340,8 +336,7 @@ mod tests {
         assert_eq!(nodes(""), [0; 4]);
     }
 
-    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share this
-    /// watermark.
+    /// `high_min` is the zone's low watermark, divided by the number of online CPUs that share it.
     #[test]
     fn the_cpus_of_a_node_share_its_low_watermark() {
         let lists = ListInfo {

@@ -112,7 +112,8 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
-    /// The note counts only the kind of reclaim whose event was not recorded.
+    /// If the recorder asked for the events of one kind of reclaim (by kswapd, or by allocations),
+    /// the note counts only the other kind.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

@@ -2,7 +2,7 @@
 
 use super::lists::ListId;
 
-/// An operation of the recorded kernel on pages or page lists.
+/// An operation of the recorded kernel on pages or page lists, such as an allocation or a drain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Op {
     /// The index of the event that shows the operation.

@@ -1,4 +1,4 @@
-//! Finds the firings in a recording, and which timer belongs to which vmstat work.
+//! Finds in a recording which timers fired, and which timer belongs to which vmstat work.
 //!
 //! The vmstat work rearms its timer before the work ends. So a timer counts as the work's next
 //! firing if two conditions hold: the thread that runs the work arms the timer on the work's CPU,

@@ -134,8 +134,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Says what the merged patch and bounded holds gain while there is plenty of memory, or while
-/// memory is short.
+/// Says what is gained by the merged patch, and by bounded holds (our design), while there is
+/// plenty of memory, or while memory is short.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);

@@ -1,5 +1,5 @@
 //! The figures that the mailing-list thread on batched frees published, for comparison with our
-//! rows.
+//! own.
 
 use super::{MERGED, UNBATCHED};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -2,11 +2,11 @@
 //! the machine has. What do the designs gain while the kernel reclaims and swaps?
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
-//! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run
-//! swaps within a second of virtual time. The watermarks and the limits of the page lists follow
-//! from the memory, as Linux computes them; the CPUs, batches and prices stay those of the whole
-//! machine. In contrast to the workloads of `scene`, nothing else uses memory, and every page that
-//! an allocation is short of is reclaimed: by kswapd, or by the allocation itself.
+//! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run swaps
+//! within a second of virtual time. The watermarks and the limits of the page lists follow from the
+//! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
+//! contrast to the workloads of `scene`, nothing else uses memory, and if an allocation finds too
+//! few free pages, kswapd or the allocation itself reclaims some.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -102,7 +102,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 struct Seen {
     stats: Stats,
     log: crate::run::testbed::Log,
-    /// The pages that workers touched within `window`.
+    /// The number of pages that workers touched within `window`, the measured part of the run.
     pages: f64,
     window: Nanos,
     /// The total time that workers ran within `window`. They sleep only while they wait for

@@ -136,7 +136,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// Says what limits a design's race.
+    /// Names what limits the speed of a design's race, such as a lock.
     fn limit(&self, design: &str) -> String {
         let mut races = self.emptiers.iter().zip(self.raced);
         let found = races.find(|(emptier, _)| emptier.name == design);

@@ -1,4 +1,5 @@
-//! The storms of the experiment, the designs, and the metrics of a storm.
+//! The storms of the experiment (runs in which allocators wait for memory), the designs, and the
+//! metrics of a storm.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::{Nanos, Pages};
@@ -125,7 +126,7 @@ impl Scenes {
         })
     }
 
-    /// This machine with only those scenes whose names are in `names`.
+    /// The same machine, with only the scenes whose names are in `names`.
     pub(super) fn only(mut self, names: &[&str]) -> Self {
         self.all.retain(|scene| names.contains(&scene.name));
         self
@@ -149,7 +150,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// `metrics` once for each scene, under the names that they have in that scene.
+    /// Each of `metrics` once for each scene. A metric's name begins with the name of the scene.
     pub(super) fn of_each(&self, metrics: &[Metric]) -> Vec<Metric> {
         let of = |scene: &Scene| -> Vec<Metric> {
             metrics.iter().map(|metric| scene.metric(metric)).collect()

@@ -62,7 +62,7 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// Exit alone, then exit with one helper in every way of reaping.
+/// The emptiers to compare: exit alone, then exit with one helper in every way of reaping.
 fn emptiers() -> Vec<Emptier> {
     let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
         name: reaping.name().to_owned(),

@@ -1,4 +1,4 @@
-//! The published errors of resident-page counters, for comparison with our rows.
+//! The published errors of resident-page counters, for comparison with our own.
 
 use super::{FLAT, MACHINE, MIB, PAGE, TREE, influence};
 use crate::experiment::declared::{Figure, Published, Reported};

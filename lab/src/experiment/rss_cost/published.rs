@@ -1,4 +1,4 @@
-//! The published rates of `page_fault1`, for comparison with our rows.
+//! The published rates of `page_fault1`, for comparison with our own.
 
 use super::{FLAT, MACHINE, TREE};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -59,7 +59,7 @@ const fn bytes(mode: Mode, tasks: u32) -> u64 {
     }
 }
 
-/// The data of one run that the tables need besides its sample.
+/// The data of one run that tables need besides the values of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// For each mode and number of tasks, the percentage of the tasks' time that went to each of

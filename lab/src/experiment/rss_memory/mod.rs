@@ -66,7 +66,8 @@ const MACHINES: [(u32, u32); 10] = [
 /// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of counters. Its `Display` text is the name of its design.
+/// An owner of four counters, which is the design that this experiment measures. Its `Display` text
+/// is the design's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of counters of this kind, in the state that the owner has after its creation.
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }
 
-    /// Our counters take one cache line until their tree has grown. A grown tree is smaller than
-    /// the published tree.
+    /// A new owner of our counters takes one cache line. A grown tree is smaller than the published
+    /// tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {
@@ -318,7 +319,8 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // The difference is more than a thousandfold, so it shows on a busy computer, too.
+            // Other owners take more than a thousand times as long as a new owner of our counters,
+            // so the difference shows on a busy computer, too.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

@@ -231,8 +231,8 @@ mod tests {
         };
         let spilled_after = |actions: &[Action]| {
             let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
-            // The lower zone withholds 64 pages from the requests of this test. So it is short if
-            // its count of free pages falls by two.
+            // The lower zone withholds 64 pages from the requests of this test. With these
+            // watermarks, the zone is short if its count of free pages falls by two.
             let marks = Watermarks {
                 min: Pages(10),
                 low: Pages(12),
