@@ -26,8 +26,8 @@ impl fmt::Display for Named {
     }
 }
 
-/// Finds the design called `name`. A name is a base, or variants, or a base followed by variants;
-/// `+` joins the parts.
+/// Finds the design called `name`. A name is a base (a named design), or variants of mechanisms, or
+/// a base followed by the variants that replace its own; `+` joins the parts.
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a

@@ -26,7 +26,7 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// The length of the interval in which all copies start, counted from the start of the first copy.
+/// All copies of the recording start within this time after the first copy.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
 /// The time for which a free sleeps before it checks again whether another CPU has allocated the
@@ -57,7 +57,7 @@ pub(super) struct Performed {
 /// The machine and the options for performing a plan.
 pub(super) struct Scene<'a> {
     pub(super) profile: &'a Profile,
-    /// The number of copies that run side by side.
+    /// The number of copies of the recording that run side by side.
     pub(super) scale: u32,
     /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,

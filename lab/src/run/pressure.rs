@@ -21,7 +21,7 @@ use crate::measure::metric::{Metric, Unit};
 /// The largest number of address spaces that can exist at one time and have their pages reclaimed.
 const SPACES_MAX: u32 = 1 << 14;
 
-/// The reclaim of a simulated machine.
+/// The part of a simulated machine's memory manager that reclaims.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
 /// The address spaces of a machine that is short of memory.
@@ -31,7 +31,7 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// The embedder of the reclaim: it starts the threads of kswapd.
+/// The functions that the lab supplies to reclaim. They start the threads of kswapd.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,
@@ -63,8 +63,8 @@ pub struct ReclaimLog {
 }
 
 impl Pressure {
-    /// Makes the reclaim for the configuration of a manager whose memory has the layout `layout`.
-    /// It has no address spaces yet.
+    /// Makes the part that reclaims, for the configuration of a manager whose memory has the layout
+    /// `layout`. It has no address spaces to reclaim from yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }

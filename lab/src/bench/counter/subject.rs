@@ -124,9 +124,9 @@ impl<'a> Maker<'a> {
     ///
     /// If `far` is a CPU, also creates three trees whose threads play other CPUs or none. The first
     /// is the published tree, whose threads play CPUs 0 and 64, because CPUs 64 apart share an item
-    /// of that tree. The second is our tree, whose threads play CPU 0 and `far`; in our tree only
-    /// neighbouring CPUs share an item. The third is our tree, whose threads play no CPU; it asks
-    /// the kernel at each addition on which CPU the thread runs.
+    /// (an inner node) of that tree. The second is our tree, whose threads play CPU 0 and `far`; in
+    /// our tree only neighbouring CPUs share an item. The third is our tree, whose threads play no
+    /// CPU; it asks the kernel at each addition on which CPU the thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;

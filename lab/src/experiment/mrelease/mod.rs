@@ -123,7 +123,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
     Ok((tables, finding(headline, huge)))
 }
 
-/// The runs of several emptiers on one victim.
+/// The runs of several emptiers (ways to empty an address space) on one victim.
 #[derive(Clone, Copy)]
 struct Ran<'a> {
     emptiers: &'a [Emptier],

@@ -102,13 +102,14 @@ const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 // The names of the scenes.
 
-/// The victim exits without helpers.
+/// The scene in which the victim exits without helpers.
 pub(super) const EXITS: &str = "exits";
-/// A daemon calls `process_mrelease` for each victim.
+/// The scene in which a daemon calls `process_mrelease` for each victim.
 pub(super) const HELPED: &str = "helped";
-/// A thread of the victim waits for a device, so only the reaper can empty the victim.
+/// The scene in which a thread of the victim waits for a device, so only the reaper can empty the
+/// victim.
 pub(super) const STUCK: &str = "stuck";
-/// No process is much larger than all others.
+/// The scene in which no process is much larger than all others.
 pub(super) const CROWD: &str = "crowd";
 
 /// A machine and the storms that run on it.

@@ -1,5 +1,5 @@
 //! The figures that the mailing-list thread on `vmstat_spread_delay` published, for comparison with
-//! our rows.
+//! our own.
 
 use super::{BASELINE, MAPPED, PATCH, PLAIN};
 use crate::experiment::declared::{Figure, Published, Reported};

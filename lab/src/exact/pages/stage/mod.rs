@@ -256,8 +256,8 @@ impl Stage {
             Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
-            // Plimsoll takes no block for this operation. Instead, the replay then sets the lengths of
-            // Plimsoll's lists to those of the kernel's lists.
+            // Plimsoll takes no block for this operation. Instead, the replay then sets the lengths
+            // of Plimsoll's lists to those of the kernel's lists.
             Action::BulkNeverSeen { .. } => true,
             Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };
