@@ -36,7 +36,7 @@ pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error>
     })
 }
 
-/// The kinds of samples, by name.
+/// The kinds of operations that are timed, by their names in the table, each with its times.
 fn kinds(soak: &Soak) -> [(&'static str, &Times); 4] {
     [
         ("allocation", &soak.allocs),

@@ -1,4 +1,4 @@
-//! Performs a plan on a simulated machine.
+//! Performs a plan (the recorded operations of each CPU) on a simulated machine.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -206,8 +206,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // Linux's callers also allocate singly the pages that the bulk allocation did not
-                // supply.
+                // If the bulk allocation supplied too few pages, the missing ones are allocated
+                // singly, as Linux's callers do.
                 None => self.alloc(sim, slot, ask),
             }
         }

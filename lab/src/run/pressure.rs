@@ -56,7 +56,7 @@ pub struct ReclaimLog {
     pub by_direct: u64,
     /// The number of active pages that became inactive.
     pub deactivated: u64,
-    /// The number of times that an allocation reclaimed.
+    /// The number of times that an allocation reclaimed memory itself (direct reclaim).
     pub direct: u64,
     /// The number of times that an allocation waited for other CPUs that reclaimed.
     pub throttled: u64,

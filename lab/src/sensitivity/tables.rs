@@ -103,7 +103,7 @@ fn cell(headline: &Headline, at: &Compared) -> String {
     }
 }
 
-/// The ratio and the verdict with unchanged prices.
+/// The ratio and the verdict of a headline with unchanged prices.
 fn plain(headline: &Headline) -> String {
     format!(
         "{} {}",

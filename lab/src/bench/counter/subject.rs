@@ -1,5 +1,5 @@
-//! The counters that the bench measures: every variant of the manager's counter, and the floor: an
-//! atomic addition to a word that no other thread uses.
+//! The counters that the bench measures: every variant of the manager's counter, and the floor,
+//! which is an atomic addition to a word that no other thread uses.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -86,8 +86,8 @@ pub(super) fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Opti
 mod tests {
     use super::*;
 
-    /// A header with the counters of `/proc/vmstat` before and after, and the names of the events
-    /// that were recorded.
+    /// A header with the counters of `/proc/vmstat` before and after the recording, and with the
+    /// names of the events that were recorded.
     fn header(before: &str, after: &str, recorded: &[&str]) -> Header {
         let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         Header {

@@ -1,4 +1,5 @@
-//! The kernel's move and Plimsoll's for the same operation.
+//! Pairs of moves: the kernel's move and Plimsoll's move for the same operation. A move transfers
+//! blocks between page lists and a zone.
 
 use super::op::Kind;
 

@@ -65,7 +65,7 @@ const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
 /// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
-/// The number of times that an allocation reclaimed.
+/// The number of times that an allocation reclaimed memory itself (direct reclaim).
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
 /// The number of times that a kswapd was woken.
 const WAKES: Metric = Metric::neither("kswapd_wakes", Unit::Count);

@@ -86,10 +86,10 @@ fn band_sums(count: u32) -> Metric {
 /// The machine, and the sizes of its populations.
 struct Scene {
     profile: Profile,
+    /// The numbers of processes in the populations with one hog.
+    counts: &'static [u32],
     /// The number of processes in the population that is entirely in the band: approximate sums
     /// cannot tell its processes apart.
-    counts: &'static [u32],
-    /// The number of processes in the population that is entirely in the band.
     in_band: u32,
 }
 

@@ -15,10 +15,10 @@ use rand_xoshiro::rand_core::SeedableRng;
 pub(super) const MB: i64 = 256;
 /// The largest number of pages that a thread touches before it moves to another CPU.
 const RUN_MAX: i64 = 2048;
+/// The number of pages of a hog: 64 GiB.
+const HOG: i64 = 64 << 18;
 /// A number of pages of which nothing remains in the lower levels of a tree: every tree in this
 /// experiment passes all of them up to its root.
-const HOG: i64 = 64 << 18;
-/// A number of pages that every tree in this experiment carries up to its root without a remainder.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: what its processes have in common.

@@ -66,8 +66,8 @@ const MACHINES: [(u32, u32); 10] = [
 /// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of four counters, which is the design that this experiment measures. Its `Display` text
-/// is the design's name.
+/// A kind of owner of four counters. This experiment compares owners as others compare designs; the
+/// `Display` text is the name of that design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of counters of this kind, in the state that the owner has after its creation.

@@ -64,7 +64,7 @@ static DECLARATION: Declaration<Scene> = Declaration {
 /// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
 /// time of the mailing-list thread.
 const BASELINE: &str = "round-jiffies+shepherd-at-once";
-/// The patch as it was posted.
+/// The design with the patch (`vmstat_spread_delay`) as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
 const OURS: &str = "phased+shepherd-phased";
 /// The designs with only one of the patch's two changes: the longer interval (`SLOWED`), or the

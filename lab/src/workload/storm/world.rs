@@ -41,7 +41,7 @@ pub(super) struct StormWorld {
     processes: Vec<Arc<Process<Sim>>>,
     population: Population,
     ending: Ending,
-    /// The process on whose behalf each CPU allocates.
+    /// For each CPU, the process for which it allocates.
     current: RefCell<Vec<Option<u32>>>,
     reaper_runs: Cell<bool>,
     pub(super) seen: Rc<Seen>,
@@ -66,7 +66,7 @@ pub(super) struct Proc {
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,
     pub(super) kills: RefCell<Vec<Kill>>,
-    /// The process whose memory each CPU is emptying.
+    /// For each CPU, the process whose memory it is emptying.
     emptying: RefCell<Vec<Option<u32>>>,
     /// For each process, whether the current selection has looked at it.
     looked: RefCell<Vec<bool>>,

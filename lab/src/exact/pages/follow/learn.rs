@@ -57,7 +57,7 @@ impl Follow {
     }
 
     /// Handles a refill that the kernel made and Plimsoll did not. The refill proves that the
-    /// kernel's list was empty. If our derivation still has blocks on that list, the kernel must
+    /// kernel's list was empty. If the replay still assumes blocks on that list, the kernel must
     /// have taken them without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {

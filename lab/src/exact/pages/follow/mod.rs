@@ -28,8 +28,8 @@ struct Followed {
     /// The index of the list that is assumed to hold the pages that were there before the recording
     /// and that no event shows. It is a list that is never seen empty, if there is one.
     home: u8,
-    /// The least and the greatest possible `alloc_factor` (Linux: a refill takes up to `batch <<
-    /// alloc_factor` pages). No recording states its first value.
+    /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
+    /// this number of times). No recording states its first value.
     alloc_factor: (u32, u32),
     /// The least and the greatest possible `free_count` (Linux: the recently freed pages, which
     /// decide how much a spill moves). No recording states its first value.

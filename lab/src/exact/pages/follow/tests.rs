@@ -336,10 +336,10 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     assert_eq!(remote.count(0, 0), 99, "the lists were below `high`");
 }
 
-/// The replay corrects the lists by means of the kernel's next spill, unless a drain comes first: a
-/// drain empties the lists and shows how long they were. The replay predicts the spill after a
-/// drain, so that spill counts as a comparison. A drain is never used for a correction, so an
-/// identical drain counts, too.
+/// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
+/// the lists, unless a drain comes first: a drain empties the lists and shows how long they were.
+/// The replay predicts a spill after a drain, so that spill is compared. A drain is never used for
+/// a correction, so an identical drain is compared, too.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {
@@ -364,7 +364,7 @@ fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
 }
 
 /// Linux stops counting freed pages at 32 batches. So after 32 batches of frees, `free_count`
-/// (Linux' count of freed pages) is known, whatever it was before the recording.
+/// (Linux's count of freed pages) is known, whatever it was before the recording.
 #[test]
 fn after_thirty_two_batches_of_frees_their_count_is_known() {
     let mut follow = with([0; 3]);

@@ -59,8 +59,8 @@ impl Walk<'_> {
     /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If the block is still on its list by our derivation, an allocation without an event had
-        // taken it from there.
+        // If the block still seems to be on a list, an allocation without an event had taken it
+        // from there.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {

@@ -1,4 +1,4 @@
-//! The times at which kswapd reclaims, and at which allocations find memory short.
+//! Derives from events when kswapd reclaims, and when allocations find memory short.
 
 use plimsoll_recording::event::{Event, What};
 

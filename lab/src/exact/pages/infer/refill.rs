@@ -56,8 +56,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The refill shows that the kernel's list was empty. So blocks that are still on the list
-        // by our derivation were taken without an event.
+        // The refill shows that the kernel's list was empty. So blocks that still seem to be on
+        // the list were taken without an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);

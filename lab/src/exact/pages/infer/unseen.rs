@@ -22,7 +22,7 @@ impl Walk<'_> {
         Some(place)
     }
 
-    /// If our derivation has a frame on a list although an event shows it elsewhere, records that
+    /// If a frame still seems to be on a list although an event shows it elsewhere, records that
     /// the frame was taken from the list without an event.
     pub(super) fn take_elsewhere(&mut self, index: usize, pfn: u64) {
         if let Some(place) = self.lists.place(pfn) {
