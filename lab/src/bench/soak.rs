@@ -18,7 +18,7 @@ const TARGET_NS: u64 = 50_000;
 /// The percentile columns of the tables, each with its percentile as a fraction.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
 
-/// Runs a soak of `length`.
+/// Runs a soak: two CPUs allocate and free for the time `length`.
 pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error> {
     progress.start("bench soak");
     progress.expect(1);

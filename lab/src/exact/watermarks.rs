@@ -106,7 +106,8 @@ impl Check {
                 judgement.identical += 1;
             }
             // The kernel also refuses a request for which no free block is large enough. The
-            // recording does not show the free blocks, so such a check is set aside.
+            // recording does not show the free blocks, so a check for several pages is set aside if
+            // Plimsoll allows the request and the kernel does not.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

@@ -1,5 +1,6 @@
-//! The code that the experiments about dying address spaces share: the ways to empty an address
-//! space, the metrics of a race, and the tables that both reports have.
+//! The code that the experiments about dying address spaces (`reaper` and `mrelease`) share: the
+//! ways to empty an address space, the metrics of a race, and the tables that the reports of these
+//! experiments have in common.
 
 use std::fmt;
 
@@ -101,8 +102,9 @@ impl Emptier {
         }
     }
 
-    /// The design of unpatched Linux with two changes: it empties address spaces in the way of
-    /// `reaping` and, if `bounded` is true, its holds of zone locks are those of `ours`.
+    /// The design of unpatched Linux with two changes: it empties address spaces as the variant
+    /// `reaping` does and, if `bounded` is true, its holds of zone locks are as short as those of
+    /// the design `ours`.
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,

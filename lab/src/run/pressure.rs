@@ -58,7 +58,8 @@ pub struct ReclaimLog {
     pub deactivated: u64,
     /// The number of times that an allocation reclaimed memory itself (direct reclaim).
     pub direct: u64,
-    /// The number of times that an allocation waited for other CPUs that reclaimed.
+    /// The number of times that an allocation slept to wait for kswapd, or for other CPUs that
+    /// reclaimed. Each tick of a wait for kswapd counts.
     pub throttled: u64,
 }
 

@@ -61,8 +61,8 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// Each zone has free pages up to the middle between its low and its high watermark. The rest
-    /// is in use and stays in use: nothing reclaims it.
+    /// Each zone has free pages up to the middle between its low and its high watermark. All other
+    /// memory is in use and stays in use: nothing reclaims it.
     Short,
     /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
     /// [`Readers`] read. Kswapd and allocations reclaim them. There is no swap.

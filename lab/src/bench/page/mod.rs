@@ -51,7 +51,8 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Without other allocators, ratios are to the floor, the last subject that `ours` makes.
+    // Without other allocators, each ratio compares with the floor, the last subject that `ours`
+    // makes.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();

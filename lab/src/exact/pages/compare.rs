@@ -97,7 +97,7 @@ fn kind(site: Site) -> Option<Kind> {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
         // The periodic work lets lists decay and drains lists of remote nodes. The kernel's events
-        // do not tell one from the other.
+        // do not distinguish the two, so both count as decays.
         Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
         Site::Drain => Some(Kind::Drain),
         _ => None,

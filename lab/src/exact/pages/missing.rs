@@ -46,8 +46,8 @@ fn unrecorded_reclaim(header: &Header) -> Option<String> {
     })
 }
 
-/// The number by which the counters of `/proc/vmstat` whose names begin with `prefix` rose in total
-/// during the recording; `None` if the recording does not have their values at both ends.
+/// The sum of the increases, during the recording, of all counters of `/proc/vmstat` whose names
+/// begin with `prefix`; `None` if the recording does not have their values at both ends.
 fn rise(header: &Header, prefix: &str) -> Option<u64> {
     let total = |text: &str| {
         let counters = text.lines().filter(|line| line.starts_with(prefix));

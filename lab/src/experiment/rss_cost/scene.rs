@@ -19,7 +19,7 @@ use crate::run::testbed::Testbed;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
-/// Both ways to run the benchmark.
+/// The two ways to run the benchmark: the tasks are processes, or threads of one process.
 pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
 /// The name of the mode in metrics.
@@ -72,7 +72,7 @@ pub(super) struct Kept {
 /// The shares of the tasks' time, in percent, for each of [`PARTS`].
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// The parts of a task's time: first kinds of work, then waits for locks, then the rest.
+/// The parts of a task's time: first kinds of work, then waits for locks, then all other time.
 pub(super) const PARTS: [&str; 11] = [
     "fault",
     "unmap",

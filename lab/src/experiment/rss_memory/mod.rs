@@ -119,8 +119,8 @@ fn all_metrics() -> Vec<Metric> {
 }
 
 /// Returns the metrics that the report shows as columns. Of the cold times, only that at
-/// [`HEADLINE`] CPUs is a column. A separate table shows the others, because the important columns
-/// would be hard to find among thirty.
+/// [`HEADLINE`] CPUs is a column. A separate table shows the other cold times, because the
+/// important columns would be hard to find among thirty.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
     let headline = cold(HEADLINE);

@@ -206,7 +206,7 @@ impl Race {
 
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free. The earliest such time counts.
+    /// is free; the earliest time at which a task finds this counts.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {

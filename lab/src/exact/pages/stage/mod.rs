@@ -84,8 +84,8 @@ pub(super) struct Stage {
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<Stock>,
-    /// The blocks that the kernel has allocated, keyed by their first frame. The value is the block
-    /// of Plimsoll's that stands for the kernel's block, and the order of both.
+    /// The blocks that the kernel has allocated, keyed by their first frame. A value is Plimsoll's
+    /// block that stands for the kernel's block, and the order of both blocks.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
