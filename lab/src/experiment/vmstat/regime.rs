@@ -190,8 +190,8 @@ impl Regime {
         })
     }
 
-    /// The sentence that says at which drain length contention with exact phases jumps, or that it
-    /// does not jump at any measured length.
+    /// The sentence that says at which drain length the contention with exact phases (the schedule
+    /// `phased`) jumps, or that it does not jump at any measured length.
     fn jump(&self) -> String {
         let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
         let jump = phased()

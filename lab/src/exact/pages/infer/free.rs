@@ -1,5 +1,5 @@
-//! Frees and their consequences: blocks that are put on a list, and blocks that move from lists to
-//! a zone.
+//! Derives operations from the events that free a block, and from those that return blocks from
+//! lists to a zone.
 
 use plimsoll_recording::event::What;
 

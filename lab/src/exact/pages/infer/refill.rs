@@ -1,4 +1,5 @@
-//! Blocks that leave a zone: to refill an empty list, or directly to a caller.
+//! Derives operations from the events about blocks that leave a zone, to refill an empty list or
+//! directly to a caller.
 
 use plimsoll_recording::event::What;
 

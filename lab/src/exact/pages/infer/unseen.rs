@@ -1,4 +1,4 @@
-//! Blocks that were taken from a list, or put on one, without an event.
+//! Finds blocks that were taken from a list, or put on a list, although no event shows it.
 
 use plimsoll_recording::event::What;
 
