@@ -31,7 +31,7 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// The functions that the lab supplies to reclaim. They start the threads of kswapd.
+/// What the lab supplies to reclaim: the threads of kswapd, and the CPU on which they run.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,

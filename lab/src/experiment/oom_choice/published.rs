@@ -1,4 +1,5 @@
-//! The published times of choosing a victim, for comparison with our own.
+//! The times to choose a victim that the mailing-list thread on counter trees published. The report
+//! shows them beside our own times.
 
 use super::{APPROXIMATE, MACHINE, PATCH, PRECISE};
 use crate::experiment::declared::{Figure, Published, Reported};
