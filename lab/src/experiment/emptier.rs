@@ -1,6 +1,5 @@
-//! The code that the experiments about dying address spaces (`reaper` and `mrelease`) share: the
-//! ways to empty an address space, the metrics of a race, and the tables that the reports of these
-//! experiments have in common.
+//! The code that the experiments `reaper` and `mrelease` share: the ways to empty a dying address
+//! space, the metrics of a race, and the tables that are in the reports of both experiments.
 
 use std::fmt;
 

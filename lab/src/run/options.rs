@@ -53,7 +53,8 @@ impl Options {
     }
 }
 
-/// Whether the disturbances that a machine's profile describes happen.
+/// Whether a machine has the disturbances (interrupts, softirqs and steals) that its profile
+/// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
     /// The disturbances happen.

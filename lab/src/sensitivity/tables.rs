@@ -10,8 +10,8 @@ use crate::report::{Table, tabulate};
 /// The table of a headline shows at least this many prices: those that move the headline most.
 const SHOWN: usize = 5;
 
-/// A table for each headline that some price moves, with the prices that move it most first; then a
-/// table of the other headlines, and one of the prices that the experiments do not charge.
+/// A table for each headline that some price moves; the prices that move it most come first. Then a
+/// table of the other headlines, and a table of the prices that the experiments do not charge.
 ///
 /// # Errors
 /// If the result names an unknown price.

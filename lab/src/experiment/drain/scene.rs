@@ -272,7 +272,8 @@ impl Scene {
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
-            // The page lists of the workers' CPUs may hold as many pages as the workers map.
+            // Twice what the workers want, because the page lists of their CPUs may hold as many
+            // pages as the workers map.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })

@@ -1,4 +1,4 @@
-//! `reproduce mrelease`: how much sooner is a dead large process's memory free if others help?
+//! `reproduce mrelease`: how much sooner is the memory of a dead large process free if others help?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
 //! sooner. Linux lets all these threads walk the same page tables. For each way to share the work

@@ -149,9 +149,9 @@ impl Matrix {
         )
     }
 
-    /// Returns the ratio of the times of two selections among processes with one hog: our selector
-    /// if every process has a tree, divided by a selector that makes one approximate sum of each
-    /// process over flat counters.
+    /// Returns a ratio of times to select among processes with one hog: the time of our selector if
+    /// every process has a tree, divided by the time to make one approximate sum of each process
+    /// over flat counters.
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio

@@ -81,7 +81,7 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The refill is not a batch times a power of two, so `high` limited it: the refill took
+            // The refill is not a batch times a power of two, so `high` limited it. The refill took
             // `high - batch` pages less those that were on the lists, and one of its pages was
             // allocated at once. So `high` is the number of pages now on the lists, plus 1, plus a
             // batch. If that sum exceeds `high_max`, the lists had fewer pages than assumed.

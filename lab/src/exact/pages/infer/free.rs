@@ -8,7 +8,7 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// Handles the free of a block. A block that is freed in a batch gets on its list only at its
+    /// Handles the free of a block. A block that is freed in a batch is put on its list only at its
     /// later `mm_page_free_batched` event, so here only the batch is noted.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
@@ -187,9 +187,9 @@ impl Walk<'_> {
         true
     }
 
-    /// Corrects blocks that were wrongly assumed to be on a list: if the kernel returns `pfn` to
-    /// the zone although colder blocks seem to be on the same list, those of them that leave the
-    /// list without an event were never on it.
+    /// Corrects the list `place` when the kernel returns `pfn` to the zone although colder blocks
+    /// seem to be on the list. The kernel returns the coldest block first. So the colder blocks
+    /// that leave the list without an event were never on it.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;

@@ -179,8 +179,8 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages took pages that no event shows: as many as
-    /// it could not take from the top of the list of unmovable pages, as derived from events.
+    /// Records that a bulk allocation took pages that no event shows. Of its `pages` pages, these
+    /// are the ones that the top of the derived list of unmovable pages could not supply.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);
