@@ -3,7 +3,8 @@
 
 use super::op::Kind;
 
-/// The size of a move (the blocks that one operation moves between lists and a zone).
+/// The size of a move, in pages and in blocks. A move is what one operation transfers between lists
+/// and a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,
