@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::measure::stats::{self, Estimate};
 use crate::run::progress::Progress;
 
-/// The number of frames that each subject manages: 512 MiB of 4 KiB.
+/// The number of frames that each subject manages: 512 MiB in frames of 4 KiB.
 pub const FRAMES: Pages = Pages(1 << 17);
 /// The number of CPUs of the machine on which Plimsoll's allocator runs. A thread plays each CPU.
 const CPUS: u32 = 2;

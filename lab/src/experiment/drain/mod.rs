@@ -136,7 +136,8 @@ const UNBATCHED: &str = "unbatched";
 const ALL_DRAIN: &str = "unbatched-all-drain";
 /// The predecessor of the patch that was merged. It releases only the zone lock between batches.
 const ZONE_LOCK: &str = "batched-zone-lock";
-/// Only the second patch of the series as it was first posted.
+/// Only the second patch of the series as it was first posted: only drains are divided into
+/// batches.
 const DRAINS: &str = "batched-drains";
 /// The patch as merged into Linux.
 const MERGED: &str = "batched";

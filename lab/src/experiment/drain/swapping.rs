@@ -173,7 +173,7 @@ impl Scene {
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
         // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
-        // So the last CPU has no worker.
+        // So the last CPU has no worker, and kswapd runs there.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: WORKER_BYTES,

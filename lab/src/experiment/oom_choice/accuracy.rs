@@ -473,7 +473,8 @@ mod tests {
         let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
         let share = regret / lot;
         assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
-        // Cheap sums cannot tell these processes apart, so a proof needs nearly all precise sums.
+        // Approximate sums cannot tell these processes apart, so a proof needs nearly all precise
+        // sums.
         let least = value(&LEAST, &choices);
         assert!((90.0..=100.0).contains(&least), "{least}");
     }

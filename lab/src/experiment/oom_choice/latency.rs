@@ -63,8 +63,8 @@ const FEW: u32 = 1000;
 /// The number of processes in the matrix of a quick run.
 const COUNT_QUICK: u32 = 200;
 
-/// The largest number of seeds on other machines and at other cards. These tables show times, and
-/// no verdicts.
+/// The largest number of seeds for the tables of other machines and of other cards. These tables
+/// show times, and no verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {

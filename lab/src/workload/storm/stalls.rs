@@ -131,13 +131,13 @@ impl Stall {
 pub(crate) struct Death {
     /// The process that was told to die.
     pub(crate) process: u32,
-    /// The time at which it was told to die.
+    /// The time at which the process was told to die.
     pub(crate) told: u64,
-    /// The time at which a task began to empty its memory.
+    /// The time at which a task began to empty the process's memory.
     pub(crate) emptying: Option<u64>,
-    /// The time at which the first of its pages was freed.
+    /// The time at which the first of the process's pages was freed.
     pub(crate) back: Option<u64>,
-    /// The time at which all memory that it can yield was free.
+    /// The time at which all memory that the process can yield was free.
     pub(crate) free: Option<u64>,
 }
 

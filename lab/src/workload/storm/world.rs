@@ -80,7 +80,8 @@ pub(crate) struct Kill {
     pub(crate) process: u32,
     /// The number of pages that this process had.
     pub(crate) pages: u64,
-    /// The size of the largest process that was not dying yet, or of this one if it was larger.
+    /// The size of the largest process that was not dying yet, or of the process that was told to
+    /// die if it was larger.
     pub(crate) most: u64,
 }
 

@@ -22,7 +22,7 @@ impl Walk<'_> {
                     claimed = Some(pfn);
                 }
                 // A claimed block's `ZoneLocked` event precedes the event of the claim, but already
-                // shows the new type.
+                // shows the new type. So it says nothing about the type before the claim.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }

@@ -175,7 +175,8 @@ fn a_lone_block_from_the_zone_is_no_refill() {
     ));
 }
 
-/// A spill belongs to the free before it even if an interrupt allocates between the two.
+/// A spill belongs to the free that comes before it, even if an interrupt allocates a page between
+/// the two.
 #[test]
 fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);
