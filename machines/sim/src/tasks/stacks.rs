@@ -237,7 +237,11 @@ mod tests {
         let again = Lease::take(64 << 10);
         assert_eq!(again.base(), base);
         let other = Lease::take(64 << 10);
-        assert_ne!(other.base(), base, "a stack in use is not given to another task");
+        assert_ne!(
+            other.base(),
+            base,
+            "a stack in use is not given to another task"
+        );
     }
 
     #[test]
