@@ -20,7 +20,7 @@ pub struct Workload {
     /// The number of swap slots for a given number of workers; `None` if no pages are to be
     /// reclaimed.
     pub(super) swap: Option<fn(u32) -> u32>,
-    /// The bytes that each worker needs. With [`CompareOptions::memory`], one and a half times as
+    /// The bytes that each worker needs. With `--memory`, one and a half times as
     /// much is free when a run begins.
     pub(super) needs: u64,
     pub(super) start: fn(&Testbed, u32, Nanos),

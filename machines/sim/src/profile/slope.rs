@@ -11,7 +11,7 @@ use plimsoll_mm::site::Work;
 use super::Costs;
 
 /// The average prices in long holds, at one card. A price that depends on the length of the hold
-/// has two points: its average in a short hold, which is in [`Costs`](super::Costs), and its
+/// has two points: its average in a short hold, which is in [`Costs`], and its
 /// average in a long hold, which is here; see [`Then`](super::Then).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slopes {
