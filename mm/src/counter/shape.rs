@@ -73,7 +73,8 @@ pub struct Shape {
     roots: u32,
 }
 
-/// A level of items, to which the level below carries.
+/// One level of a tree: the items to which the cells or items of the level below pass their
+/// carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     /// The batch of the level below. Every amount that an item of this level receives is a multiple

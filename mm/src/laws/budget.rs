@@ -121,7 +121,8 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two CPUs together try to charge more pages than the root's limit.
+/// Two CPUs together try to charge more pages than the root's limit. The pages charged never exceed
+/// a limit, and none is lost.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
@@ -133,8 +134,8 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// Does what [`charging_at_once`] does, with one CPU whose charge the root refuses after the budget
-/// below has accepted it.
+/// Two CPUs charge at the same time. The root refuses one charge after the budget below has
+/// accepted it, and then neither budget counts any page of that charge.
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
@@ -148,7 +149,8 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// A CPU uncharges pages and so makes room for another CPU, which then sees the first CPU's stores.
+/// A CPU stores a flag and then uncharges pages. Another CPU, whose charge succeeds only after
+/// that, sees the flag set.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

@@ -43,7 +43,7 @@ pub struct Bytes<M: Machine> {
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
-    /// The number of notifications that have begun.
+    /// The number of notifications that have begun. Each made the holder forget the frame.
     told: u64,
     /// The number of notifications that have begun and not ended.
     open: u32,
@@ -242,7 +242,8 @@ where
     }
 }
 
-/// A page moves to swap while two CPUs write to it through translations that the holder keeps.
+/// A page moves to swap while two CPUs write to it through translations of a virtual machine. The
+/// page keeps its contents.
 #[must_use]
 pub fn moving_while_writing<M: Machine>() -> Law<M, Guest<M>>
 where

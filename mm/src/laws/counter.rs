@@ -274,7 +274,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Makes a separate group of counters, adds to it and ends it.
+    /// Makes a separate group of counters, adds to it and destroys it.
     fn make_and_end(&self, machine: &M) {
         let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
         own.add(machine, 0, 3);
@@ -324,7 +324,8 @@ fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.make_and_end(machine);
 }
 
-/// Three CPUs add at the same time.
+/// Three CPUs add at the same time. Afterwards precise sums are exact, and approximate sums are
+/// within the accuracy.
 #[must_use]
 pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -335,7 +336,8 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs that share an item each add an amount and subtract it again.
+/// Two CPUs that share an item each add an amount and subtract it again. No cell or item keeps any
+/// of it.
 ///
 /// This law is only for counters whose carries come to the same total in every order of additions.
 /// Flat counters and a tree that has yet to grow are not among them.
@@ -350,7 +352,8 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     })
 }
 
-/// One CPU reads a counter while two others add to it. There is one law for each way of reading.
+/// One CPU reads a counter while two others add to it. The value contains each addition as a whole
+/// or not at all. There is one law for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {
@@ -387,7 +390,7 @@ pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>;
     ]
 }
 
-/// One CPU sets a counter while two others add to it.
+/// One CPU sets a counter while two others add to it. Each addition is kept or lost as a whole.
 #[must_use]
 pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -402,7 +405,8 @@ pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make a tree grow, and a third adds.
+/// Two CPUs create the tree of the same counter at the same time, while a third CPU adds. One of
+/// the trees is used, and nothing is lost.
 #[must_use]
 pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     Law {
@@ -423,7 +427,8 @@ pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs make groups of counters and end them.
+/// Two CPUs make groups of counters and destroy them. The groups share no memory while both exist,
+/// and return it in the end.
 #[must_use]
 pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
@@ -441,7 +446,7 @@ impl<M: Machine> fmt::Debug for Counted<M> {
 }
 
 /// Two CPUs each add more than half of what a counter can hold, while a third sums the counter in
-/// every way.
+/// every way. The sum wraps, and nothing panics.
 #[must_use]
 pub fn summing_while_it_wraps<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     let much: Body<M, Counted<M>> = |machine, counted| {

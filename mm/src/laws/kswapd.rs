@@ -121,7 +121,7 @@ impl<M: Machine> Needed<M> {
             seen + woken > 0,
             "kswapd sleeps or dozes while memory is short"
         );
-        // A thread that was woken reclaims.
+        // If the thread was woken, it runs now.
         self.steps(machine);
         let seen = self.seen.load(machine, Acquire);
         assert!(
@@ -156,7 +156,8 @@ impl<M: Machine> Needed<M> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd falls asleep.
+/// An allocation asks for kswapd while kswapd falls asleep. Either kswapd sees the shortage, or its
+/// thread is woken.
 #[must_use]
 pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -170,7 +171,8 @@ pub fn asked_while_falling_asleep<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd begins to doze.
+/// An allocation asks for kswapd while kswapd begins to doze. Either kswapd sees the shortage, or
+/// its doze is interrupted.
 #[must_use]
 pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -184,7 +186,8 @@ pub fn asked_while_dozing<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd dozes, and then memory is no longer short.
+/// An allocation asks for kswapd while kswapd dozes, but memory is no longer short. Kswapd then
+/// dozes for the whole time again.
 #[must_use]
 pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     Law {
@@ -195,7 +198,8 @@ pub fn dozes_again_when_asked<M: Machine>() -> Law<M, Needed<M>> {
     }
 }
 
-/// An allocation asks for kswapd while kswapd finds no memory to reclaim from.
+/// An allocation asks for kswapd while its embedder has no memory to reclaim from. Once there is
+/// memory, kswapd marks its node as awake.
 #[must_use]
 pub fn asked_without_memory<M: Machine>() -> Law<M, Needed<M>> {
     Law {

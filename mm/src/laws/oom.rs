@@ -23,7 +23,7 @@ use crate::units::{Nanos, Pages, Vpn};
 /// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
-/// Two processes with one address space, and an OOM killer.
+/// The state of these laws: two processes with one address space, and an OOM killer.
 pub struct TwoProcesses<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -154,7 +154,8 @@ impl<M: Machine> TwoProcesses<M> {
     }
 }
 
-/// Two processes under a budget that has no room, and the OOM killer for that budget.
+/// The state of a law: two processes under a budget that has no room, and the OOM killer for that
+/// budget.
 pub struct PressedGroup<M: Machine> {
     oom: OutOfMemory<M, Heard<M>, Listed<M>>,
     group: Arc<Budget<M>>,
@@ -215,7 +216,7 @@ impl<M: Machine> fmt::Debug for PressedGroup<M> {
     }
 }
 
-/// Two CPUs run out of room under a full budget at the same time.
+/// Two CPUs find no room under a full budget at the same time. Only one process is killed.
 #[must_use]
 pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     Law {
@@ -226,7 +227,8 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     }
 }
 
-/// Two CPUs kill two processes that share an address space, at the same time.
+/// Two CPUs kill two processes that share an address space, at the same time. The space is queued
+/// for the reaper once, and each process is signalled once.
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -239,7 +241,8 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process exits on its own while another CPU kills it.
+/// A process exits on its own while another CPU kills it. It counts as a victim until it has
+/// exited, and no longer.
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -252,7 +255,8 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A victim exits while another CPU checks whether a victim is left.
+/// A victim exits while another CPU checks whether a victim is left. If that CPU sees none, it also
+/// sees that the victim's memory is free.
 #[must_use]
 pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -271,7 +275,8 @@ pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process is killed, exits, and is reaped, all at the same time.
+/// A process is killed, exits, and is reaped, all at the same time. All its memory is free
+/// afterwards.
 #[must_use]
 pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {

@@ -64,7 +64,7 @@ impl<M: Machine> Touched<M> {
     }
 }
 
-/// Two CPUs touch a page of an object for the first time.
+/// Two CPUs touch a page of an object for the first time. Both get the same page.
 #[must_use]
 pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     let touch: Body<M, Touched<M>> = |machine, touched| touched.touch(machine);
@@ -135,7 +135,7 @@ impl<M: Machine> FewSlots<M> {
     }
 }
 
-/// Two CPUs each take and free a slot.
+/// Two CPUs each take and free a swap slot at the same time. They never get the same slot.
 #[must_use]
 pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     let churns: Body<M, FewSlots<M>> = |machine, few| few.churns(machine);
@@ -147,7 +147,7 @@ pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// Two CPUs free the same slot.
+/// Two CPUs free the same swap slot at the same time. One of the two calls returns an error.
 #[must_use]
 pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     let gives: Body<M, FewSlots<M>> = |machine, few| few.gives(machine);
@@ -159,7 +159,8 @@ pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// The lists of used pages, with a batch on CPU 0 that is nearly full.
+/// The state of a law: the lists of used pages, and a batch of pages that CPU 0 has not moved to
+/// the lists yet. The batch is nearly full.
 pub struct Aged<M: Machine> {
     few: FewPages<M>,
     lru: Lru<M>,
@@ -209,7 +210,8 @@ impl<M: Machine> Aged<M> {
     }
 }
 
-/// One CPU fills its batch while another moves its own batch and removes pages.
+/// One CPU fills its batch of used pages while another moves its own batch to the lists and removes
+/// pages. No page is lost or counted twice.
 #[must_use]
 pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     Law {
@@ -263,7 +265,8 @@ impl<M: Machine> FewBatches<M> {
     }
 }
 
-/// A CPU that exits and one that unmaps take batches and give them back.
+/// One CPU empties a dying address space and another one unmaps pages of a living one; both take
+/// batches for the records. The second CPU leaves enough batches to the first.
 #[must_use]
 pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
     Law {
@@ -277,7 +280,7 @@ pub fn batches_for_the_dying<M: Machine>() -> Law<M, FewBatches<M>> {
 }
 
 /// A gather is full because there is no batch. A batch is given back before the caller adds the
-/// table of the huge page that has filled the gather.
+/// table of the huge page that has filled the gather. The gather still has room for that table.
 #[must_use]
 pub fn a_late_batch<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -91,7 +91,7 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
-    /// Does what [`Guarded::change`] does, as a caller that may be killed but is not.
+    /// Makes one change as a caller that may be killed while it waits, but is not.
     fn change_patiently(&self, machine: &M) {
         assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
     }
@@ -100,7 +100,8 @@ impl<M: Machine> Guarded<M> {
         self.change_unless_then(machine, killed, || ())
     }
 
-    /// Does what [`Guarded::change_unless`] does, and calls `inside` while it holds the lock.
+    /// Makes one change, unless the caller is killed while it waits for the lock. Calls `inside`
+    /// while it holds the lock.
     fn change_unless_then(
         &self,
         machine: &M,
@@ -205,7 +206,8 @@ impl<M: Machine> Guarded<M> {
     }
 }
 
-/// Two CPUs take the lock to write, while one takes it to read.
+/// Two CPUs take the lock to write, while one takes it to read. The reader sees no half of a
+/// change, and no change is lost.
 #[must_use]
 pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -220,8 +222,8 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One CPU takes the lock to write, while two others take it to read. One of the readers only tries
-/// to take the lock.
+/// One CPU takes the lock to write, while two others take it to read, one of them only if it is
+/// free. Each reader sees the whole change or nothing of it.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -236,7 +238,8 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// Two killed callers try to take the lock while a third CPU writes.
+/// Two callers that were killed try to take the lock while a third CPU writes. A killed caller that
+/// has to wait gives up, and changes nothing.
 #[must_use]
 pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -259,7 +262,7 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// The writer that is inside kills the callers that wait.
+/// The writer that holds the lock kills the callers that wait for it. None of them gets the lock.
 #[must_use]
 pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -295,7 +298,8 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// A writer continues as a reader while another CPU waits to write.
+/// A writer continues as a reader while another CPU waits to write. The other CPU does not get in
+/// between.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

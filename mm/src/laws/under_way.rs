@@ -71,8 +71,8 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// Checks the bound of [`one_under_way`] without widening it. This law does not hold, and a checker
-/// has to find that out.
+/// Checks the bound on a tree's sum without widening it by the amount of an addition under way.
+/// This law does not hold, and a checker has to find that out.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(

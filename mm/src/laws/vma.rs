@@ -14,7 +14,7 @@ use crate::site::{LockClass, Site};
 use crate::space::vma_tree::{Busy, Cursor, Editor, Vma, VmaTree};
 use crate::units::{CpuId, Vpn};
 
-/// A tree of a few mappings, some of which a CPU adds and removes.
+/// The state of these laws: a tree of a few mappings, some of which one CPU adds and removes.
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,

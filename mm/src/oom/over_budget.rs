@@ -11,7 +11,7 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then
+    /// Handles a page fault like [`AddressSpace::fault`]. But if a budget has no room for the page,
     /// this call kills a process under that budget, and waits until the budget has room.
     ///
     /// # Errors

@@ -89,7 +89,8 @@ mod tests {
     use crate::oom::facts::ScoreAdj;
     use crate::units::NodeId;
 
-    /// Groups 10 to 19 are within group 1, and groups 20 to 29 within group 2.
+    /// Candidates of a test with nested groups: groups 10 to 19 are within group 1, and groups 20
+    /// to 29 within group 2.
     struct Nested;
 
     impl Candidates for Nested {

@@ -48,7 +48,8 @@ impl Tags for TestTags {
     }
 }
 
-/// The tags and the page block types of a small zone.
+/// What the free lists need to know about each page of a small test zone: its tag, and the type of
+/// its page block.
 pub(super) struct Known {
     pub(super) tags: TestTags,
     pub(super) types: BlockTypes<TestTags>,
@@ -90,7 +91,8 @@ fn zone(pages: u32, metadata: Metadata) -> (Buddy, Known) {
 /// The type of every page block when pages are not grouped.
 const ANY: Mobility = Mobility::Unmovable;
 
-/// The number of free blocks of each order if all free pages are merged as far as possible.
+/// Returns the number of free blocks of each order, if the pages of `free` are merged as far as
+/// possible.
 fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
     let mut left = free.clone();
     let mut blocks = [0; Order::COUNT];

@@ -254,7 +254,8 @@ impl<M: Machine> Rmap<M> {
         found.flatten()
     }
 
-    /// Does what [`Rmap::with`] does, for the file of `owner`.
+    /// Runs `f` with the file of `owner`. Returns `None` if no file has this number, or if another
+    /// CPU is enlisting or releasing the file.
     pub(crate) fn with_file<R>(
         &self,
         machine: &M,

@@ -1,4 +1,4 @@
-//! Thresholds: the value that a CPU's differential may reach without being folded.
+//! The largest amount that a CPU may count on its own before it adds the amount to the shared word.
 //!
 //! Pure arithmetic that follows Linux (`calculate_normal_threshold`,
 //! `refresh_zone_stat_thresholds`).

@@ -147,7 +147,7 @@ impl Machine for Plain {
     fn emit(&self, _event: Event) {}
 }
 
-/// A word of the machine, shared or of one CPU.
+/// A word of the machine, shared by all CPUs or used by one.
 pub(crate) struct Atom(AtomicI64);
 
 impl Word<Plain> for Atom {

@@ -24,7 +24,8 @@ use plimsoll_mm::vmstat::counters::NodeItem;
 use super::heap;
 use super::machine::Plain;
 
-/// Enough CPUs that a counter grows only when a third CPU adds to it.
+/// The number of CPUs of the machine. With this number, a one-sided counter creates its tree when
+/// the CPU that adds has changed twice.
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
@@ -202,8 +203,8 @@ impl World {
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // The law exempts what the embedder makes at set-up: this `Arc`, and the list of notified
-        // holders. So these allocations always succeed here.
+        // The law of the failing heap exempts what the embedder makes at set-up: this `Arc`, and
+        // the list of notified holders. So these allocations always succeed here.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         memory.enlist(&space).expect("there is a number for it");
         let killer = self.oom.killer();

@@ -135,7 +135,8 @@ fn what_frees_an_address_space_never_asks_the_heap() {
     }
 }
 
-/// Allocates pages until none can be had, although every process was killed for them.
+/// Allocates single pages until an allocation fails. By then the OOM killer has killed every
+/// process. Asserts that all this asks the heap for nothing.
 fn shortage(selecting: Selecting, dies: bool) {
     let design = Design {
         selecting,

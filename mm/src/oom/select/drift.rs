@@ -1,5 +1,5 @@
-//! Measures how far the victim of the proposed patch is below the maximum when many candidates are
-//! similar. Measures the same for Plimsoll's selector.
+//! When many candidates are of similar size, the victim may have less memory than another
+//! candidate. This file measures by how much, for the proposed patch and for Plimsoll's selector.
 //!
 //! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. Each
 //! candidate has four counters. By its accuracy, the approximate sum of each counter may be 24,576
@@ -47,7 +47,8 @@ fn counted(random: &mut Random, pages: i64) -> Member {
     Member::new(pages, pages - behind, UNDER, OVER)
 }
 
-/// The sums of a selector's results over 200 populations.
+/// A selector's results, added up over 200 populations: the number of wrong choices, the pages by
+/// which the victims were smaller than the largest candidates, and the number of precise sums.
 #[derive(Debug, Default)]
 struct Tally {
     wrong: u64,
@@ -115,8 +116,8 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // A choice by lot loses about 400 MB: the largest of 1000 members has nearly 800 MB, the mean
-    // member 400 MB.
+    // With 1000 candidates, the patch loses as much as a random choice, about 400 MB: the largest
+    // of 1000 members has nearly 800 MB, the mean member 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }

@@ -395,8 +395,8 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. If the list is full, the tables are left to the CPU that
-    /// finishes.
+    /// Hands claimed tables back. If the list is full, the tables are left to the walker that
+    /// finishes, which looks at every table.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
             .with(machine, site, |left_over| left_over.add(tables));

@@ -1,4 +1,4 @@
-//! Consistency checks of a tree, for tests and checkers.
+//! Consistency checks of a tree of mappings, for tests and checkers.
 
 use core::ops::Range;
 

@@ -7,7 +7,7 @@ use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Immediately kicks every dormant CPU that has differentials.
+/// Immediately runs the work of every dormant CPU that has differentials.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

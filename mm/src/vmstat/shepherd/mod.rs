@@ -19,7 +19,7 @@ pub trait Shepherd: fmt::Debug + Sync {
     /// The shepherd's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns whether the shepherd kicks a dormant CPU with these leftovers.
+    /// Returns whether the shepherd restarts the work of a dormant CPU that has these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
     /// Returns when the dormant CPU of `moment` must run its work, and whether the kick wakes the
