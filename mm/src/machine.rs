@@ -355,8 +355,8 @@ pub enum Job {
     /// The periodic work of one CPU: fold differentials and decay page lists (Linux:
     /// `vmstat_update`).
     VmstatUpdate,
-    /// The shepherd: kick dormant CPUs (Linux: `vmstat_shepherd`). There is one shepherd for the
-    /// whole machine.
+    /// The shepherd, which restarts the vmstat work of CPUs where it has gone dormant (Linux:
+    /// `vmstat_shepherd`). There is one shepherd for the whole machine.
     Shepherd,
 }
 

@@ -18,7 +18,7 @@ const PAGES: u32 = 4;
 const WANTED: usize = 3;
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(2);
-/// The value of an element, in an array of pages, that holds no page yet.
+/// The frame number that marks an array element as holding no page yet.
 const NO_PAGE: Pfn = Pfn(u32::MAX);
 
 /// Makes an allocator of a few pages without watermarks, so that one call may take several pages

@@ -1,5 +1,5 @@
-//! Laws of several CPUs that empty one whole address space: every page is freed exactly once, and
-//! one walker ends the space.
+//! Laws of several walkers (CPUs that empty one dying address space together): every page is freed
+//! exactly once, and one walker ends the space.
 
 use super::dying::{Dying, Stubborn};
 use super::{Body, Law};

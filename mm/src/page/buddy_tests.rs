@@ -1,4 +1,5 @@
-//! Tests the free lists against the simplest possible model, a set of free pages.
+//! Tests of the free lists: every result is compared with the simplest possible model, a set of
+//! free pages.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -14,7 +15,8 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// Tags of a small zone. Fresh tags have the values that [`Tags`] requires.
+/// The tags of a small test zone, one for each page. Fresh tags have the values that [`Tags`]
+/// requires.
 pub(super) struct TestTags(Vec<Cell<u8>>);
 
 impl TestTags {

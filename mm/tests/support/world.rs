@@ -265,7 +265,8 @@ impl World {
         }
     }
 
-    /// Checks that everything is as at the start: every page, slot, place and charge is free.
+    /// Checks that everything is as at the start: every page and swap slot is free, no counters
+    /// exist, and nothing is charged to the budget.
     pub(crate) fn assert_whole(&self) {
         let (machine, manager) = (&self.machine, &self.kept.manager);
         self.file.empty(machine, manager.pages());

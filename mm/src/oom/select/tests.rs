@@ -23,7 +23,7 @@ fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selec
     selection
 }
 
-/// Returns the outcomes of all selectors.
+/// Runs every selector on the candidates `members`, and returns the outcomes.
 fn outcomes(members: &[Member], scope: &Scope) -> Vec<Outcome> {
     let outcome = |selecting| {
         let population = Population::new(members.iter().copied(), *scope);

@@ -52,7 +52,7 @@ struct Chosen {
 }
 
 impl TwoPass {
-    /// The proposed patch: 16 sums.
+    /// The proposed patch, which takes at most 16 precise sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
     /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not

@@ -67,7 +67,7 @@ pub(in crate::page) struct Isolated {
     pub(in crate::page) order: Order,
 }
 
-/// The outcome of [`Buddy::visit`].
+/// The outcome of a visit to a huge block by [`Buddy::visit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::page) enum Visited {
     /// No block was taken. The next huge block to visit begins `pages` pages further on.

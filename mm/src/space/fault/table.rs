@@ -29,8 +29,8 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live, with the pages of `spares`. Returns `false` if a huge page is mapped
-    /// there.
+    /// Makes a table live, so that faults may fill it, with the pages of `spares`. Returns `false`
+    /// if a huge page is mapped there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,

@@ -49,7 +49,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// The state of a walk from the lowest leaf to the highest.
+/// The state of a check, which walks from the lowest leaf to the highest.
 struct Walk {
     /// The leaf that the walk visited last.
     leaf: u32,
