@@ -74,7 +74,7 @@ impl Default for Design {
 }
 
 impl Design {
-    /// Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
+    /// The variants of Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
     pub const LINUX_6_12: Self = Self {
         holds: &Lists612,
         reaping: Reaping::Ascending,
@@ -82,7 +82,7 @@ impl Design {
         ..Self::LINUX_6_18
     };
 
-    /// Linux 6.18, as of 6.18.44.
+    /// The variants of Linux 6.18, as of 6.18.44.
     pub const LINUX_6_18: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -93,7 +93,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// Linux 6.19, in which a spill moves one batch per hold, as a decay already did.
+    /// The variants of Linux 6.19, in which a spill moves one batch per hold, as a decay already
+    /// did.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18

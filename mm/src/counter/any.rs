@@ -12,7 +12,7 @@ use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
-/// The counter variant that a design uses.
+/// The counter variant that a design uses for resident pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
     /// All CPUs write one cache line: [`Shared`].
@@ -105,7 +105,7 @@ impl<M: Machine> Plan<M> {
         &self.shape
     }
 
-    /// Returns the per-CPU memory of the groups.
+    /// Returns the per-CPU memory that all groups of this plan share.
     #[must_use]
     pub fn area(&self) -> &Arc<Area<M>> {
         &self.area

@@ -385,7 +385,7 @@ impl<M: Machine> Place<M> {
     /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // The words after those of this group belong to another group.
+        // Check the number, because the words after those of this group belong to another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;

@@ -112,7 +112,8 @@ impl<M: Machine> Tree<M> {
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // If the item would pass on the whole carry, the carry skips the item.
+            // If the item would pass on the whole carry, the carry skips the item, which saves a
+            // write to the item's cache line.
             if carried & (level.batch - 1) == 0 {
                 continue;
             }

@@ -24,7 +24,7 @@ pub const CPUS: u32 = 3;
 /// For each CPU, the amounts that it adds, in order. CPU 1 adds nothing; it only reads. The amounts
 /// are large enough to make a flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
-/// The amount that the set-up adds.
+/// The amount that the set-up adds to the counter, before the CPUs run.
 const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
@@ -39,18 +39,20 @@ pub struct Counted<M: Machine> {
     returned: Vec<M::Word>,
 }
 
-/// The variant of a counter, and whether it has grown.
+/// How the counter of a law starts: its variant, and for a one-sided counter whether its tree
+/// exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     As(Counting),
-    /// A one-sided tree that has grown.
+    /// A one-sided counter whose tree exists from the start.
     Grown,
 }
 
 /// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// A set-up for each variant of the counter, and one for a one-sided tree that has grown.
+/// A set-up for each variant of the counter, and one for a one-sided counter whose tree exists from
+/// the start.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [

@@ -16,8 +16,8 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// The number of pages of the zone. Page lists spill only when they hold an eighth of these pages,
-/// so the four pages that this law frees cause no spill.
+/// The number of pages of the zone. The lists of all CPUs together may hold an eighth of these
+/// pages, which is more than this law frees, so no free spills.
 const PAGES: u32 = 128;
 
 /// The state of these laws: CPU 0's page list holds a free block of two pages, and CPU 0 is about

@@ -161,7 +161,7 @@ pub struct PressedGroup<M: Machine> {
     group: Arc<Budget<M>>,
 }
 
-/// An owner whose processes never change.
+/// The owner of the law's processes. Its list of processes never changes.
 struct Listed<M: Machine>(Vec<Arc<Process<M>>>);
 
 impl<M: Machine> Owner<M> for Listed<M> {

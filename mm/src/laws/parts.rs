@@ -19,7 +19,7 @@ use crate::space::reap::Reaping;
 use crate::space::swap::{SwapArea, SwapSlot};
 use crate::units::{Order, Pfn};
 
-/// An object that two CPUs touch.
+/// The state of a law: an object (a file or shared memory) of which two CPUs touch the same page.
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,

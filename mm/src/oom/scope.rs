@@ -6,7 +6,7 @@ use super::facts::{Facts, GroupId, Kind, Memory};
 use super::standing::Standing;
 use crate::topology::NodeSet;
 
-/// The extent of a shortage.
+/// The extent of a shortage: which memory is short, how large it is, and why a victim is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The memory and swap affected by the shortage, in pages. One point is one page.

@@ -38,7 +38,8 @@ const BUNDLE: usize = 8;
 /// folio batch).
 const TOGETHER: usize = 31;
 
-/// The gathered pages of one address space; the module's documentation describes it.
+/// Unmapped pages of one address space, which wait to be freed until translations have been
+/// flushed.
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,

@@ -7,7 +7,7 @@ use crate::support::lives::{change, fill, touch};
 use crate::support::machine::Plain;
 use crate::support::world::World;
 
-/// What is mapped in an address space.
+/// What a test maps in an address space before it ends the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Nothing is mapped.

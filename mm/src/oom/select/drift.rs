@@ -135,7 +135,8 @@ fn estimates_alone_choose_wrong_by_what_counters_are_wrong() {
 /// A population: its name, and a function that makes a member from its number.
 type Made = (&'static str, fn(&mut Random, i64) -> Member);
 
-/// The populations of the accuracy experiment.
+/// Populations of several kinds: random and equal sizes, one or two very large candidates, an
+/// unfavourable order, and large adjustments.
 const POPULATIONS: [Made; 6] = [
     ("random sizes", random_size),
     ("equal sizes", |random, _| counted(random, 400 * MB)),

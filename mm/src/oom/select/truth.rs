@@ -68,7 +68,7 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// Candidates that may change before given queries.
+/// The candidates of a test, which may change before given queries. It records the queries.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
@@ -78,10 +78,10 @@ pub(super) struct Population {
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
-    /// The number of batches that were summed.
+    /// The number of batches of candidates that the selection summed.
     pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
-    /// The largest number of candidates summed together.
+    /// The largest number of candidates that the selection summed together.
     pub(super) batch_max: Cell<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Population {
         self
     }
 
-    /// Returns the number of queries so far.
+    /// Returns the number of queries that the selection has made so far.
     pub(super) fn questions(&self) -> u32 {
         self.questions.get()
     }

@@ -36,7 +36,7 @@ use crate::oom::standing::Standing;
 /// Chooses the candidate with the most points, unless too many others have nearly as many.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
-    /// The maximum number of precise sums.
+    /// The maximum number of precise sums that one selection takes.
     pub sums_max: u64,
 }
 

@@ -67,7 +67,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Frees blocks to the inbox of `owner`.
+    /// Frees blocks by putting them into the inbox of their owner.
     fn send(&self, machine: &M, owner: CpuId, pages: &[u32], order: Order) {
         machine.spend(Work::PcpFree, count_of(pages.len()));
         let sizes = self.sizes(machine);

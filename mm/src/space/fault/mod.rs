@@ -219,7 +219,8 @@ impl<M: Machine> AddressSpace<M> {
         if fits && !self.has_table(page) {
             match self.fault_whole(memory, page, version, PageKind::Anon) {
                 Ok(Some(attempt)) => return Ok(attempt),
-                // There is a table already, or no huge page can be allocated.
+                // There is a table already, or no huge page can be allocated. So a small page is
+                // mapped below.
                 Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -44,7 +44,8 @@ mod state;
 /// finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
-/// The frontier of one address space; the file's header describes it.
+/// The frontier of one address space: which of its tables are claimed, and how many walkers are at
+/// work.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Leftover<M>; RESTS],
@@ -219,7 +220,7 @@ impl<M: Machine> Frontier<M> {
             if state.finishing {
                 return Err(NotJoined::TooLate);
             }
-            // The word must still be able to count the last user.
+            // Leave room in the word to count the last user, which must always be able to join.
             if state.at_work >= AT_WORK_MAX - 1 {
                 return Err(NotJoined::TooMany);
             }

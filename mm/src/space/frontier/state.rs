@@ -15,7 +15,7 @@ pub(super) struct State {
     /// True if a walker has ever claimed more than one table at a time. Only then can there be
     /// rests, tables that were claimed and not begun.
     pub(super) rested: bool,
-    /// True if the last user has joined.
+    /// True if the last user of the address space has begun to empty it.
     pub(super) exiting: bool,
     /// True if a walker was chosen to finish the address space: to free its page tables and
     /// mappings.

@@ -48,7 +48,8 @@ pub(super) const fn first_page(index: u64) -> Vpn {
     Vpn(index << TABLE_BITS)
 }
 
-/// The page tables of one address space; the module's documentation describes them.
+/// The page tables of one address space: for each virtual page, the frame or the swap slot that
+/// holds it.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
     /// The number of pages that tables take. A CPU that makes a table changes this word, and so

@@ -36,7 +36,7 @@ pub enum VmaError {
     NoMemory,
 }
 
-/// Checks that `new` can be a mapping.
+/// Checks that `new` has pages, and that its length, its end and its id are within the limits.
 #[inline]
 pub(super) fn check(new: Vma) -> Result<(), VmaError> {
     let is_sane = new.start < new.end

@@ -69,7 +69,7 @@ impl Vma {
     }
 }
 
-/// The mappings of an address space, in order; the module's documentation describes the tree.
+/// The mappings of an address space, in order. Readers need no lock.
 pub struct VmaTree<M: Machine> {
     /// The version of the tree; odd while it is being changed.
     version: M::Field,

@@ -10,7 +10,7 @@ use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// The schedule of Linux's `round_jiffies_relative`.
+/// Linux's schedule, which follows `round_jiffies_relative`.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundJiffies;
 

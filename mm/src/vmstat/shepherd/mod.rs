@@ -22,8 +22,8 @@ pub trait Shepherd: fmt::Debug + Sync {
     /// Returns whether the shepherd restarts the work of a dormant CPU that has these leftovers.
     fn wakes(&self, leftovers: Leftovers) -> bool;
 
-    /// Returns when the dormant CPU of `moment` must run its work, and whether the kick wakes the
-    /// CPU if it is idle.
+    /// Returns when a dormant CPU must run its work again, and whether the CPU is woken for that if
+    /// it is idle.
     fn kick(&self, moment: &Moment) -> (Due, WhenIdle);
 }
 
