@@ -73,7 +73,8 @@ fn whichever_fails_in(make: impl Fn() -> World, scenario: impl Fn(&World)) -> u6
 
 const GROUPED: Grouping = Grouping::Huge;
 
-/// Allocates pages of every kind, then frees all of them on another CPU.
+/// Allocates pages of every mobility, order and urgency, one by one and in bulk, and then frees all
+/// of them on another CPU.
 fn pages(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();

@@ -127,7 +127,7 @@ fn every_machine_has_a_shape_that_leads_every_cpu_to_a_root() {
     }
 }
 
-/// Batches, numbers of CPUs and fan-ins that no tree can have are refused.
+/// Batches, numbers of CPUs and fan-ins with which no tree can be built are refused with an error.
 #[test]
 fn what_cannot_be_is_refused() {
     assert_eq!(Batch::new(1), Err(ShapeError::Batch(1)));

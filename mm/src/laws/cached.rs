@@ -30,8 +30,8 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = 0;
 const READ: u64 = 1;
 
-/// An enlisted address space that maps an enlisted file, of which two pages are in memory. The next
-/// pass drops both, unless they are used again.
+/// The state of these laws: an address space and a file that it maps, both enlisted for reclaim.
+/// Two pages of the file are in memory. The next pass drops both, unless they are used again.
 pub struct Cached<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -97,7 +97,8 @@ impl<M: Machine> Cached<M> {
         self.spaces.lru().len(NODE, list)
     }
 
-    /// Runs one pass of reclaim, which looks at all inactive pages.
+    /// Runs one pass of reclaim, which looks at all inactive pages, and counts the pages that it
+    /// freed.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), NODE);

@@ -40,7 +40,7 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     few
 }
 
-/// Takes and frees pages, and then drains this CPU's list.
+/// Takes and frees pages, and then drains this CPU's page lists.
 fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.churn(machine);
     few.pages.drain_cpu(machine, machine.this_cpu());

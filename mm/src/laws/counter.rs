@@ -29,8 +29,8 @@ const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// A counter, the parts it was made of, and for each CPU the number of its additions that have
-/// returned.
+/// The state of these laws: a counter, the parts it was made of, and for each CPU the number of its
+/// additions that have returned.
 pub struct Counted<M: Machine> {
     how: Start,
     area: Arc<Area<M>>,
@@ -284,7 +284,8 @@ impl<M: Machine> Counted<M> {
         own.destroy_many(machine);
     }
 
-    /// Asserts that no other group occupies a place in the area.
+    /// Asserts that the law's counter still has its sum, and that no other group holds a place in
+    /// the area.
     fn is_alone(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let has_none =
@@ -302,7 +303,7 @@ impl<M: Machine> Counted<M> {
     }
 }
 
-/// Returns all results of adding a subset of `late` to `sum`.
+/// Returns every value that a reader may see: `sum` plus any subset of the additions in `late`.
 fn sums(sum: i64, late: &[i64]) -> impl Iterator<Item = i64> {
     (0..1_u32 << late.len()).map(move |subset| {
         let chosen = (0..late.len()).filter(|nth| subset >> nth & 1 != 0);

@@ -25,7 +25,8 @@ const REMOTE: NodeId = NodeId(1);
 /// has so many pauses.
 const NEVER: i64 = i64::MAX;
 
-/// A machine with two pages that can be reclaimed, and an embedder that counts pauses and wake-ups.
+/// The state of these laws: a machine with two pages that can be reclaimed, and an embedder that
+/// counts pauses and wake-ups.
 pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
@@ -126,7 +127,7 @@ impl<M: Machine> Short<M> {
         short
     }
 
-    /// Makes a machine without a free page.
+    /// Makes a machine on which every free page was allocated.
     fn full(machine: &M, killed_at: i64) -> Self {
         let short = Self::new(machine, NEVER, killed_at);
         short.fill(machine);

@@ -13,7 +13,8 @@ use crate::reclaim::Next;
 use crate::reclaim::laws::{Drowsy, Duty};
 use crate::units::{Nanos, NodeId};
 
-/// A kswapd that is awake and has nothing to do, and an allocation that needs it.
+/// The state of these laws: a kswapd that is awake and has nothing to do, and the words in which
+/// the CPUs of a law record what has happened.
 pub struct Needed<M: Machine> {
     kswapd: Drowsy<M>,
     /// 1 once memory of the normal zone is short. The lower zones, such as DMA, always have enough.
@@ -98,8 +99,8 @@ impl<M: Machine> Needed<M> {
         }
     }
 
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. A step that
-    /// follows a doze comes as if the whole time of the doze had passed.
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. If it dozes,
+    /// its next step comes at once, as if it had dozed for the whole time.
     fn steps(&self, machine: &M) {
         while self.step(machine).is_some() {}
     }

@@ -32,7 +32,8 @@ pub struct TwoProcesses<M: Machine> {
     processes: Vec<Arc<Process<M>>>,
 }
 
-/// The numbers of calls of [`Signals::kill`] and of [`Signals::reap_at`].
+/// Counts the kills and the hand-overs to the reaper: the calls of [`Signals::kill`] and of
+/// [`Signals::reap_at`].
 struct Heard<M: Machine> {
     kills: M::Word,
     due: M::Word,
@@ -198,7 +199,8 @@ impl<M: Machine> PressedGroup<M> {
         Self { oom, group }
     }
 
-    /// Asks the OOM killer for room for one page under the budget.
+    /// Asks the OOM killer for room for one page under the budget. Asserts that a victim is dying
+    /// afterwards.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
         assert_eq!(relief, Relief::Retry, "a victim is dying");

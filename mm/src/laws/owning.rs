@@ -35,7 +35,7 @@ impl<M: Machine> fmt::Debug for Handed<M> {
 }
 
 impl<M: Machine> Handed<M> {
-    /// Makes a state in which CPU 0 has allocated `count` pages.
+    /// Makes the state of a law: CPU 0 has allocated `count` pages.
     fn new(machine: &M, owning: Owning, count: usize) -> Self {
         let few = few_pages(machine, design(owning));
         let taken = (0..count).filter_map(|_| few.take(machine, Order::ZERO));
@@ -84,7 +84,7 @@ fn law<M: Machine>(
 }
 
 /// Another CPU frees two pages into the inbox of CPU 0, their owner, while CPU 0 collects the pages
-/// in its inbox.
+/// in its inbox. Each page is collected once.
 #[must_use]
 pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -76,7 +76,8 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// Three swap slots, with the number of holders of each. One slot is taken from the start.
+/// The state of these laws: three swap slots, and the number of CPUs that hold each. One slot is
+/// taken from the start.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -104,7 +105,7 @@ impl<M: Machine> FewSlots<M> {
         }
     }
 
-    /// Takes a slot that the other CPU must not get, and frees it.
+    /// Takes a slot, asserts that no other CPU holds it, and frees it.
     fn churns(&self, machine: &M) {
         let slot = self.area.take(machine).expect("there is one for each");
         let holders = &self.holders[slot.0 as usize];
@@ -117,7 +118,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Frees the slot that the other CPU frees too.
+    /// Frees the slot that both CPUs free, and counts the call if it succeeds.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);
@@ -201,8 +202,8 @@ impl<M: Machine> Aged<M> {
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
 
-    /// Asserts that `expected` pages were added and not removed, before and after all batches are
-    /// moved.
+    /// Asserts that lists and batches together count `expected` used pages, before and after all
+    /// batches are moved to the lists.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
         self.lru.drain(machine, &self.few.pages);
@@ -224,7 +225,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     }
 }
 
-/// The batches of gathers: one more than are kept for address spaces that are ending.
+/// The state of a law: the memory for batches of gathers, enough for one batch more than are kept
+/// for dying address spaces.
 pub struct FewBatches<M: Machine>(Batches<M>);
 
 impl<M: Machine> fmt::Debug for FewBatches<M> {

@@ -29,7 +29,8 @@ const MAPPED: Range<u64> = 512..516;
 const ONE: u64 = MAPPED.start;
 const OTHER: u64 = MAPPED.start + 1;
 
-/// An enlisted address space with two pages that reclaim would move to swap, and a machine for it.
+/// The state of these laws: an enlisted address space with two pages that reclaim would move to
+/// swap, and a machine for it.
 pub struct Pressed<M: Machine> {
     pub(super) manager: Manager<M>,
     pub(super) spaces: Spaces<M>,
@@ -111,7 +112,8 @@ impl<M: Machine> Pressed<M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }
 
-    /// Runs one pass of reclaim, which looks at all inactive pages.
+    /// Runs one pass of reclaim, which looks at all inactive pages, and counts the pages that it
+    /// freed.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), self.node);

@@ -21,7 +21,8 @@ const BLOCK: Pages = Order::MAX.pages();
 /// The first frame of the block that is added and removed.
 const SECOND: Pfn = Pfn(BLOCK.0);
 
-/// A zone of one block that may grow to two, and the number of users of each huge block.
+/// The state of these laws: a zone of one block that may grow to two, and for each huge block the
+/// number of CPUs that use it.
 pub struct Blocks<M: Machine> {
     manager: Manager<M>,
     users: Box<[M::Word]>,

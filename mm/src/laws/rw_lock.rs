@@ -40,7 +40,8 @@ fn never() -> bool {
 }
 
 impl<M: Machine> Twins<M> {
-    /// Adds one to both words, and returns their new value. The caller must be the only CPU inside.
+    /// Adds one to both words, and returns their new value. The caller must be the only CPU that
+    /// holds the lock.
     fn change(&mut self, machine: &M) -> i64 {
         // Relaxed stores suffice, because the lock orders this writer after all earlier ones. The
         // load is an acquire because in the simulator an acquire load is an order point, at which

@@ -10,7 +10,7 @@ use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
 
-/// A manager whose shepherd was deferred to CPU 0.
+/// The state of these laws: a manager whose shepherd was deferred to CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {

@@ -18,8 +18,8 @@ const PAGES: u32 = 16;
 /// The number of pages at which lists spill; a batch is one page.
 const HIGH: usize = 4;
 
-/// Pages that CPU 0 is about to free one by one. Freeing the last of them makes its lists spill all
-/// others, one batch per hold.
+/// The state of these laws: pages that CPU 0 is about to free one by one. When it frees the last of
+/// them, its page lists spill all others, one batch per hold of the zone lock.
 pub struct Spilling<M: Machine> {
     few: FewPages<M>,
     held: Vec<Pfn>,

@@ -41,7 +41,7 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Object<Plain>>,
 }
 
-/// The parts that the owner of processes needs to let them exit.
+/// The parts of a world that the owner of processes needs in order to let a process exit.
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,

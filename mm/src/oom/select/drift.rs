@@ -41,7 +41,8 @@ impl Random {
     }
 }
 
-/// Makes a process with `pages`, counted as the published tree would count them.
+/// Makes a process with `pages` pages, and an approximate sum as the tree proposed for Linux would
+/// give it.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)

@@ -303,7 +303,8 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
 }
 
-/// Makes 2000 candidates that only sums can tell apart.
+/// Makes 2000 candidates whose ranges are all the same, so that only precise sums can tell them
+/// apart.
 fn all_in_the_band() -> impl Iterator<Item = Member> {
     (0..2000).map(|nth| Member::new(nth * 37 % 2000, 1000, 1000, 1000))
 }

@@ -108,7 +108,7 @@ impl Population {
         self
     }
 
-    /// Sets the gain of a batch, which [`Candidates::batch_gain`] returns.
+    /// Sets the value that [`Candidates::batch_gain`] returns: how much cheaper a batch of sums is.
     pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
         self.batch_gain = batch_gain;
         self
