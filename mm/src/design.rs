@@ -1,4 +1,5 @@
-//! A design: one variant of every mechanism that has variants.
+//! A design: one variant of every mechanism that has variants, such as the counters of resident
+//! pages or the choice of a victim.
 //!
 //! The two sides of a comparison differ only in their designs. A name like `linux+shepherd-phased`
 //! starts from a base and replaces variants one by one.

@@ -1,4 +1,5 @@
-//! Counters whose variant is chosen by a design at run time.
+//! Groups of counters of any variant. A design chooses at run time whether they count in a shared
+//! cache line, per CPU, or in a tree.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! Precise sums of many groups at once, CPU by CPU.
+//! Takes the precise sums of many groups of counters at once, CPU by CPU.
 //!
 //! The cells of one group are on as many cache lines as there are CPUs, and these lines are far
 //! apart. Next to the group's cells are those of other groups in the same [`Area`](super::Area). So

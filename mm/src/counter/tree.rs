@@ -1,4 +1,4 @@
-//! The proposed `percpu_counter_tree`, as published.
+//! The tree of counters that was proposed for Linux (`percpu_counter_tree`), as published.
 //!
 //! Each CPU's cell holds the sum of all that the CPU has added. When this value passes a multiple
 //! of the batch, the CPU carries a multiple of the batch to an item, and so on up to a single root.

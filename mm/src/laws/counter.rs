@@ -1,4 +1,4 @@
-//! Laws of counters while several CPUs use them.
+//! Laws of counters: what a reader may see while several CPUs add, and that nothing is lost.
 //!
 //! The machine has three CPUs, because with three or more the trees have a level below their roots.
 //! The batch is 2, so almost every addition carries. The laws check each sum against every subset

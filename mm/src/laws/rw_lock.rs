@@ -1,4 +1,4 @@
-//! Laws of the lock that readers share, for every machine.
+//! Laws of the reader-writer lock that every machine provides.
 //!
 //! The lock guards two words that are equal whenever no writer is inside. A change is a load and
 //! two stores. Suppose that the lock wrongly lets a second CPU in during a change. Then a reader

@@ -1,4 +1,5 @@
-//! The backing of a mapping, and its encoding in the mapping's id.
+//! The backing of a mapping, which is the source of its pages, and its encoding in the mapping's
+//! id.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Counters with a differential per CPU (Linux: `vm_stat_diff`).
+//! Counters for which each CPU has a differential: an amount that it has counted and not yet added
+//! to the shared word (Linux: `vm_stat_diff`).
 //!
 //! The value of a counter is its shared word plus all differentials. This sum is exact when no
 //! operation is in progress. A differential beyond the threshold is folded into the shared word at

@@ -1,4 +1,5 @@
-//! Takes cheap looks first, then as few precise sums as can be proven enough (ours).
+//! Plimsoll's way to choose a victim: takes cheap looks first, then as few precise sums as can be
+//! proven enough.
 //!
 //! The first pass reads the range of every candidate. The second pass sums one candidate after
 //! another, always the one that may have the most points, until one surely has more than any other

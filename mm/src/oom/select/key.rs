@@ -1,5 +1,5 @@
-//! Points together with the number of their candidate. If points are equal, the later candidate has
-//! the larger key, so no two keys are equal.
+//! The key by which a selection orders candidates: a candidate's points together with its number.
+//! If points are equal, the later candidate has the larger key, so no two keys are equal.
 
 /// The points and the number of a candidate. The candidate with the largest key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

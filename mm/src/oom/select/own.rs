@@ -1,4 +1,4 @@
-//! Selectors that the embedder writes.
+//! The interface for an embedder that chooses victims by a rule of its own.
 
 use super::super::candidate::Candidates;
 use super::super::scope::Scope;

@@ -1,4 +1,5 @@
-//! Two passes over estimates, with at most 16 precise sums (the proposed patch).
+//! The patch proposed for Linux: chooses a victim in two passes over approximate sums, with at most
+//! 16 precise sums.
 //!
 //! This is the development version of the patch. We could not obtain the code of the versions that
 //! were posted in January 2026 (v15 and v16). Their descriptions have the same structure, but they

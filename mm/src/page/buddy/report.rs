@@ -1,5 +1,5 @@
 //! Finds huge blocks that stay free, and takes them off the lists while their memory is given back
-//! to the system below the allocator (Linux: `mm/page_reporting.c`).
+//! to the system below the allocator, such as a hypervisor (Linux: `mm/page_reporting.c`).
 //!
 //! Each huge block has an age, which says whether the block has been free since it was last
 //! visited. The age is exact: an allocation from the huge block resets the age to [`Age::Used`]. An

@@ -1,4 +1,5 @@
-//! Returns pages to the zone: whole blocks first, then fragments of the block with the most pages.
+//! Returns pages to the zone when CPUs own blocks: whole blocks first, then fragments of the block
+//! with the most pages.
 //!
 //! The coldest pages on the page lists are first sorted by the owners of the blocks around them.
 //! Pages of the CPU's own blocks go to the CPU's stock (a bitmap of free pages for each of its

@@ -1,4 +1,5 @@
-//! Nodes of the tree. A node has two arrays of fields, keys and values, in eight cache lines.
+//! Nodes of the tree of mappings. A node has two arrays of fields, keys and values, in eight cache
+//! lines.
 //!
 //! A leaf has up to [`SLOTS`] entries. The key of an entry is the start of the mapping; its value
 //! is the mapping's length and id. The last value of a leaf links it to its neighbours. An inner

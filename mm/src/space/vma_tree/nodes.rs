@@ -1,4 +1,4 @@
-//! The nodes of a tree, by number.
+//! The nodes of a tree of mappings, found by their numbers.
 //!
 //! A node's number consists of the number of a chunk and the place in this chunk, so finding a node
 //! takes a shift and two loads. Nodes are added, and never freed while the tree lives. So a reader
