@@ -116,7 +116,7 @@ impl<M: Machine> Manager<M> {
     }
 
     /// Records that `cpu` runs tasks again. The CPU's vmstat work stays dormant until the shepherd
-    /// finds a reason to kick the CPU.
+    /// finds a reason to restart it.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);

@@ -59,7 +59,8 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// The items of a tree, level by level, and the CPUs that share each item.
+/// The shape of a tree of counters: its items, which add up what CPUs pass upwards, level by level,
+/// and the CPUs that share each item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     batch: Batch,

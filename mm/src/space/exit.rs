@@ -31,7 +31,7 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// The largest number of tables that a walker claims together. These tables map 128 MiB.
+/// The largest number of page tables that a walker claims together. These tables map 128 MiB.
 const SHARE_MAX: u64 = 64;
 
 /// The walker that completes the exit of an address space.

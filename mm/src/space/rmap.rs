@@ -69,7 +69,7 @@ impl fmt::Display for EnlistError {
 
 impl core::error::Error for EnlistError {}
 
-/// The place where a page is mapped, or the place of a page in a file.
+/// The owner of a page: where the page is mapped or, for a page of a file, its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     number: u32,

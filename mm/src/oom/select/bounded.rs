@@ -211,7 +211,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.answer()
     }
 
-    /// First pass: reads all candidates, and keeps those in the band.
+    /// First pass: reads the ranges of all candidates, and keeps those that may have the most
+    /// points.
     fn read_all(&mut self) -> Result<(), Stop> {
         self.band.clear();
         for candidate in 0..self.len {

@@ -196,7 +196,8 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, blocks);
     }
 
-    /// Returns all pages of `record` to the zone. The record has been removed from its stock.
+    /// Returns all pages of `record`, the free pages of one block, to the zone. The record has been
+    /// removed from the CPU's stock.
     pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
         while record.pages > 0 {
             let mut blocks = Blocks::new();

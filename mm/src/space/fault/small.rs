@@ -141,8 +141,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Fills entries of a table with the pages of `batch`. If there are `spares`, makes the table
-    /// live first.
+    /// Fills entries of a table with the pages of `batch`. If there are `spares`, first gives the
+    /// table its page, so that it may be filled.
     fn fill_table<const MAX: usize>(
         &self,
         memory: Memory<'_, M>,

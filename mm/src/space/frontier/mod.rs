@@ -49,7 +49,7 @@ const RESTS: usize = 8;
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Leftover<M>; RESTS],
-    /// The number of elements of `rests` that are in use as places.
+    /// The number of elements of `rests` into which walkers may put a rest.
     places: usize,
     /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
     /// writes them, and the finisher reads them; the frontier's word orders the writes before the
@@ -189,7 +189,8 @@ impl<M: Machine> Frontier<M> {
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes a frontier like [`Frontier::new`], with `rests` places for the rests of walkers.
+    /// Makes a frontier like [`Frontier::new`], in which at most `rests` walkers can leave a rest
+    /// at a time.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -376,7 +377,8 @@ impl<M: Machine> Frontier<M> {
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Lets a walker leave after its last claim. Returns whether the walker has to finish.
+    /// Lets a walker leave when it claims no more tables. Returns whether this walker has to finish
+    /// the address space.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;

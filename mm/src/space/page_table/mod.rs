@@ -106,8 +106,8 @@ impl<M: Machine> Leaf<M> {
         self.what.set(HUGE);
     }
 
-    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
-    /// afterwards.
+    /// Removes an empty table, or the table kept for splitting a huge page, and returns its memory.
+    /// The place of the table is empty afterwards.
     pub(super) fn take_blank(&self, entries: &mut Entries) -> Option<Blank> {
         self.what.set(NOTHING);
         entries.take_blank()
@@ -169,7 +169,8 @@ impl<M: Machine> PageTable<M> {
         self.frames.add(machine, 0, AcqRel);
     }
 
-    /// Returns the place of the table for `page`, and creates the place if needed.
+    /// Returns the place of the table for `page`: the table's lock and state, which remain when the
+    /// table is freed. Creates the place if needed.
     pub(super) fn spot(&self, machine: &M, page: Vpn) -> Result<Spot<'_, M>, NoMemory> {
         let index = table_of(page);
         let new_upper = || Upper::new(machine);

@@ -83,8 +83,8 @@ impl Entries {
         self.frame = Some(blank.frame);
     }
 
-    /// Removes an empty table, or the table kept for splitting a huge page. The place is empty
-    /// afterwards.
+    /// Removes an empty table, or the table kept for splitting a huge page, and returns its memory.
+    /// The place of the table is empty afterwards.
     pub(super) fn take_blank(&mut self) -> Option<Blank> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
         self.what = What::Nothing;
