@@ -147,7 +147,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         true
     }
 
-    /// Puts the records of the batch that is being filled, if there is one, back to their place.
+    /// Puts the records of the batch that is being filled, if there is one, back into `batches`.
     fn put_aside(&mut self) {
         let filled = self.filling.take();
         if let Some(last) = self.begun.checked_sub(1) {

@@ -1,5 +1,5 @@
-//! The law of the failing heap (if the heap has no memory, an operation fails and changes nothing)
-//! for zones that grow and shrink.
+//! The law of the failing heap (whichever allocation from the heap fails, nothing panics and
+//! nothing leaks) for zones that grow and shrink.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Grouping, ResizeError};
