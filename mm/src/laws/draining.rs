@@ -102,8 +102,9 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// The law of [`waiting_drain_against_frees`], but each hold of the zone lock moves as many pages
-/// as in Linux.
+/// One CPU frees pages while another drains the lists of all CPUs. As in Linux, a drain moves up to
+/// 32 batches per hold of the zone lock. The block that was on a list is in the zone after the
+/// drain.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {
@@ -111,8 +112,8 @@ pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     })
 }
 
-/// The law of [`waiting_drain_against_frees`], but a drain moves one batch of pages per hold of the
-/// zone lock.
+/// One CPU frees pages while another drains the lists of all CPUs, one batch of pages per hold of
+/// the zone lock. The block that was on a list is in the zone after the drain.
 #[must_use]
 pub fn batched_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with drains by batches", |machine| {

@@ -11,12 +11,13 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// Handles a page fault like [`AddressSpace::fault`]. But if a budget has no room for the page,
+    /// Does what [`AddressSpace::fault`] does, except if a budget has no room for the page. Then
     /// this call kills a process under that budget, and waits until the budget has room.
     ///
     /// # Errors
-    /// Those of the fault. [`FaultError::OverBudget`] only if no process under the budget may be
-    /// killed. [`FaultError::Killed`] also if the caller's own process is dying.
+    /// Those of the fault, with two differences. [`FaultError::OverBudget`] is returned only if no
+    /// process under the budget may be killed. [`FaultError::Killed`] is also returned if the
+    /// caller's own process is dying.
     pub fn fault_or_kill(
         &self,
         memory: Memory<'_, M>,

@@ -164,7 +164,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         iter::once(bundle).chain(batches.map(move |(part, batch)| &batch[..full(part, BATCH)]))
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records that the gather holds now.
     fn count(&self) -> usize {
         match self.begun.checked_sub(1) {
             Some(full) => BUNDLE + full * BATCH + self.at,
@@ -383,7 +383,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Frames that are freed together.
+/// Frames of pages that are freed together, in one call.
 struct Run {
     pfns: [Pfn; TOGETHER],
     len: usize,

@@ -1,8 +1,8 @@
 //! Tests of candidates that exit, are chosen, grow or shrink while a selection runs. The tests try
 //! every change of every candidate before every query of the selection.
 //!
-//! A selection promises this about the last look at each candidate: the victim's minimum is not
-//! below the maximum of any other candidate.
+//! A selection promises this about the last look at each candidate: the fewest points that the
+//! victim may have are not below the most that any other candidate may have.
 
 use alloc::vec::Vec;
 

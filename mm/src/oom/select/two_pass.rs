@@ -56,15 +56,15 @@ impl TwoPass {
     /// The proposed patch, which takes at most 16 precise sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
-    /// Selects the victim. [`Victim::behind`] is computed here from all ranges; the patch does not
-    /// report it.
+    /// Selects the victim. [`Victim::behind`] is computed from the ranges of all candidates'
+    /// points; the patch does not report it.
     ///
     /// If either pass finds an earlier victim that is still dying, the selection ends. A candidate
     /// that is chosen in the first pass and exits before the second remains chosen, as in Linux,
     /// where the selection holds a reference to that process.
     ///
     /// # Errors
-    /// [`SelectError::Reading`].
+    /// [`SelectError::Reading`] if a cheap look returns an impossible reading.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

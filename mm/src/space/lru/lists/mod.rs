@@ -68,7 +68,7 @@ struct Ends {
 /// The number of pages whose records are allocated together, as a chunk.
 pub(crate) const CHUNK: u32 = 1024;
 
-/// The records of [`CHUNK`] pages.
+/// The list records of the 1024 pages of a chunk: their links, and the state of each.
 #[derive(Clone)]
 struct Chunk {
     links: [Links; CHUNK as usize],
@@ -138,7 +138,7 @@ pub(crate) enum Fate {
     Leaves,
 }
 
-/// Pages that were isolated together.
+/// A batch of pages that reclaim has taken off one list together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     taken: [Taken; ISOLATED_MAX],
