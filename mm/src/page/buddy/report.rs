@@ -28,7 +28,7 @@ enum Age {
     Given,
 }
 
-/// The ages of all parts of a zone that are as large as a huge block.
+/// For each part of a zone that is as large as a huge block, its age: whether it was used lately.
 #[derive(Debug)]
 pub(super) struct Ages(Vec<Age>);
 

@@ -6,9 +6,10 @@ use crate::space::page_table::TABLES;
 /// The state of a frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// The number of a table. All tables with lower numbers are claimed.
+    /// The low end of the unclaimed tables: all tables with lower numbers are claimed.
     pub(super) low: u64,
-    /// The number of a table. This table and all tables with higher numbers are claimed.
+    /// The high end of the unclaimed tables: the table with this number and all above it are
+    /// claimed.
     pub(super) high: u64,
     /// The number of walkers at work, including the last user.
     pub(super) at_work: u64,

@@ -35,11 +35,12 @@ pub(crate) const ISOLATED_MAX: usize = 32;
 /// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On no list. `Links::next` is the number of times that the page was removed before it was
-    /// added; each addition that follows cancels one of these removals.
+    /// On no list. The field `next` of the record's links is the number of times that the page was
+    /// removed before it was added; each addition that follows cancels one of these removals.
     Nowhere,
     On(List),
-    /// Isolated from a list of this kind; `Links::next` is the stamp.
+    /// Isolated from a list of this kind. The field `next` of the record's links is the stamp, the
+    /// number of the isolation.
     Isolated(Kind),
 }
 
