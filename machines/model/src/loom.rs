@@ -80,7 +80,7 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     });
 }
 
-/// Prints the name of the law if the thread panics.
+/// A guard that prints the name of the law if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

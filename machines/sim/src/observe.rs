@@ -141,7 +141,7 @@ impl Sim {
     }
 }
 
-/// A number for the hash, made of the kind of an event and its details.
+/// Packs the kind of an event and its details into one number, which is added to the run's hash.
 fn kind_of(event: Event) -> u64 {
     match event {
         Event::PageAlloc { .. }

@@ -2,7 +2,7 @@
 //! first; the high bit means that more bytes follow. Signed numbers are first mapped to unsigned
 //! ones, so that small numbers of either sign stay short.
 
-/// Appends `value` to `out`.
+/// Appends `value` to `out`, in one to ten bytes.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     // The loop ends: the value loses seven bits in each iteration.
     while value >= 0x80 {

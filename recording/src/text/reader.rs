@@ -96,7 +96,7 @@ impl Reader {
         self.warning.as_ref()
     }
 
-    /// Returns the name of the input in messages.
+    /// Returns the name that messages give to the input.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file

@@ -146,7 +146,8 @@ pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     [varint(number), length.clone(), length, plain.to_vec()].concat()
 }
 
-/// Reads all of `bytes` chunk by chunk, and asserts the properties that hold for every input.
+/// Reads all of `bytes` chunk by chunk. Asserts what must hold for every input: no chunk has too
+/// many events, and no call panics, not even one after an error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
     let mut reader = Reader::new("f", bytes)?;
     let mut events = Vec::new();

@@ -37,8 +37,8 @@ fn fold(machine: &M, state: &Folded) {
     }
 }
 
-/// As [`fold`], but reads each differential first and then sets it to 0. Additions between these
-/// two steps are lost.
+/// Folds the differentials of all CPUs wrongly: reads a differential, and sets it to 0 only in a
+/// second step. Additions between these two steps are lost.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
@@ -130,7 +130,8 @@ fn a_released_flag_publishes() {
     }));
 }
 
-/// Returns a law that only weak memory breaks.
+/// Returns a law that fails on weak memory: a thread stores a value and then sets a flag, both with
+/// `Relaxed`, so another thread that sees the flag may not see the value.
 pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     publishing(|machine, state| {
         state.value.store(machine, 7, Relaxed);

@@ -75,7 +75,7 @@ struct Member {
     until: Cell<u64>,
 }
 
-/// The number of busy CPUs of one socket.
+/// How many CPUs of one socket were busy when recent windows began.
 struct Socket {
     cores: u32,
     /// The number of CPUs that were busy when the window with the number `window` began.

@@ -102,7 +102,8 @@ impl RwQueue {
         }
     }
 
-    /// Acquires the lock when the caller's turn comes. Returns `None` if the task is killed first.
+    /// Waits until the lock admits the task in `role`, and acquires it. Returns `None` if the task
+    /// is killed first.
     pub(crate) fn acquire(
         &self,
         sim: &Inner,

@@ -32,7 +32,7 @@ pub(crate) const fn is_mover(work: Work) -> bool {
     )
 }
 
-/// Reads `[bandwidth]`, if the profile has it.
+/// Parses the table `[bandwidth]` of a profile. Returns `None` if the profile has no such table.
 pub(super) fn read(root: &Section<'_>) -> Result<Option<Bandwidth>, ProfileError> {
     const TABLE: &str = "write a [bandwidth] table";
     const GB_PER_S: std::ops::RangeInclusive<u32> = 1..=100_000;

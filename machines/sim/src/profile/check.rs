@@ -68,7 +68,8 @@ fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
     Ok(bytes / PAGE_SIZE * PAGE_SIZE)
 }
 
-/// Reads one `{ low, mid, high, source }` of a section.
+/// Reads the entry `key` of a section as a cost. The entry has the form `{ low, mid, high, source
+/// }`.
 pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileError> {
     const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" } in nanoseconds";
     let value = section.need(key.name(), SHAPE)?;
@@ -157,7 +158,8 @@ fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>,
     }))
 }
 
-/// Reads the numbers of pages in the short and in the long hold.
+/// Returns the numbers of pages in the short hold (`at`) and in the long hold (`pages`). Refuses
+/// numbers that are out of range or not in this order.
 fn lengths(at: &Value<'_>, pages: &Value<'_>) -> Result<(u32, u32), ProfileError> {
     let (short, long) = (at.number()?, pages.number()?);
     if short == 0 {

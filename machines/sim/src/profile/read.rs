@@ -176,7 +176,8 @@ impl<'a> Value<'a> {
         Some(list.iter().enumerate().map(value).collect())
     }
 
-    /// The value as a string that is not empty.
+    /// The value as a string that is not empty. If it is not such a string, the error tells the
+    /// user to `write_this`.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
         let text = self
             .value

@@ -144,7 +144,8 @@ fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
     Ok(number)
 }
 
-/// Reads a count of at least 1.
+/// Reads the count `key`, which must be at least 1. If the key is missing, returns `default`; if
+/// there is no default either, returns an error.
 fn count(section: &Section<'_>, key: &str, default: Option<u32>) -> Result<u32, ProfileError> {
     let value = match (section.get(key), default) {
         (Some(value), _) => value,

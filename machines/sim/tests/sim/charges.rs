@@ -1,5 +1,5 @@
-//! Tests that a design pays not only for moving pages, but also for its other work: for sorting,
-//! for reading the clock, and for looking at the counts of other CPUs.
+//! Tests that the simulated machine charges a design not only for moving pages, but also for its
+//! other work: for sorting, for reading the clock, and for looking at the counts of other CPUs.
 
 use crate::support;
 

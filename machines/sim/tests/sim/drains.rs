@@ -1,6 +1,6 @@
-//! Hold policies differ not only in the number of pages of one hold. These tests check for how long
-//! a drain keeps the page lists locked, whether an allocation drains although another CPU is
-//! draining, and how a hold that moved more than its limit counts.
+//! Tests of hold policies, the rules that limit how many pages one hold of a zone lock moves. The
+//! policies also differ in how long a drain keeps the page lists locked, whether an allocation
+//! drains although another CPU is draining, and how a hold that moved more than its limit counts.
 
 use crate::support;
 
@@ -196,8 +196,8 @@ fn the_time_of_a_hold_counts_from_its_beginning() {
         small.on(0, |sim, mm| {
             mm.pages().drain_cpu(sim, CpuId(0));
         });
-        // The call of `tune` above also replaced the list sizes that the test had set by computed
-        // ones.
+        // The call of `tune` above has also recomputed the sizes of the lists, which the test had
+        // set.
         let batch = small.zone().sizes.batch.0;
         assert!(
             batch > 8 && 60 % batch == 0,

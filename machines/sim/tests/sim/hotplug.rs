@@ -177,7 +177,8 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// Takes the shepherd's CPU offline at a random time near the shepherd's next round.
+/// The CPU that runs the shepherd goes offline at a random time near the shepherd's next round.
+/// Afterwards exactly one CPU has the shepherd, and this CPU is online.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {

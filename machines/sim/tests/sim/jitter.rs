@@ -24,7 +24,8 @@ fn options() -> SimOptions {
     }
 }
 
-/// A machine on which only `kind` disturbs CPUs.
+/// A machine on which only disturbances of `kind` happen. On average they come `every_ns` apart and
+/// last `length_ns`.
 fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     let mut jitter = Jitter::default();
     jitter.rates[kind as usize] = Some(Rate {

@@ -1,7 +1,5 @@
-//! Laws, swarms and checks of the memory manager and of the simulator, on simulated CPUs.
-//!
-//! They form a single test program, so that the memory manager is compiled for the simulator only
-//! once.
+//! Tests of the memory manager and of the simulator on simulated CPUs: laws (contracts that hold on
+//! every machine), swarms (random runs), and single cases.
 
 mod bad_frees;
 mod bad_loads;

@@ -191,8 +191,8 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     }
 }
 
-/// Two CPUs free all pages one by one, in random order and at the same time. Afterwards every huge
-/// block, or every largest block, can be allocated.
+/// Two CPUs free all pages one by one, in random order and at the same time. Afterwards as many
+/// huge blocks (or, with other seeds, largest blocks) can be allocated as fit into memory.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     seeds::each(
@@ -334,7 +334,9 @@ fn blocks_kept_for_atomic_requests_are_given_up_one_by_one() {
     let cache = Cache::default();
     let small = with_two_kept_blocks(&cache);
     for (blocks, calls, kept) in [
-        // A kept page block has 31 free blocks of this order.
+        // Each row says how many blocks to allocate, how often the reclaimer has been called
+        // afterwards, and how many page blocks are still kept. A kept page block has 31 free blocks
+        // of this order.
         (1, 1, 1),
         (30, 1, 1),
         // This allocation calls the reclaimer five times. Three calls free the rest of the cache.

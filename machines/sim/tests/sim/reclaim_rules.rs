@@ -152,8 +152,8 @@ impl Scene {
         Arc::new(space)
     }
 
-    /// Creates an enlisted address space with `pages` pages that were not touched since the last
-    /// look.
+    /// Creates an enlisted address space with `pages` pages that reclaim finds untouched when it
+    /// looks at them next.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);

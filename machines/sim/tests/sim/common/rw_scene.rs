@@ -37,7 +37,7 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// The `killed` test of a task that is never killed.
+/// The test that a lock calls to learn whether a waiter was killed, for waiters that never are.
 pub(crate) const fn never() -> bool {
     false
 }

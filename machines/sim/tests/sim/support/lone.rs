@@ -30,7 +30,8 @@ impl Lone {
         Self::of(small, spaces, more, fill)
     }
 
-    /// Does what [`Lone::new`] does, with the given `spaces`.
+    /// Creates an address space as [`Lone::new`] does, but among `spaces`, which the caller has
+    /// created.
     pub(crate) fn of(
         small: Small,
         spaces: Spaces<Sim>,

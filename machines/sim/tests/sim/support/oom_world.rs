@@ -231,7 +231,7 @@ impl OomWorld {
         cast::fill(self.memory(sim), space, start, pages)
     }
 
-    /// Enrolls process `id`, which uses `space`.
+    /// Adds process `id`, which uses `space`, to the processes of the world.
     pub(crate) fn enroll(
         &self,
         sim: &Sim,

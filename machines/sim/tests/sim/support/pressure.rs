@@ -14,7 +14,8 @@ use super::oom_world::{START, Space};
 /// The number of pages in a mapping: more than the machine of any of these tests has.
 const SPACE_PAGES: u64 = 1 << 14;
 
-/// Enrolls process `id`, which uses `pages` pages.
+/// Creates process `id`, which has already touched `pages` pages, and adds it to the processes of
+/// `world`.
 pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
     let space = roomy(sim, world, None, pages);
     world.enroll(sim, id, Kind::Process, &space);

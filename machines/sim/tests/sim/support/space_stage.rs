@@ -29,7 +29,8 @@ use super::presses::Presses;
 use super::shadow::Shadow;
 use super::{scene, small};
 
-/// The state that all tasks of a run share.
+/// What all tasks of a run share: the memory manager, the processes with their address spaces, and
+/// counts of the rare cases that the run has encountered.
 pub(crate) struct SpaceStage {
     pub(crate) design: Design,
     pub(crate) layout: Layout,
@@ -299,7 +300,7 @@ impl Process {
     }
 }
 
-/// Draws zones of a few thousand pages. In some runs memory is too small.
+/// Draws zones of a few thousand pages. In some runs this is too little for the tasks.
 fn layout(dice: &mut Dice, nodes: u32) -> Layout {
     let mut start = 0;
     let mut zones = Vec::new();

@@ -34,7 +34,8 @@ pub(crate) struct User {
     owned: Vec<Owned>,
 }
 
-/// A mapping, or what remains of one.
+/// Pages that the thread has mapped, from `start` to before `end`: a mapping, or what an unmapping
+/// has left of one.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     start: u64,
