@@ -373,7 +373,8 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..300), length in 0..300_u64) {
         let mut decoder = decoder();
         let _ = decoder.sub_buffer(0, &bytes, &mut Vec::new());
-        // The second sub-buffer has a header that gives `length`, and `bytes` as its data.
+        // The header of the second sub-buffer states that `length` bytes of data follow; the data
+        // are `bytes`.
         let mut page = 5_u64.to_le_bytes().to_vec();
         page.extend(length.to_le_bytes());
         page.extend(&bytes);

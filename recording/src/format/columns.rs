@@ -160,7 +160,7 @@ pub(super) trait Side {
     /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
     /// The writer does nothing, because it already knows the page.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
-    /// Returns the state that columns keep from chunk to chunk.
+    /// Reads or writes one text; returns `None` if the column ends early.
     fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;

@@ -10,7 +10,7 @@ pub(super) struct Field {
     pub(super) signed: bool,
 }
 
-/// The format of one kind of event.
+/// The format of one kind of event: its name, and the place and size of each field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) name: String,

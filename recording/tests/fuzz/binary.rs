@@ -22,8 +22,8 @@ pub(crate) struct Chunk {
     pub(crate) body: Vec<u8>,
 }
 
-/// A good file with every kind of event. Its chunks have eight events, so that most columns are too
-/// short to be compressed, and a changed byte changes a number.
+/// A valid file with every kind of event. Its chunks have eight events, so that most columns are
+/// too short to be compressed, and a changed byte changes a number.
 static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let header = Header {
         release: "6.12.0".to_owned(),
@@ -92,7 +92,7 @@ fn whats(round: u64) -> Vec<What> {
     ]
 }
 
-/// Splits a good file into its chunks.
+/// Splits a valid file into its chunks.
 fn chunks(bytes: &[u8]) -> Vec<Chunk> {
     let mut rest = &bytes[PREAMBLE_BYTES..];
     let mut chunks = Vec::new();
@@ -140,7 +140,7 @@ pub(crate) fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns a column whose bytes are not compressed.
+/// Returns the column with this number, whose bytes `plain` are stored uncompressed.
 pub(crate) fn column(number: u64, plain: &[u8]) -> Vec<u8> {
     let length = varint(plain.len() as u64);
     [varint(number), length.clone(), length, plain.to_vec()].concat()

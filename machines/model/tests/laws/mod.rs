@@ -14,13 +14,14 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Pages};
 
 use crate::{COUNTERS, M, ModelLock, ModelWord, STEPS, broken_by, run};
 
-/// A minimal counter with differentials.
+/// A minimal counter: a shared total, and one differential for each CPU.
 struct Folded {
     total: ModelWord,
     parts: Vec<ModelWord>,
 }
 
-/// Counts on the calling CPU. Folds the CPU's differential whenever the differential reaches two.
+/// Adds 1 to the counter `STEPS` times on the calling CPU. Folds the CPU's differential whenever it
+/// reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {

@@ -35,7 +35,7 @@ pub(crate) struct Disturbances {
     cpus: Box<[OneCpu]>,
 }
 
-/// The disturbances of one CPU.
+/// For one CPU: the random stream of its disturbances, and the times at which they come due.
 struct OneCpu {
     rng: RefCell<Xoshiro256PlusPlus>,
     /// The time at which the next disturbance of each kind comes due, in nanoseconds; `u64::MAX` if

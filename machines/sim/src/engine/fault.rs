@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// Stalls the running CPU if a stall is due.
+    /// If a stall is due on the running CPU, advances the CPU's clock by the length of a stall.
     pub(crate) fn stall(&self, cpu: &Cpu) {
         if cpu.stall_at.get() <= self.clock.get() {
             let faults = &self.options.faults;

@@ -240,7 +240,7 @@ impl Prices {
         u64::from(self.transfer_ns[distance as usize])
     }
 
-    /// The distance between two CPUs.
+    /// The distance between two CPUs: whether they share a core, a last-level cache or a socket.
     #[inline]
     pub(crate) fn distance(&self, from: usize, to: usize) -> Distance {
         let differ = self.places[from] ^ self.places[to];

@@ -84,7 +84,7 @@ impl Record {
         }
     }
 
-    /// Adds an event to the hash.
+    /// Adds an event to the hash of the run: its time in nanoseconds, its CPU and its kind.
     #[inline]
     pub(crate) fn fold(&self, time: u64, cpu: usize, kind: u64) {
         let place = (cpu as u64) << 40 ^ kind;

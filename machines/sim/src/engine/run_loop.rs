@@ -100,7 +100,8 @@ impl Inner {
         cpu_id(self.cur.get())
     }
 
-    /// The virtual time that the caller observes, in nanoseconds.
+    /// The current virtual time in nanoseconds: the clock of the running CPU or, outside a run, the
+    /// time that the machine has reached.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
@@ -273,7 +274,7 @@ impl Inner {
         }
     }
 
-    /// Returns whether unfinished tasks are being dropped.
+    /// Returns whether the machine ends, so that its unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
         self.run.ending.get()
     }

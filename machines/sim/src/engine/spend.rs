@@ -28,7 +28,8 @@ impl Inner {
         self.count(work, n, cost);
     }
 
-    /// Counts `n` units of `work` that take `cost` nanoseconds.
+    /// Adds `n` units of `work`, which take `cost` nanoseconds, to the statistics, and the bytes
+    /// that they move to the load of the memory.
     #[inline(always)]
     fn count(&self, work: Work, n: u32, cost: u64) {
         let total = &self.record.work_ns[work as usize];

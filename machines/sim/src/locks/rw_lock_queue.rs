@@ -62,7 +62,7 @@ pub(crate) struct RwQueue {
     waiters: RefCell<VecDeque<Waiter>>,
 }
 
-/// A task that was not admitted at once.
+/// A task that waits for the lock, because it was not admitted when it requested the lock.
 struct Waiter {
     role: Role,
     start: u64,
@@ -73,7 +73,7 @@ struct Waiter {
     looks: bool,
 }
 
-/// A request that has reached the lock's line.
+/// A request for the lock that has arrived at the lock's cache line.
 struct Request {
     asked: u64,
     /// True if the requesting CPU already had the line.

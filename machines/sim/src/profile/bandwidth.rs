@@ -23,7 +23,8 @@ pub struct Bandwidth {
     pub bytes: Vec<(Work, Sourced)>,
 }
 
-/// Returns whether `work` is one of the [`MOVERS`].
+/// Returns whether the memory traffic of `work` counts, that is, whether it is one of the
+/// [`MOVERS`].
 #[inline(always)]
 pub(crate) const fn is_mover(work: Work) -> bool {
     matches!(

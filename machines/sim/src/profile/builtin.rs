@@ -3,7 +3,8 @@
 use super::error::{Problem, ProfileError, nearest};
 use super::text::ProfileText;
 
-/// The names and contents of the files, in the order in which they are listed.
+/// The name and the TOML text of each built-in profile, in the order in which users see them
+/// listed.
 const FILES: [(&str, &str); 8] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
     (

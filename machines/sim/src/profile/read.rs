@@ -31,7 +31,7 @@ pub(super) struct Value<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses the file as a table.
+    /// Parses the text of the file as a TOML table.
     pub(super) fn parse(self) -> Result<Spanned<DeTable<'a>>, ProfileError> {
         DeTable::parse(self.text).map_err(|error| ProfileError {
             file: self.file.to_owned(),

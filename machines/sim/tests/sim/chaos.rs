@@ -46,7 +46,7 @@ impl Shared {
             + self.mutex.with(sim, Site::Control, |count| *count)
     }
 
-    /// Adds 1 to the count behind a random lock, and to `total`.
+    /// Adds 1 to the count behind a random lock, and to `total`, the expected sum of all counts.
     fn add(&self, sim: &Sim) {
         let hold = sim.rng().next_u32() % 500;
         match sim.rng().next_u32() % 8 {

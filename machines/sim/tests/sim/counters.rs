@@ -223,8 +223,8 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // If 32 CPUs have added nothing, the sum visits all 96 CPUs, and fetches only one line of each
-    // group.
+    // If 32 of the 96 CPUs have added nothing, the sum visits all CPUs, and fetches only one line
+    // of each group.
     assert_eq!(lines(64, 96), 1);
     // If 33 CPUs have added nothing, the sum also fetches the record of which CPUs have added to
     // the group, and visits only these CPUs.

@@ -32,12 +32,13 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options)
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100 ns.
+/// Lets the running CPU do local work for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }
 
-/// The number of disturbances so far, and their total length in nanoseconds.
+/// Returns how many disturbances of `kind` all CPUs have had so far, and the total time that they
+/// took, in nanoseconds.
 fn so_far(sim: &Sim, kind: Disturbance) -> (u64, u64) {
     let stats = sim.stats();
     let kind = kind as usize;
@@ -74,9 +75,9 @@ fn a_waiter_that_holds_a_lock_which_masks_interrupts_takes_them_at_its_release()
     assert!(waited.get());
 }
 
-/// Locks mask interrupts if Linux takes them so: zones, the counters' lock and the reap queue with
-/// `spin_lock_irqsave` or `raw_spin_lock_irqsave`, lists of used pages with `spin_lock_irq`,
-/// `i_pages` with `xa_lock_irq`.
+/// A lock masks interrupts if Linux disables them for it: with `spin_lock_irqsave` or
+/// `raw_spin_lock_irqsave` for zones, counters, areas of counters and the reap queue, with
+/// `spin_lock_irq` for lists of used pages, with `xa_lock_irq` for `i_pages`.
 #[test]
 fn the_locks_that_mask_interrupts_are_those_of_linux() {
     let masking = LockClass::ALL
@@ -112,8 +113,8 @@ fn each_cpu_is_disturbed_at_times_of_its_own() {
     assert_eq!(ends.len(), 4, "no two CPUs lose the same time");
 }
 
-/// With the same rates and the same seed, interrupts in one run come at the same times as softirqs
-/// in another. Only the hashes of the two runs differ.
+/// If rates and seed are equal, interrupts in one run come at the same times as softirqs in
+/// another. The runs end at the same time, but must have different hashes.
 #[test]
 fn the_hash_depends_on_the_kind_of_a_disturbance() {
     let run = |kind| {

@@ -26,8 +26,8 @@ const PAGES: u32 = 1 << 16;
 const BATCH: Pages = Pages(63);
 const OWNER: CpuId = CpuId(1);
 
-/// A machine with two CPUs and the watermark `min`, whose CPU 1 has `listed` blocks of `order` on
-/// its lists. Its `high` is the number of these pages, so the lists are just full.
+/// Creates a machine with two CPUs and the watermark `min`. The lists of CPU 1 have `listed` blocks
+/// of `order`, and are just full: `high` is the number of pages in these blocks.
 fn listed(holds: &'static dyn Holds, min: Pages, order: Order, listed: u32) -> Small {
     let design = Design {
         holds,

@@ -104,7 +104,7 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
     }
 }
 
-/// The outcome of one spill. All counts are in pages.
+/// What one spill of the owner's lists did, in pages.
 #[derive(Debug)]
 struct Spill {
     /// True if the owner lost its lists to the drain between two holds.

@@ -201,8 +201,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             .topology()
             .ids()
             .for_each(|cpu| small.keep_busy(cpu));
-        // The next round starts 960 or 1024 ms after the last one. The CPU goes offline at about
-        // that time.
+        // The timer wheel rounds the shepherd's interval of a second to 960 or 1024 ms. The CPU
+        // goes offline about when the next round starts.
         run_for(&small, 2);
         let round = small
             .starts

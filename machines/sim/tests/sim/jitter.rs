@@ -39,7 +39,7 @@ fn only(cpus: u32, kind: Disturbance, every_ns: u64, length_ns: u64) -> Sim {
     Sim::new(&profile, options())
 }
 
-/// Computes for `ns` nanoseconds, in steps of 100 ns.
+/// Lets the running CPU do local work for `ns` nanoseconds, in steps of 100 ns.
 fn compute(sim: &Sim, ns: u32) {
     (0..ns / 100).for_each(|_| sim.spend(Work::Think, 100));
 }

@@ -48,7 +48,8 @@ fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     sim.stats()
 }
 
-/// Returns the part of `stats` that does not depend on how the host simulated the machine.
+/// Returns `stats` without the number of resumptions, which only says how the host simulated the
+/// machine.
 fn outcome(stats: Stats) -> Stats {
     Stats {
         resumptions: 0,

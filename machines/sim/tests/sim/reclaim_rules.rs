@@ -122,7 +122,7 @@ impl Scene {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Sets the watermarks of a zone.
+    /// Sets the watermarks of zone number `zone`, in pages: min and low to `min`, high to `high`.
     fn mark(&self, zone: u32, min: u32, high: u32) {
         let marks = Watermarks {
             min: Pages(min),
@@ -138,7 +138,7 @@ impl Scene {
         set.expect("there is such a zone");
     }
 
-    /// Makes both zones of node 0 short of memory.
+    /// Makes both zones of node 0 short of memory, by high watermarks of twice a zone's size.
     fn press(&self) {
         (0..2).for_each(|zone| self.mark(zone, 0, 2 * PAGES));
     }

@@ -130,7 +130,8 @@ impl Scene {
         self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
     }
 
-    /// Runs to the end. Returns all holds, in the order in which the tasks acquired the lock.
+    /// Runs the machine until all tasks have ended. Returns all holds of the lock, in the order in
+    /// which the tasks acquired it.
     pub(crate) fn run(&self) -> Vec<Stay> {
         self.sim.run();
         let mut stays = self.stays.take();

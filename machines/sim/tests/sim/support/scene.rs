@@ -28,9 +28,11 @@ pub(crate) struct Scene {
     pub(crate) cache_slice: Pages,
     /// The number of tasks per CPU.
     pub(crate) tasks: u32,
-    /// The number of steps of each task.
+    /// The largest number of blocks that one task allocates in a row, without another step in
+    /// between.
     pub(crate) steps: u32,
-    /// The most blocks that one task allocates in a row.
+    /// The approximate number of pages that are free when the tasks start. The others are allocated
+    /// before, so that memory runs out sooner.
     pub(crate) burst: u32,
     /// The approximate number of pages left to the tasks. The other pages are allocated before the
     /// tasks start.

@@ -61,7 +61,7 @@ impl Shadow {
         }
     }
 
-    /// Compares all translations of the device with the page tables.
+    /// Asserts that every translation that the device still keeps agrees with the page tables.
     pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
         let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
         for page in all {
