@@ -130,7 +130,8 @@ impl Sim {
     #[inline(never)]
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
-        // The observers are taken out of their cell, because an observer may call the machine.
+        // The observers are taken out of their cell, because an observer may call the machine,
+        // which then needs the cell.
         let mut observers = self.0.hooks.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {

@@ -36,8 +36,8 @@ const GUESSES: usize = 12;
 /// The largest number of pages that are remembered for a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of freed pages that are remembered for a CPU until an event of a batched free
-/// names them.
+/// The largest number of freed pages that are remembered for a CPU. They are remembered because a
+/// later event of a batched free may name them.
 const PENDING_PAGES: usize = 128;
 
 /// The guesses for one page, the likeliest first.

@@ -55,7 +55,7 @@ const PIECES: [&str; 24] = [
     "é€",
 ];
 
-/// One change of a line.
+/// One change of a line of `perf script`: a word, a value, a byte or the line's end.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Replaces a word, and the blank after it.

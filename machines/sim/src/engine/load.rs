@@ -53,7 +53,7 @@ pub(crate) struct Pace {
     pub(crate) stretch: u64,
 }
 
-/// The load of a machine.
+/// How busy the CPUs, sockets and nodes of a machine are, and were in recent windows.
 pub(crate) struct LoadState {
     clock: Option<LoadedClock>,
     /// For each CPU, the resources that it shares with other CPUs, and whether it is busy.
@@ -86,7 +86,7 @@ struct Socket {
     changes: [Cell<i64>; WINDOWS],
 }
 
-/// The memory of one node.
+/// The memory bandwidth of one node, and its use in recent windows.
 struct Node {
     /// The number of bytes that the memory can move in a window.
     capacity: u64,

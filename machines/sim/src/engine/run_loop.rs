@@ -213,7 +213,8 @@ impl Inner {
     }
 
     /// Prepares the engine for running `cpu` on a machine whose CPUs have different prices or must
-    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu` and sets `local`.
+    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu`, and sets `local`, the
+    /// CPU that may take this fast path.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);

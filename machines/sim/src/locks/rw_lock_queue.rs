@@ -275,9 +275,9 @@ impl RwQueue {
         stay
     }
 
-    /// Queues the running task until it is admitted, or returns `None` if the task was killed.
-    /// Otherwise returns the blocker: the CPU and the site of the last task that held the lock, or
-    /// was admitted to it, before this task queued.
+    /// Queues the running task and waits until it is admitted. Then returns the blocker: the CPU
+    /// and the site of the last task that held the lock, or was admitted to it, before this task
+    /// queued. Returns `None` if the task was killed instead.
     #[inline(never)]
     fn wait(
         &self,

@@ -16,7 +16,7 @@ pub struct Cost {
     pub source: String,
 }
 
-/// One value for each card.
+/// A range: one value for each card (low, middle and high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The cheapest plausible value.
@@ -57,7 +57,7 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// Every provenance.
+    /// Every kind of provenance, in declaration order.
     pub const ALL: [Self; 4] = [
         Self::Published,
         Self::Measured,

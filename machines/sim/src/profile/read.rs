@@ -12,7 +12,7 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
 }
 
-/// One table of the file.
+/// One table of the file, with its position for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Section<'a> {
     source: Source<'a>,
@@ -22,7 +22,7 @@ pub(super) struct Section<'a> {
     at: usize,
 }
 
-/// One value of the file.
+/// One value of the file, with its position and key for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Value<'a> {
     source: Source<'a>,
@@ -151,7 +151,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// The value as a table.
+    /// The value as a table. If it is none, the error tells the user to `write_this`.
     pub(super) fn section(&self, write_this: &str) -> Result<Section<'a>, ProfileError> {
         let table = self.value.get_ref().as_table();
         let table = table.ok_or_else(|| self.not(write_this))?;

@@ -73,7 +73,7 @@ const PIECES: [&str; 46] = [
     "é\u{0}",
 ];
 
-/// One change to a file.
+/// One random change to a profile file.
 #[derive(Clone, Debug)]
 enum Edit {
     /// Replaces a word, or a character that separates words.

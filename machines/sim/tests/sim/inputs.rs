@@ -1,4 +1,5 @@
-//! The inputs on which a run depends, and those on which it must not depend.
+//! Tests that a run does not depend on what it must not depend on: draws of random numbers on other
+//! CPUs, and observers. Also that an idle machine costs the host next to nothing.
 
 use crate::common;
 

@@ -292,8 +292,8 @@ fn a_node_is_balanced_if_one_of_the_zones_that_were_asked_for_is() {
     assert!(!scene.looks.borrow().is_empty());
 }
 
-/// Kswapd is asked for the upper zone, falls asleep, and is then asked for the lower zone. The
-/// upper zone has enough free pages, but this is no reason for kswapd to sleep.
+/// Kswapd is asked to reclaim for the upper zone, falls asleep, and is then asked for the lower
+/// zone. It must reclaim for the lower zone, although the upper zone has enough free pages.
 #[test]
 fn kswapd_forgets_for_which_zone_it_was_asked_when_it_falls_asleep() {
     let scene = Scene::new(1, 1000, 1);

@@ -16,7 +16,7 @@ use super::cache::Cache;
 use super::dice::Dice;
 use super::scene::{self, Scene};
 
-/// An allocated block.
+/// An allocated block: its first page and its order.
 pub(crate) type Block = (Pfn, Order);
 
 /// The time after which no task is left on a CPU that went offline. It is longer than any stall.

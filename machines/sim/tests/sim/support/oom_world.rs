@@ -36,7 +36,8 @@ pub(crate) const START: Vpn = Vpn(1 << 20);
 
 pub(crate) type Space = Arc<AddressSpace<Sim>>;
 
-/// The settings of a world.
+/// The settings of a world: the size of its memory, how it reaps, whom it kills, and when a killed
+/// process exits.
 pub(crate) struct Setting {
     pub(crate) options: SimOptions,
     pub(crate) pages: u32,

@@ -1,4 +1,5 @@
-//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. It starts the threads of kswapd.
+//! `Presses`: the embedder of reclaim in a [`SpaceStage`]. When reclaim asks for it, starts or
+//! wakes a thread of kswapd.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};

@@ -100,8 +100,8 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// The number of faults in another thread's part, and the number of these faults that found the
-    /// page unmapped.
+    /// The number of faults in the part of the address space that belongs to another thread, and
+    /// the number of these faults that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
     /// The number of times that the counters were compared with the page tables, and the number of
     /// times that helpers had emptied everything, so that no private page was allowed to be left.
@@ -267,7 +267,8 @@ impl Process {
         self.space.has(sim, Flag::Killed)
     }
 
-    /// Runs `f`, which may change the mappings of the process.
+    /// Runs `f`, and counts it as an operation in progress that may change the mappings of the
+    /// process.
     pub(crate) fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
         self.steps.during(|| self.changes.during(f))
     }

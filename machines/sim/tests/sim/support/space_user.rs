@@ -84,7 +84,8 @@ impl User {
         }
     }
 
-    /// Does all steps as [`User::act`] does, then leaves the process.
+    /// Does all steps of the thread, or fewer if its process is killed in the meantime. Then leaves
+    /// the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
         self.process().leave(&self.stage, sim);
