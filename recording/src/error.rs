@@ -26,10 +26,10 @@ pub enum ReadError {
     },
     /// The file is a `perf.data` file of `perf record`, not the output of `perf script`.
     PerfData {
-        /// The file is neither in Plimsoll's format nor the text of `perf script`.
+        /// The name of the file, as the caller gave it.
         file: String,
     },
-    /// The file has no format that can be read.
+    /// The file is neither in Plimsoll's format nor the text of `perf script`.
     NotARecording {
         /// The name of the file, as the caller gave it.
         file: String,

@@ -160,9 +160,9 @@ pub(super) trait Side {
     /// Sets `page` to the guess with the index `place`; returns `None` if there is no such guess.
     /// The writer does nothing, because it already knows the page.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
-    /// Reads or writes one text; returns `None` if the column ends early.
+    /// Returns the state that columns keep from chunk to chunk.
     fn memory(&mut self) -> &mut Memory;
-    /// Reads or writes one text.
+    /// Reads or writes one text; returns `None` if the column ends early.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
 }
 

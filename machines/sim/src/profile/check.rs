@@ -68,8 +68,8 @@ fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
     Ok(bytes / PAGE_SIZE * PAGE_SIZE)
 }
 
-/// Reads the entry `key` of a section as a cost. The entry has the form `{ low, mid, high, source
-/// }`.
+/// Reads the entry `key` of a section as a cost. The entry is a table with the keys `low`, `mid`,
+/// `high` and `source`.
 pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileError> {
     const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" } in nanoseconds";
     let value = section.need(key.name(), SHAPE)?;

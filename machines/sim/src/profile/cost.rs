@@ -47,7 +47,7 @@ pub struct Then {
 pub enum Provenance {
     /// Others published the value.
     Published,
-    /// We measured the value.
+    /// The authors of Plimsoll measured the value.
     Measured,
     /// The value rests on an argument, because no such value was published or measured.
     Estimate,

@@ -1,5 +1,8 @@
 //! Tests of the memory manager and of the simulator on simulated CPUs: laws (contracts that hold on
 //! every machine), swarms (random runs), and single cases.
+//!
+//! They form a single test program, so that the memory manager is compiled for the simulator only
+//! once.
 
 mod bad_frees;
 mod bad_loads;

@@ -34,7 +34,7 @@ fn run_on(small: &Small, intervals: u64) {
     small.sim.run_until(Nanos(now + intervals * INTERVAL.0));
 }
 
-/// Takes CPUs offline and online at random. Runs on CPU 0, which stays online.
+/// Takes random CPUs offline and brings them back online. Runs on CPU 0, which stays online.
 fn plug(small: &Small, dice: &mut Dice) {
     let cpus = small.sim.topology().cpus();
     let mut gone = Vec::new();

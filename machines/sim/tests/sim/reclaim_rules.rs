@@ -152,8 +152,8 @@ impl Scene {
         Arc::new(space)
     }
 
-    /// Creates an enlisted address space with `pages` pages that reclaim finds untouched when it
-    /// looks at them next.
+    /// Creates an enlisted address space with `pages` pages, each of which was touched once. At its
+    /// first look at a page, reclaim only finds that; at its second look, it can evict the page.
     fn filled(&self, pages: u64) -> Arc<AddressSpace<Sim>> {
         let space = self.space();
         let memory = self.memory(&self.sim);

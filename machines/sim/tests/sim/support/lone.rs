@@ -10,7 +10,7 @@ use plimsoll_sim::Sim;
 
 use super::Small;
 
-/// A machine with one address space.
+/// A machine with one address space, and the manager and counters that the space needs.
 pub(crate) struct Lone {
     pub(crate) small: Small,
     spaces: Spaces<Sim>,

@@ -37,9 +37,9 @@ pub(crate) fn roomy(
     space
 }
 
-/// Runs process `id` on this CPU. The process touches `pages` pages of its mapping, beginning with
-/// page number `first` of the mapping. If the process is killed, it stops and exits. Returns the
-/// number of pages that it touched.
+/// Lets process `id` touch `pages` pages of its mapping on this CPU, from page number `first` of
+/// the mapping on. If the process is killed, it stops and exits. Returns the number of pages that
+/// it touched.
 pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));

@@ -25,7 +25,7 @@ struct Known {
     /// The number of notifications so far. If two readings of this number are equal, there was no
     /// notification between them.
     told: u64,
-    /// The number of translations that the device has had to drop.
+    /// The number of translations that notifications have made the device drop.
     given_up: u64,
     is_released: bool,
 }
