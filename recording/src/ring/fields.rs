@@ -1,4 +1,4 @@
-//! The fields of one event, by name.
+//! Reads the fields of one event of a ring buffer by their names.
 
 use super::entries::little_endian;
 use super::layout::{Field, Format};
@@ -38,7 +38,8 @@ impl<'a> Record<'a> {
         Some((value.checked_shl(unused)?).cast_signed() >> unused)
     }
 
-    /// Returns the field `name` as a number that fits `T`.
+    /// Returns the field `name` as a `T`; `None` if there is no such field, or its number does not
+    /// fit.
     pub(super) fn small<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         T::try_from(self.number(name)?).ok()
     }

@@ -39,7 +39,7 @@ pub(crate) struct Prices {
     places: Box<[u64]>,
     /// The number of bytes that one unit of each kind of work moves between a CPU and memory.
     moved_bytes: [u32; Work::ALL.len()],
-    /// The prices of the core for which the profile gives prices. Its speed is 100 percent.
+    /// The prices as the profile gives them; they are for a core whose speed is 100 percent.
     costs: Costs,
     /// The prices at each speed, indexed by the speed in percent. The prices at a speed are
     /// computed when a CPU first has this speed.

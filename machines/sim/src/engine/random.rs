@@ -27,7 +27,7 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A random number of at least 1, with a mean of about `mean_ns`.
+/// A uniformly distributed random number of at least 1, with a mean of about `mean_ns`.
 pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
     1 + rng.next_u64() % (2 * mean_ns)
 }

@@ -23,6 +23,8 @@ pub struct SimRwLock<T> {
 }
 
 impl<T> SimRwLock<T> {
+    /// Creates a lock of `class`, whose cache line belongs to memory near CPU `home`.
+    ///
     /// # Panics
     /// If `class` is not a class of sleeping locks.
     pub(crate) fn new(class: LockClass, home: CpuId, value: T) -> Self {

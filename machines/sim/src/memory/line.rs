@@ -102,7 +102,8 @@ impl LineState {
 }
 
 impl Inner {
-    /// Counts the transfer of a line, and returns its price in nanoseconds.
+    /// Counts the transfer of a line from CPU `from` to CPU `to`, and returns its price in
+    /// nanoseconds.
     #[inline]
     fn fetch(&self, from: usize, to: usize) -> u64 {
         let distance = self.prices.distance(from, to);

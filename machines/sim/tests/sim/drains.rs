@@ -197,7 +197,7 @@ fn the_time_of_a_hold_counts_from_its_beginning() {
             mm.pages().drain_cpu(sim, CpuId(0));
         });
         // The call of `tune` above has also recomputed the sizes of the lists, which the test had
-        // set.
+        // set. So read the batch from the zone.
         let batch = small.zone().sizes.batch.0;
         assert!(
             batch > 8 && 60 % batch == 0,

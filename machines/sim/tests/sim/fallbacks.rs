@@ -23,7 +23,7 @@ const FREED: usize = 700;
 /// The value of [`Knob::HighFraction`]. It sets `high` to 655 pages.
 const FRACTION: u64 = 200;
 
-/// Creates a machine with 1 GiB and two CPUs.
+/// Creates a machine with 1 GiB and two CPUs, whose design has the hold policy `holds`.
 fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 18)));
     config.design = Design {

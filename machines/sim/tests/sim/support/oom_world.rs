@@ -73,7 +73,7 @@ pub(crate) struct OomWorld {
     /// Blocks that are freed before a process is killed.
     pub(crate) cache: Cache,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
-    /// The calls of the OOM killer.
+    /// The calls that the OOM killer has made to the embedder, in their order.
     pub(crate) log: RefCell<Vec<Call>>,
     pub(crate) reports: RefCell<Vec<Told>>,
     /// The result of each finished reaping, with its time.

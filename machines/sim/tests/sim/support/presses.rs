@@ -22,7 +22,8 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Sets the state that all tasks share, once it is complete. Until then, nothing is reclaimed.
+    /// Tells the embedder the state that all tasks share, once this state is complete. Until then,
+    /// nothing is reclaimed.
     pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
         self.stage.replace(Rc::downgrade(stage));
     }

@@ -68,7 +68,8 @@ pub(crate) struct Plan {
 /// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
     pub(crate) space: Arc<AddressSpace<Sim>>,
-    /// A device that uses the memory of the process.
+    /// A device that keeps translations to the pages of the process, to check that it is notified
+    /// before a page is unmapped.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
     /// The changes of the process's mappings that are in progress.

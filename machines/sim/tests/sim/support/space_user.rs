@@ -25,7 +25,7 @@ const HUGE: u64 = 512;
 /// table, so the second part crosses into the next upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
-/// One thread of a process.
+/// One thread of a process: its part of the address space, and the mappings that it owns there.
 pub(crate) struct User {
     stage: Shared,
     process: usize,
