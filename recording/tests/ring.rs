@@ -198,8 +198,8 @@ fn a_call_chain_that_follows_no_contention_of_its_thread_is_left_out() {
         short(0, &payload(4, &bytes))
     };
     let mut of_another = chain(0x20);
-    // In an entry, the id of the thread comes after the entry's head, the event's number, the flags
-    // and the count.
+    // Change the id of the thread. In an entry it follows the head (4 bytes), the event's number
+    // (2), the flags (1) and the count (1).
     of_another[4 + 4] ^= 1;
     let stacks = |buffers: &[&[Vec<u8>]]| -> Vec<usize> {
         let (mut decoder, mut events) = (decoder(), Vec::new());

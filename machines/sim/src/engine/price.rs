@@ -48,7 +48,7 @@ pub(crate) struct Prices {
     own_percent: Box<[u32]>,
     /// The pace of each CPU; empty if all paces are equal and never change.
     paces: Box<[Cell<Pace>]>,
-    /// The pace of the running CPU.
+    /// The pace for which the prices above are loaded: that of the running CPU.
     loaded: Cell<Pace>,
 }
 

@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 8] = [
     ("many-1024", include_str!("../../profiles/many-1024.toml")),
 ];
 
-/// An entry of the list of built-in machines.
+/// A machine or a variant of one, as an entry of the list of built-in machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The name that [`super::Profile::load`] takes.

@@ -70,7 +70,8 @@ impl Embedder<Sim> for Presses {
     }
 }
 
-/// Counts the pages that were reclaimed.
+/// Counts the pages that `event` reports as reclaimed by kswapd, reclaimed directly, or made
+/// inactive.
 pub(crate) fn note(stage: &SpaceStage, event: &Event) {
     match *event {
         Event::ShrinkInactive { by, reclaimed, .. } => stage.note(|met| {

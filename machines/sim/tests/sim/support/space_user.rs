@@ -303,7 +303,8 @@ impl User {
         }
     }
 
-    /// Checks that page tables have entries only for pages of mappings.
+    /// Checks that page tables have entries only for pages of mappings and, if no operation is in
+    /// progress, that the counters agree with them.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
         self.stage
