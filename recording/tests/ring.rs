@@ -71,8 +71,7 @@ fn decoder() -> Decoder {
     Decoder::new(formats(), Kallsyms::parse(kallsyms))
 }
 
-/// Returns the payload of an event: the number of its format, the id of its process (7), then
-/// `fields`.
+/// Returns an event's payload: the number of its format, process id 7, then `fields`.
 fn payload(number: u16, fields: &[u8]) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend([0, 0, 7, 0, 0, 0]);
@@ -87,8 +86,7 @@ fn free(pfn: u64) -> Vec<u8> {
     payload(1, &fields)
 }
 
-/// Returns an entry of a ring buffer whose length is in its first word. `step` is the time since
-/// the entry before it.
+/// Returns an entry, `step` after the entry before it, whose length is in its first word.
 fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     let words = u32::try_from(payload.len() / 4).expect("short");
     assert!((1..29).contains(&words));
@@ -97,8 +95,7 @@ fn short(step: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns an entry of a ring buffer whose length is in its second word. `step` is the time since
-/// the entry before it.
+/// Returns an entry, `step` after the entry before it, whose length is in its second word.
 fn long(step: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (step << 5).to_le_bytes().to_vec();
     let length = u32::try_from(payload.len()).expect("short") + 4;

@@ -136,8 +136,7 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The seats of the threads of a law. A lock can be biased to a seat; the thread on that seat then
-/// owns the lock.
+/// The seats of a law's threads. The thread on a seat owns the locks that are biased to the seat.
 struct Seats;
 
 impl Seating for Seats {
@@ -176,8 +175,7 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Tries the lock as the thread on seat `seat`: first on the owner's fast path, and then, if
-    /// that fails, in the ordinary way. Adds 1 to the sum if it gets the lock.
+    /// Tries the owner's fast path on seat `seat`, then `try_local`. Adds 1 if it gets the lock.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -353,8 +351,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Joins the queue as a waiter that may be killed. If this thread becomes first in the queue
-    /// before it is killed, it adds to the sum. Returns whether it did so.
+    /// Waits to be first or killed. If it is first, it adds to the sum; returns whether it did.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
