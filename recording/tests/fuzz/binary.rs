@@ -331,7 +331,7 @@ proptest! {
     #[test]
     fn columns_of_any_numbers(first in vec(events(), 1..3)) {
         let good = chunks(&GOOD);
-        // The file begins with the header and the names of the good file, so that symbols are
+        // The file begins with the header and the names of the valid file, so that symbols are
         // known.
         let all = [&good[..2], &first].concat();
         assert_readable_or_refused(&file(&all));

@@ -140,7 +140,8 @@ pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     })
 }
 
-/// A lock of each kind around a count, and the number of failed attempts to acquire a lock.
+/// A zone lock and a per-CPU lock, each around a count, and the number of failed attempts to
+/// acquire a lock.
 struct Locked {
     zone: ModelLock<i64>,
     pcp: ModelLock<i64>,

@@ -348,7 +348,8 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // If this task wanted to write, readers behind it may have waited only because of it.
+        // If this task wanted to write, readers behind it may have waited only because of it. So
+        // admit them now.
         self.admit(sim);
         true
     }

@@ -45,7 +45,7 @@ pub struct Then {
 /// How far the middle value of a price can be trusted, as its source text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// Others published the value.
+    /// People other than the authors of Plimsoll published the value.
     Published,
     /// The authors of Plimsoll measured the value.
     Measured,

@@ -70,7 +70,7 @@ pub(crate) struct OomWorld {
     pub(crate) killer: Arc<OomKiller<Sim, Embedder>>,
     /// Relieves a shortage of memory, if necessary by a kill.
     pub(crate) oom: OutOfMemory<Sim, Embedder, Embedder>,
-    /// Blocks that are freed before a process is killed.
+    /// A cache that frees its blocks before a process is killed.
     pub(crate) cache: Cache,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
     /// The calls that the OOM killer has made to the embedder, in their order.

@@ -80,7 +80,7 @@ impl Shadow {
         }
     }
 
-    /// Returns the number of translations that the device has had to drop so far.
+    /// Returns the number of translations that notifications have made the device drop so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.known().given_up
     }

@@ -43,7 +43,7 @@ pub(crate) struct SpaceStage {
     /// How often this run has encountered each rare case.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
-    /// The reclaim of used pages, if the run has any.
+    /// The part that moves used pages out of memory; `None` if this run does not reclaim.
     pub(crate) reclaim: Option<Rc<Reclaim<Sim, Presses>>>,
     /// True when the run is over. Jobs that come due after that do nothing.
     pub(crate) over: Cell<bool>,
