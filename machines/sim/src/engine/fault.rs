@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// Stalls the running CPU if a stall is due.
+    /// If a stall is due on the running CPU, advances the CPU's clock by the length of a stall.
     pub(crate) fn stall(&self, cpu: &Cpu) {
         if cpu.stall_at.get() <= self.clock.get() {
             let faults = &self.options.faults;
@@ -103,8 +103,8 @@ impl Inner {
         }
     }
 
-    /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key at
-    /// the new time. Outside a run, changes nothing and returns 0.
+    /// Advances the running CPU's clock by a random number of nanoseconds. Returns the CPU's key
+    /// (time and number) after that. Outside a run, changes nothing and returns 0.
     #[cold]
     pub(crate) fn shake(&self) -> u64 {
         let cpu = self.cpu();
