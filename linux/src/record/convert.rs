@@ -28,7 +28,7 @@ pub(super) struct Done {
     pub(super) bytes: AtomicU64,
 }
 
-/// The result of the converter.
+/// The state of the converter at its end: the file's writer, and counts of events and of damage.
 #[derive(Debug)]
 pub(super) struct Converted<W> {
     /// The writer, or the error that stopped it.

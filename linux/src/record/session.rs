@@ -20,7 +20,7 @@ use super::summary::Summary;
 use super::wait::{News, Watch, start};
 use super::{Options, Progress, Reading, RecordError, kernel};
 
-/// The number of full batches of sub-buffers in a MiB.
+/// The number of batches, of 64 sub-buffers of 4 KiB each, in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
 /// The maximum length of a text that the command has left, in bytes. The rest of a longer text is

@@ -13,8 +13,7 @@ use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 /// a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// The number by which free memory is divided. The result is the default limit for all ring buffers
-/// together.
+/// The default limit for all ring buffers together is the available memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
 /// The prepared kernel; switching tracing on starts the recording. The fields are dropped in their

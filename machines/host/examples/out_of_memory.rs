@@ -46,7 +46,7 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants always exit in time, so there is nothing to schedule.
+    /// Schedules nothing: these tenants always exit in time, so the reaper need not run.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 

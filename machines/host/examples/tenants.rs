@@ -98,7 +98,7 @@ impl Signals<Host> for Tell {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants exit in time, so there is nothing to schedule.
+    /// Schedules nothing: these tenants exit in time, so the reaper need not run.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 

@@ -59,8 +59,7 @@ fn what() -> impl Strategy<Value = What> {
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
-    /// As `Map`, but the length is a multiple of 512 pages, the number of pages that one page table
-    /// maps.
+    /// Maps a number of pages that is a multiple of 512, the number of pages of one page table.
     MapHuge(Place, u64, What),
     Unmap(u64, u64),
     Fault(u64, Access),

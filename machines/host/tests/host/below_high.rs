@@ -238,9 +238,9 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// The zone's counter of free pages omits the CPU's differential. With a threshold of 6, a refill
-/// that takes 8 blocks folds 7 of them into the counter and leaves one in the differential. So the
-/// counter falls by 7, not by 8.
+/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
+/// threshold, here 6. So a refill that takes 8 blocks lowers the counter by 7 at once, and the CPU
+/// holds the last one back.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {
@@ -261,8 +261,8 @@ fn blocks_of_one_refill_are_counted_one_by_one() {
     }
 }
 
-/// Creates an allocator with zones of these kinds on these nodes. The watermarks and sizes are
-/// those of [`allocator`].
+/// Creates an allocator with zones of these kinds on these nodes, each with `PAGES` pages, the
+/// watermarks [`MARKS`] and a batch of 8 pages.
 fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> PageAllocator<Host> {
     let zone = |(at, &(kind, node)): (u32, &(ZoneKind, u32))| ZoneLayout {
         kind,
@@ -381,8 +381,9 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// A refill takes 8 blocks. With a threshold of 6, the CPU folds 7 of them into the zone's counter.
-/// With a threshold of 2, which applies while kswapd is awake, it folds 6.
+/// A CPU adds what it has taken to the zone's counter of free pages only when the amount exceeds a
+/// threshold. Of a refill of 8 blocks, it adds 7 at once if the threshold is 6. While kswapd is
+/// awake, the threshold is 2, and the CPU adds 6.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {

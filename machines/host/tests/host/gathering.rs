@@ -84,8 +84,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spare = spaces.spare_batches(&host);
     let unmapped = space.unmap(memory, Vpn(start), pages);
     unmapped.expect("no thread is killed");
-    // A gather may also have taken a batch from those set aside and then have got no page for it.
-    // It must have returned that batch too.
+    // To grow, a gather takes one of the batches that are set aside, and then allocates a page for
+    // it. If there was no page, the gather must have returned the batch.
     assert_eq!(spaces.spare_batches(&host), spare, "every batch came back");
     let [times, batches, flushes] = [0, 1, 2].map(|nth: usize| counts[nth].load(Relaxed));
     assert_eq!(

@@ -170,8 +170,9 @@ fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
                     lock.with(&host, Site::Drain, slow_increment);
                 }
             });
-            // Each thread gets the seat of the thread before it, and with the seat the locks that
-            // are biased to it. Each thread moves from CPU to CPU.
+            // A seat is the place where a thread notes that it holds a biased lock. Each thread
+            // here gets the seat of the thread that ended before it, and with the seat the locks
+            // that are biased to it. Each thread moves from CPU to CPU.
             let player = |_| {
                 let play = || {
                     let moves = mask.cpus().iter().cycle().take(20);

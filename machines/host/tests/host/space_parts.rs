@@ -45,7 +45,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
 #[derive(Clone, Debug)]
 enum Op {
     Take,
-    /// Frees these slots. Some of them may not be in use.
+    /// Frees the swap slots with these numbers. Some of them may not be in use.
     Give(Vec<u32>),
 }
 

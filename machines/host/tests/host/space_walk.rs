@@ -24,8 +24,9 @@ const HUGE: Order = Order::HUGE;
 /// The first frame of the mapping whose backing is given frames.
 const FRAMES: u32 = 9000;
 
-/// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages,
-/// except those of huge pages, which are one huge page each.
+/// Creates a world with a mapping of each kind. In each mapping of single pages some pages are
+/// touched and some are not. Each mapping of huge pages consists of one huge page, which is
+/// touched.
 fn world() -> World {
     let world = World::new(Design::OURS, Sizes::AMPLE);
     let _entered = world.host.enter(CpuId(0));

@@ -222,7 +222,8 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&stage);
         drop(workers);
         stage.is_whole();
-        // Linux rounds the first firings to whole seconds, so few of them happen during this test.
+        // Linux rounds the first run of each CPU's vmstat work to a whole second, so few runs
+        // happen during this test.
         let least = if design.schedule.name() == "phased" {
             20
         } else {

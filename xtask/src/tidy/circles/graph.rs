@@ -20,7 +20,7 @@ pub(super) struct Edge<'g> {
 #[derive(Default)]
 pub(super) struct Graph {
     edges: BTreeMap<String, BTreeMap<String, Why>>,
-    /// For each file, the files of the modules that contain it.
+    /// For each file, the files of its parent module, of that module's parent, and so on.
     around: BTreeMap<String, BTreeSet<String>>,
 }
 

@@ -27,7 +27,8 @@ struct Search<'m> {
 }
 
 impl<'m> Search<'m> {
-    /// Follows a path that is used in module `nth`.
+    /// Adds the files that define the item of `path`, a path in the code of module `nth`, to
+    /// `found`.
     fn follow(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -53,7 +54,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Follows a path whose first name must be known in module `nth`.
+    /// Adds the files that define the item of `path`, whose first name must be known in module
+    /// `nth`, to `found`.
     fn inside(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -65,7 +67,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Follows every meaning that `name` has in module `nth`. Returns whether it has any.
+    /// Adds the files that define the item of `name::rest` in module `nth` to `found`. Returns
+    /// whether module `nth` knows `name`.
     fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
         let modules = self.modules;
         let module = &modules.all[nth];

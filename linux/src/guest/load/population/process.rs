@@ -70,7 +70,8 @@ impl Process {
     }
 }
 
-/// Parses all processes of `text`.
+/// Parses a comma-separated list of processes, each in the form
+/// `KIB[:ADJ[:GROUP]][+node=N][+shared][+vfork]`.
 pub(super) fn parse(text: &str) -> Result<Vec<Process>, String> {
     let process = |text: &str| {
         Process::parse(text)
