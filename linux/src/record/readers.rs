@@ -42,7 +42,7 @@ struct Stop {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// The readers take sub-buffers until the state changes.
+    /// The readers empty their ring buffers from time to time, until the state changes.
     #[default]
     Reading,
     /// The readers take the remaining sub-buffers, and end.

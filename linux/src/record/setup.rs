@@ -151,7 +151,8 @@ fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usiz
     let mut formats = Formats::default();
     let events = events::formats().map(str::to_owned);
     for event in events.chain(probes.iter().flatten().map(Probe::event)) {
-        // An event that the kernel lacks is already listed as missing.
+        // If there is no such file, the kernel lacks the event, and the header already lists the
+        // event as missing.
         if let Ok(text) = tracefs.read(&format!("events/{event}/format")) {
             formats.add(&text).map_err(|error| unknown(&error))?;
         }

@@ -28,7 +28,7 @@ const CPUS: u32 = 2;
 const AHEAD: u8 = 16;
 /// The number of times that each thread reads `AHEAD` blocks.
 const READS: u32 = 2000;
-/// The number of buffers that are freed together.
+/// The largest number of buffers that one call of the reclaimer frees.
 const TOGETHER: usize = 32;
 
 /// The blocks that are in buffers. No thread allocates pages while it holds the lock, because then
@@ -75,7 +75,7 @@ impl Reclaimer<Host> for Evictor {
     }
 }
 
-/// The counters of the cache.
+/// The ids of the pool's counters of buffer hits and misses.
 #[derive(Clone, Copy)]
 struct Counts {
     hits: CounterId,

@@ -187,7 +187,7 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
 }
 
 /// Times one CPU that acquires a lock which no other CPU uses. Before each acquisition the CPU
-/// pauses, as in [`remote`]. Each timing lasts from the request to the first read of the value, in
+/// pauses for [`SETTLE_NS`]. Each timing lasts from the request to the first read of the value, in
 /// nanoseconds.
 fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Uses 32 MiB and frees it.
+    /// Allocates 32 MiB, writes to each page, and frees all of it.
     fn use_much(&self) {
         let taken: Vec<Pfn> = (0..8).map(|_| self.take(Order::MAX)).collect();
         taken.iter().for_each(|&pfn| self.touch(pfn, Order::MAX));

@@ -136,9 +136,10 @@ fn an_urgent_request_notes_that_a_zone_is_below_high_as_any_other() {
     let pages = allocator(&host);
     let urgent = upper().urgent(Urgency::Atomic);
     assert!(refill_raises(&host, &pages, urgent, UPPER));
-    // On the slow path, an urgent request compares the free pages with only three eighths of the
-    // high watermark, and the zone stays above that. So only a request on the fast path can find
-    // the zone below its high watermark here.
+    // An urgent request compares the free pages with the whole high watermark on the fast path
+    // only. On the slow path, it compares them with three eighths of this watermark, and the zone
+    // has more free pages than that. So if `high` is not raised, the fast path has found the zone
+    // below its high watermark.
     take(&host, &pages, urgent, UPPER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, urgent, UPPER));
 }
@@ -177,8 +178,8 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks of the largest order bypass the lists. After their allocation, more pages are still
-    // free in the zone than its high watermark.
+    // Blocks of the largest order bypass the lists, so the freed single page stays on a list. After
+    // these allocations, the zone still has more free pages than its high watermark.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -329,8 +330,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // The page block from which the block of two pages was allocated is kept for atomic requests.
-    // Most of its pages are free, but they do not count as free pages for this comparison.
+    // The page block from which `pair` was allocated is kept for atomic requests. Most of its pages
+    // are free, but they do not count when the free pages are compared with the high watermark.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }

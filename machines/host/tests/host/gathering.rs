@@ -118,8 +118,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // One page table in the middle of the mapping is freed too. It needs a record, so these
-        // limits are one page lower.
+        // The mapping fills a whole page table, which is freed too and needs a record. So the
+        // batches are full with one page less.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {

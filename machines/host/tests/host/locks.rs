@@ -206,8 +206,8 @@ fn an_owner_that_panics_lets_go_and_none_enters_twice() {
         let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
         catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
         let nested = lock.try_local(&host, Site::PcpFree, |_| {
-            // While the owner holds the lock, it tries the same lock again, as an interrupt handler
-            // could. It also tries another lock.
+            // The owner holds the lock. It must not get the same lock again, as an interrupt
+            // handler might try to. But it must get another lock.
             let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
                 || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
             let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();

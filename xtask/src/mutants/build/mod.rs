@@ -46,7 +46,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Copies the repository.
+    /// Copies the repository, and reads the sources of `mm`. No mutant has been tried yet.
     pub(crate) fn new(root: &Path) -> Result<Self, String> {
         let tree = Tree::copy(root)?;
         let mut sources = BTreeMap::new();

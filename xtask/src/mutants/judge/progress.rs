@@ -24,7 +24,8 @@ impl Progress {
         }
     }
 
-    /// Adds one to the count and shows it, followed by `remark`.
+    /// Counts one more piece of work as done, and shows the count on the terminal, followed by
+    /// `remark`.
     pub(super) fn one_more(&self, remark: &str) {
         let mut done = self.done.lock().expect("no worker panics");
         *done += 1;

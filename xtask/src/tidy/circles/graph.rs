@@ -62,7 +62,7 @@ impl Graph {
         folded
     }
 
-    /// Returns whether an edge leads to `file`.
+    /// Returns whether an edge leads to `file`: whether another file names it.
     pub(super) fn is_named(&self, file: &str) -> bool {
         self.edges.values().any(|named| named.contains_key(file))
     }

@@ -2,7 +2,7 @@
 
 use crate::guest::op::Op;
 
-/// One process of the population.
+/// A process that the load `population` starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) kib: usize,

@@ -29,7 +29,8 @@ enum There {
 struct Mapping {
     end: u64,
     what: What,
-    /// The first page of the mapping when it was created, to which the offset in `what` applies.
+    /// The first page of the mapping when it was created. An offset in `what` is the offset of this
+    /// page, even if the mapping has lost its first pages since.
     origin: u64,
 }
 
