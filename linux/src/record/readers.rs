@@ -27,7 +27,7 @@ pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The running readers.
+/// The threads that take sub-buffers out of the ring buffers, while they run.
 #[derive(Debug)]
 pub(super) struct Readers {
     threads: Vec<JoinHandle<io::Result<()>>>,

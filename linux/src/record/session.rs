@@ -1,4 +1,5 @@
-//! Makes one recording, from beginning to end.
+//! Makes one recording: prepares the kernel, runs the load, takes the events out of the ring
+//! buffers, and writes the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;

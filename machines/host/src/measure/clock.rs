@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 pub(super) use imp::{ticks, ticks_after_loads};
 
-/// The time over which [`ticks`] is compared with the system's clock.
+/// The time over which [`ticks`] and the system's clock are compared, to measure the rate of
+/// [`ticks`].
 const COMPARED: Duration = Duration::from_millis(20);
 
 /// The number of times that both clocks are read. Only the pair of readings that took the least

@@ -256,7 +256,7 @@ fn no_page_is_lost_while_threads_use_a_zone_that_changes_its_size() {
     }
 }
 
-/// Takes blocks of all orders, and frees them.
+/// Allocates four blocks of each order, as far as there is memory, and frees all of them.
 fn churn(host: &Host, manager: &Manager<Host>) {
     let mut held = Vec::new();
     for order in (0..=10).filter_map(Order::new) {

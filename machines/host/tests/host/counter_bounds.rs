@@ -143,9 +143,9 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// The smallest number of CPUs for which the comparison is wrong in the tree of the Linux patch, of
-/// the size for up to 128 CPUs. With this many CPUs the approximate sum may be too small by one
-/// more than the comparison allows for.
+/// The smallest number of CPUs with which the comparison in the Linux patch is wrong, for its tree
+/// for up to 128 CPUs. The approximate sum may then be too small by one more than the comparison
+/// allows for.
 const TOO_MANY: u32 = 107;
 
 #[test]

@@ -26,7 +26,7 @@ const PAGES: u32 = 6 * 1024 + 333;
 /// The most blocks that a thread keeps.
 const HELD_MAX: usize = 300;
 
-/// The manager and the owner of each page.
+/// The machine, its manager, and for each page a word that names the thread that owns it.
 struct Stage {
     host: Host,
     mm: Manager<Host>,

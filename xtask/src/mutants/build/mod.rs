@@ -140,7 +140,8 @@ impl Build {
         }
     }
 
-    /// Writes the sources with all of `mutants` that can be behind a switch.
+    /// Writes the sources of `mm` into the copy of the repository, with all of `mutants` that can
+    /// be behind a switch.
     fn write_switched(
         &mut self,
         mutants: &[Numbered<'_>],
@@ -175,7 +176,8 @@ impl Build {
         Ok(regions)
     }
 
-    /// Writes the sources with only this change and without switches.
+    /// Writes the sources of `mm` into the copy of the repository, with only this change and
+    /// without switches.
     fn write_one(&self, change: &Change) -> Result<(), String> {
         for (path, text) in &self.sources {
             if *path == change.file {

@@ -28,7 +28,7 @@ const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 pub(super) struct Limits {
     /// The CPU time, in whole seconds. Other programs that run at the same time do not add to it.
     pub(super) cpu_s: u64,
-    /// The time on the clock. This limit ends tests that wait for ever, because these use no CPU
+    /// The wall-clock time. This limit ends tests that wait for ever, because these use no CPU
     /// time.
     pub(super) wall: Duration,
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-/// A line on the terminal that shows a count. If standard error is not a terminal, nothing is
-/// printed.
+/// A line on the terminal that shows how much of the work is done. If standard error is not a
+/// terminal, nothing is printed.
 #[derive(Debug)]
 pub(super) struct Progress {
     what: &'static str,

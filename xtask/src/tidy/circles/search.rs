@@ -27,8 +27,8 @@ struct Search<'m> {
 }
 
 impl<'m> Search<'m> {
-    /// Adds the files that define the item of `path`, a path in the code of module `nth`, to
-    /// `found`.
+    /// Finds the files that define the item of `path`, a path in the code of module `nth`, and adds
+    /// them to `found`.
     fn follow(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -54,8 +54,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Adds the files that define the item of `path`, whose first name must be known in module
-    /// `nth`, to `found`.
+    /// Finds the files that define the item of `path`, and adds them to `found`. Module `nth` must
+    /// know the first name of the path.
     fn inside(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -67,8 +67,8 @@ impl<'m> Search<'m> {
         }
     }
 
-    /// Adds the files that define the item of `name::rest` in module `nth` to `found`. Returns
-    /// whether module `nth` knows `name`.
+    /// Finds the files that define the item of `name::rest` in module `nth`, and adds them to
+    /// `found`. Returns whether module `nth` knows `name`.
     fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
         let modules = self.modules;
         let module = &modules.all[nth];

@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Registers `notified` with the address space.
+    /// Makes the address space notify `notified` before it unmaps ranges.
     pub(crate) fn notifying(self, notified: impl Notified<Host> + 'static) -> Self {
         let space = self.space.notifying(notified);
         Self { space, ..self }
