@@ -102,7 +102,7 @@ pub struct Given {
     pub pages: u64,
     /// The number of calls that asked the kernel to take memory back.
     pub calls: u64,
-    /// The number of frames that the kernel refused. They keep their memory.
+    /// The number of frames whose memory the kernel refused to take back. They keep their memory.
     pub refused: u64,
 }
 

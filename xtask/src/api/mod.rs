@@ -18,7 +18,8 @@ const CRATES: [(&str, &str, &str); 2] = [
     ("machines/host/src", "plimsoll-host", "measure/"),
 ];
 
-/// Compares the committed texts with the code, and returns an error if they differ.
+/// Compares the files in `docs/api` with the public items of the code, and returns an error if they
+/// differ.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut broken = Vec::new();
     for (folder, name, without) in CRATES {

@@ -31,7 +31,7 @@ fn topology() -> impl Strategy<Value = Topology> {
     collection::vec(place, 1..70).prop_map(Topology::new)
 }
 
-/// Any valid batch.
+/// Generates any valid batch size: a power of two from 2 to 2³¹.
 fn batch() -> impl Strategy<Value = Batch> {
     (1..32u32).prop_map(|bit| Batch::new(1 << bit).expect("a power of two"))
 }

@@ -26,7 +26,8 @@ fn page() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// A number of pages.
+/// Generates the length of a range in pages: up to a few mappings long, nearly as long as the
+/// address space, or any number.
 fn pages() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..1500u64,
@@ -55,7 +56,7 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-/// An operation on an address space.
+/// A random operation on an address space. Its arguments may be impossible.
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
