@@ -1,4 +1,4 @@
-//! QEMU's command line.
+//! Makes the command line with which QEMU boots a guest.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! buffers that were filled longest ago.
 //!
 //! Threads read blocks ahead, so they allocate the buffers for several blocks in one call. Named
-//! counters count hits, misses and evictions without a cache line that all threads share.
+//! counters count hits and misses without a cache line that all threads share.
 //!
 //! `cargo run --release -p plimsoll-host --example buffer_pool`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
