@@ -105,14 +105,16 @@ Exit codes:
   1  a fault of Plimsoll
   2  an error that you can correct, such as an unknown name; see the message";
 
-/// Reads the program's arguments. If they are wrong or ask for help, prints that and exits.
+/// Parses the program's arguments. If they are wrong or ask for help, prints the error or the help,
+/// and exits.
 pub(crate) fn parse() -> Args {
     let matches = command().get_matches();
     // `command` is derived from `Args`, so the matches have all arguments of `Args`.
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// The command with all help texts.
+/// Returns the command-line interface with all help texts: the arguments, the exit codes, and
+/// examples for each command.
 pub(crate) fn command() -> clap::Command {
     let described = Args::command().after_help(EXIT_CODES);
     EXAMPLES.iter().fold(described, |command, examples| {
@@ -134,7 +136,7 @@ fn after_help(examples: &Examples) -> String {
     }
 }
 
-/// The experiments of the catalog with their questions.
+/// Returns the part of the help that lists the experiments of the catalog, each with its question.
 fn experiments() -> String {
     let of = CATALOG.iter();
     let lines = of.map(|of| format!("  {}\n      {}", of.name(), of.question()));
