@@ -1,9 +1,9 @@
 //! `reproduce rss-cost`: what does it cost to count resident pages?
 //!
 //! The mailing-list thread on counter trees ran will-it-scale's `page_fault1` to show that its
-//! counters do not make that benchmark slower. Here every variant runs the benchmark, with one task
-//! and with many. In a second scene, all CPUs only count, which shows the cache lines that each
-//! variant moves when no other work hides them.
+//! counters do not make that benchmark slower. Here every kind of counter runs the benchmark, with
+//! one task and with many. In a second scene, all CPUs only count, which shows the cache lines that
+//! each kind of counter moves when no other work hides them.
 //!
 //! The submodule `scene` has the benchmark, `predicted` the table of its rates beside the published
 //! ones, `counting` the second scene, and `published` the published figures.
@@ -80,8 +80,8 @@ fn conclude(run: &RssRun<'_>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results)))
 }
 
-/// A table of what the tasks spend their time on if `mode` says that they are processes, or
-/// threads.
+/// A table of what the benchmark's tasks spend their time on. `mode` says whether the tasks are
+/// processes or threads.
 fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();
