@@ -118,8 +118,8 @@ fn percent(value: f64) -> String {
     }
 }
 
-/// The note that says how far each variant's rate of page faults is from that of flat counters, at
-/// the number of tasks where the two differ most.
+/// A note for the report: for each kind of counter, the largest difference of its rate of page
+/// faults from that of flat counters, and the number of tasks at which it occurs.
 fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     let rates = run.scene.rates();
     let said = |design: &str| {
@@ -144,7 +144,7 @@ fn furthest(run: &Run<'_, Scene, Kept>) -> String {
     )
 }
 
-/// The note on how threads of one process wait for the mmap_lock.
+/// A note for the report on how much the threads of one process wait for the process's mmap_lock.
 fn mmap_lock(run: &Run<'_, Scene, Kept>) -> String {
     let tasks = run.scene.most_tasks();
     let flat = run.kept[0].times(Mode::Threads, tasks);
@@ -216,8 +216,8 @@ fn on_cards(_: &Scene) -> Vec<Metric> {
     ]
 }
 
-/// Makes the report's finding. Every statement in it follows from the medians and intervals of the
-/// runs.
+/// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
+/// medians and intervals of the runs.
 fn finding(results: &Results) -> Finding {
     let one = rate(Mode::Processes, 1);
     let effect = |design| effect(results.compare((FLAT, design), &one).verdict);

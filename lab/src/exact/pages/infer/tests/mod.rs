@@ -140,8 +140,8 @@ fn what_is_handed_out_without_having_come_was_there_before() {
     assert_eq!(found.tally.drained_elsewhere, 0);
 }
 
-/// A CPU that frees a batch holds the lock of its lists. A block that an interrupt frees meanwhile
-/// bypasses the lists.
+/// A CPU that frees a batch of pages holds its pcp lock. If an interrupt frees a block meanwhile,
+/// that block must go directly to the zone.
 #[test]
 fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
     let found = infer(&[
@@ -189,8 +189,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 left the zone directly for a caller, so nothing shows how it came to the list from
-    // which it is allocated again.
+    // Frame 30 was allocated directly from the zone. Then it is allocated from a list, and nothing
+    // shows how it came there. So it counts as unexplained.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);
