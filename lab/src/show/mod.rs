@@ -30,7 +30,7 @@ use crate::measure::locks;
 use crate::report::Table;
 use crate::report::figures::{Figures, ROWS_MAX};
 
-/// The tables, in the order in which they are shown.
+/// The names of the tables of `plimsoll show`, in the order in which they are shown.
 pub const TABLES: [&str; 10] = [
     "contentions",
     "moves",
