@@ -43,7 +43,7 @@ fn described(knob: Knob) -> String {
     )
 }
 
-/// The effect of a knob, in one line.
+/// What the knob sets, as one line for the list of knobs.
 const fn about(knob: Knob) -> &'static str {
     match knob {
         Knob::StatInterval => "the time between two runs of a CPU's vmstat work",

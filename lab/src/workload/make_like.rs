@@ -11,7 +11,7 @@ use rand::RngExt;
 use super::{Mapping, about, around};
 use crate::run::testbed::Testbed;
 
-/// The jobs, and the processes that each of them runs.
+/// The load: simultaneous jobs, each of which runs one short-lived process after another.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeLike {
     /// The number of processes that run at the same time (make: `-j`).
@@ -43,7 +43,7 @@ impl MakeLike {
     }
 
     fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
-        /// The number of pages that a process touches before it computes again.
+        /// A process touches this many pages, then computes, and so on in turns.
         const STEP: usize = 16;
         sim.spend(Work::Process, 1);
         let pages = around(sim, self.pages);

@@ -95,8 +95,8 @@ impl StressVm {
         done
     }
 
-    /// The number of pages in the first round. Without pauses it is random, because busy workers
-    /// are at different points of a round when a run begins.
+    /// The number of pages in the first round. Without pauses it is random, so that busy workers
+    /// are at different points of a round from the beginning of the run on.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim
@@ -122,7 +122,7 @@ impl StressVm {
         done: &Done,
         until: Nanos,
     ) {
-        /// The number of pages faulted before the worker checks the time.
+        /// The worker faults in this many pages before it looks at the clock again.
         const STEP: usize = 256;
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {

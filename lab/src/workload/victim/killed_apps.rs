@@ -18,7 +18,7 @@ use crate::run::testbed::Testbed;
 pub(crate) struct KilledApps {
     /// The number of pairs.
     pub(crate) pairs: u32,
-    /// The number of small mappings of each app.
+    /// The number of small mappings in the address space of each app.
     pub(crate) mappings: u32,
 }
 
@@ -55,7 +55,8 @@ fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
     let reaped = Rc::clone(&stage);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
     stage.exit(sim);
-    // The reaper drops its reference when it finds nothing more to do.
+    // The reaper holds the second reference to `stage`, and drops it when it has nothing more to
+    // do.
     while Rc::strong_count(&stage) > 1 {
         sim.sleep(LOOK_EVERY);
     }
