@@ -87,8 +87,8 @@ mod tests {
     }
 
     /// A candidate whose two ratios are both about half of the published ones is nearer than a
-    /// candidate with one equal ratio and one that is nine times the published ratio. A candidate
-    /// with a ratio of zero is never the nearest.
+    /// candidate with one equal ratio and one that is five times the published ratio, although the
+    /// differences of the first are larger. A candidate with a ratio of zero is never the nearest.
     #[test]
     fn the_nearest_is_nearest_by_quotients_and_not_by_differences() {
         let published = [0.1, 1.0];
@@ -99,7 +99,7 @@ mod tests {
         let candidates = || {
             [
                 ("none", with([0.0, 1.0])),
-                ("wide", with([0.9, 1.0])),
+                ("wide", with([0.5, 1.0])),
                 ("low", with([0.05, 0.45])),
             ]
         };
