@@ -1,5 +1,5 @@
-//! The command as clap knows it, with what the help says beyond the arguments: examples for each
-//! command, the experiments that can be named, and the exit codes.
+//! The command-line interface, as clap knows it. Besides the arguments, its help shows examples for
+//! each command, the experiments that can be named, and the exit codes.
 
 use clap::{CommandFactory, FromArgMatches};
 use plimsoll_lab::experiment::CATALOG;
@@ -12,7 +12,7 @@ struct Examples {
     lines: &'static [(&'static str, &'static str)],
 }
 
-/// A unit test parses every command line.
+/// The examples that the help shows. A unit test parses every command line.
 static EXAMPLES: &[Examples] = &[
     Examples {
         command: "reproduce",
@@ -108,7 +108,7 @@ Exit codes:
 /// Reads the program's arguments. If they are wrong or ask for help, prints that and exits.
 pub(crate) fn parse() -> Args {
     let matches = command().get_matches();
-    // The same derived command made the matches, so they have all arguments.
+    // `command` is derived from `Args`, so the matches have all arguments of `Args`.
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

@@ -5,7 +5,7 @@
 use std::env;
 
 /// Makes the folder of the repository the working directory, as it is for a reader of the pages.
-/// Both tests run in one process, but the folder is the same for both, so they need no order.
+/// Both tests run in one process and set the same folder, so they may run in any order.
 fn in_the_repository() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     env::set_current_dir(root).expect("the folder of the repository exists");

@@ -1,4 +1,5 @@
-//! All ways to simulate locks give matching results when the simulated CPUs run the memory manager.
+//! Tests that all ways to simulate locks give matching results when the simulated CPUs run the
+//! memory manager.
 
 use std::rc::Rc;
 
@@ -46,8 +47,8 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// In strict order, both lock models give the same run, to the nanosecond. The disturbances of the
-/// machines happen.
+/// In strict order, both lock models give the same run, to the nanosecond, although the
+/// disturbances of the machines (interrupts, for example) are simulated too.
 #[test]
 fn lock_models_agree_with_the_memory_manager_inside() {
     for machine in ["phone-8", "grace-72"] {

@@ -79,7 +79,8 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // A wrong price can show only if hand-overs make up much of the waits.
+        // The code below multiplies the price of a hand-over by `WRONG`. The error can show only if
+        // hand-overs make up much of the waits.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

@@ -1,4 +1,5 @@
-//! The laws of the heap: of the failing heap, and in `waiting/` of the heap that waits.
+//! Two laws about the global allocator, the heap: one for a heap that fails, and in `waiting/` one
+//! for a heap that waits.
 //!
 //! The law of the failing heap. Whichever allocation of the global allocator is the first to fail,
 //! nothing panics or aborts, errors report that there is no memory, and nothing leaks. Also, the
@@ -34,9 +35,9 @@ use support::lives::{change, fill, touch};
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
-/// Runs `scenario` on one new world after the other. In each world one more allocation succeeds
-/// than in the world before. Stops at the first world in which no allocation is refused. Returns
-/// the number of allocations in the last world.
+/// Runs `scenario` on one new world (a small machine with a whole memory manager) after the other.
+/// In each world one more allocation succeeds than in the world before. Stops at the first world in
+/// which no allocation is refused. Returns the number of allocations in the last world.
 fn whichever_fails(
     cpus: u32,
     design: Design,
@@ -198,7 +199,7 @@ fn lives(world: &World) {
     fill(world, space);
     change(world, space);
     drop(process);
-    // Processes must end without any memory of the global allocator.
+    // Processes must end even if every allocation fails.
     world.end_processes();
 }
 

@@ -1,4 +1,4 @@
-//! Allocators of page frames.
+//! The page-frame allocators of other projects that are compared with Plimsoll's.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use plimsoll_lab::bench::page::{FRAMES, Frames};
 
 const PAGE: PageSize = PageSize::from_log2(12);
 
-/// `frame-alloc`: a lock-free buddy allocator behind magazines of CPUs and a shared depot.
+/// `frame-alloc`: a lock-free buddy allocator behind per-CPU magazines and a shared depot.
 pub struct Depot {
     frames: DepotAllocator<SummaryBuddyAllocator<11, Exposed>, ThisCpu, 2>,
     /// Owns the memory; `frames` knows only its address.
@@ -26,7 +26,7 @@ std::thread_local! {
     static CPU: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread, as its CPU.
+/// Tells the allocator the CPU of the calling thread. Here this is the thread's number.
 struct ThisCpu;
 
 impl CpuId for ThisCpu {
@@ -61,7 +61,8 @@ impl Drop for Pool {
     }
 }
 
-// SAFETY: the pool is plain memory that the allocator above it guards.
+// SAFETY: the pool is plain memory. Only the allocator that manages it hands out its frames, each
+// to one thread at a time.
 unsafe impl Send for Pool {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Pool {}
@@ -126,7 +127,8 @@ impl Frames for Depot {
     }
 }
 
-/// `buddy_system_allocator`: sets of frame numbers behind a spinlock.
+/// `buddy_system_allocator`: a buddy allocator that keeps free frame numbers in sets, behind a
+/// spinlock.
 pub struct Buddy(LockedFrameAllocator<18>);
 
 impl Buddy {
@@ -153,7 +155,7 @@ impl Frames for Buddy {
     }
 }
 
-/// `bitmap-allocator`: a tree of bitmaps, behind a spinlock here.
+/// `bitmap-allocator`: a tree of bitmaps, which this program puts behind a spinlock.
 pub struct Bitmap(spin::Mutex<Box<BitAlloc1M>>);
 
 impl Bitmap {

@@ -1,4 +1,4 @@
-//! General allocators, asked for blocks that are aligned to their size.
+//! General-purpose allocators. The benchmark asks them for blocks that are aligned to their size.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::mem::MaybeUninit;
@@ -47,13 +47,13 @@ impl<A: GlobalAlloc + Send + Sync> Frames for Heap<A> {
 }
 
 fn pool() -> &'static mut [MaybeUninit<u8>] {
-    // Allocators keep records beside the blocks, so a pool of exactly 512 MiB could not give half
-    // of its frames.
+    // Allocators keep records beside the blocks, so from a pool of exactly 512 MiB they could not
+    // hand out even half of the frames.
     let bytes = (FRAMES.0 as usize) << 13;
     Box::leak(Box::new_uninit_slice(bytes))
 }
 
-/// `rlsf`: two-level segregated fit, behind a spinlock here.
+/// `rlsf`: two-level segregated fit, which this program puts behind a spinlock.
 pub struct Tlsf(spin::Mutex<rlsf::Tlsf<'static, u32, u32, 28, 32>>);
 
 impl Tlsf {
@@ -86,7 +86,7 @@ impl Frames for Tlsf {
     }
 }
 
-/// `talc`, behind a spinlock here.
+/// `talc`, which this program puts behind a spinlock.
 pub struct Talc(talc::TalcLock<spin::Mutex<()>, talc::source::Manual>);
 
 impl Talc {

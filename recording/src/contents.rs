@@ -25,8 +25,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns one text: the message `nothing`, which says why the recording cannot be used, and
-    /// after it the warnings about the file. One of the warnings may name the cause.
+    /// Returns the message `nothing`, which says why the recording cannot be used, followed by the
+    /// warnings about the file. One of the warnings may name the cause.
     #[must_use]
     pub fn with_warnings(&self, nothing: String) -> String {
         let warnings = self.warnings.iter().map(ToString::to_string);

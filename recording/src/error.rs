@@ -68,7 +68,8 @@ pub enum ReadError {
         /// The text of the line, shortened.
         text: String,
     },
-    /// Time goes backwards further than late buffers of other CPUs can explain.
+    /// An event is earlier than an event before it in the file, by more than a late buffer of
+    /// `perf` can explain.
     Backwards {
         /// The name of the file, as the caller gave it.
         file: String,

@@ -257,7 +257,8 @@ mod tests {
                     packed.truncate(length.index(packed.len()));
                 }
                 if let Ok(read) = text_of(packed) {
-                    // A changed back reference can produce at most the content of one block.
+                    // If a damaged back reference is decoded, it copies at most as many bytes as
+                    // one block can have.
                     prop_assert!(read.len() <= 1 << 20, "{}", read.len());
                 }
             }

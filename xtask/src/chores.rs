@@ -1,4 +1,5 @@
-//! The chores that run other programs: `.ci/run`, and `plimsoll` in two builds.
+//! The chores that run other programs: `.ci/run`, and two builds of `plimsoll` whose results must
+//! be equal.
 
 use std::path::Path;
 use std::process::Command;

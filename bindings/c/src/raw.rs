@@ -1,5 +1,5 @@
-//! Pointers of C as references and boxes. Each function is unsafe because only the C caller can
-//! know what a pointer points to.
+//! Turns pointers of C into references and boxes. Each function is unsafe because only the C caller
+//! can know what a pointer points to.
 #![expect(unsafe_code, reason = "C passes pointers")]
 
 use std::slice;
@@ -23,7 +23,7 @@ pub(crate) unsafe fn get<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, 
     unsafe { pointer.as_ref() }.ok_or_else(|| is_null(name))
 }
 
-/// Returns a place for a result, which need not be initialised.
+/// Turns a pointer of C into a place for a result. The place need not be initialised.
 ///
 /// # Safety
 /// `pointer` must be null, or valid for a write.
@@ -81,7 +81,7 @@ pub(crate) unsafe fn list_mut<'a, T>(
     }
 }
 
-/// Gives an object to C, which returns it to [`unbox`].
+/// Gives an object to C. To free it, C calls a function that passes it to [`unbox`].
 pub(crate) fn boxed<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }

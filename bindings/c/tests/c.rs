@@ -12,8 +12,8 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the folder of the library files that cargo has built for this test. It is that of the
-/// test program.
+/// Returns the folder of the library files that cargo has built for this test. The test program
+/// itself is in the same folder.
 fn libraries() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     test.parent().expect("a program is in a folder").to_owned()

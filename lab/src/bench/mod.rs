@@ -58,7 +58,7 @@ enum Run {
 pub struct Size {
     /// The resident memory of the address space, in MiB; at most 262,144.
     pub mib: u32,
-    /// The number of threads that help the last user; at most 1023.
+    /// The number of threads that help the last user to empty the address space; at most 1023.
     pub helpers: u32,
     /// The number of rounds. Each way to empty the address space is measured once in every round.
     pub rounds: u32,
@@ -257,7 +257,7 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
     ])
 }
 
-/// Times every kind of step on machines of every size.
+/// Times every kind of step of the simulator, on simulated machines of each size in [`CPUS`].
 fn steps(progress: &Progress) -> Table {
     let mut steps = Vec::new();
     let mut plain: Vec<f64> = Vec::new();
@@ -313,11 +313,12 @@ fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     }
 }
 
-/// A simulated machine on which every CPU faults and frees as fast as it can.
+/// A run of a simulated machine on which every CPU faults and frees pages as fast as it can.
 struct Loaded {
     machine: &'static str,
     length: Nanos,
-    /// True if disturbances happen and the effects of load apply, as in an experiment.
+    /// True if, as in an experiment, interrupts and other disturbances happen, and busy CPUs slow
+    /// each other down.
     loaded: bool,
 }
 

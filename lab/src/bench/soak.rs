@@ -1,5 +1,5 @@
-//! The longest time that an allocation takes on this computer, in a long run on two CPUs, beside an
-//! idle loop that only reads the clock.
+//! The longest time that an allocation takes on this computer, in a long run on two CPUs. For
+//! comparison, also the longest time of an idle loop that only reads the clock.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const TARGET_NS: u64 = 50_000;
 /// The percentile columns of the tables, each with its percentile as a fraction.
 const SHARES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.99", 0.9999)];
 
-/// Runs a soak of `length`.
+/// Runs a soak: two CPUs allocate and free for the time `length`.
 pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error> {
     progress.start("bench soak");
     progress.expect(1);
@@ -36,7 +36,7 @@ pub(super) fn run(progress: &Progress, length: Duration) -> Result<Found, Error>
     })
 }
 
-/// The kinds of samples, by name.
+/// The kinds of operations that are timed, by their names in the table, each with its times.
 fn kinds(soak: &Soak) -> [(&'static str, &Times); 4] {
     [
         ("allocation", &soak.allocs),

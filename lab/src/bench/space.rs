@@ -33,8 +33,8 @@ const ENTRIES: u64 = 512;
 /// The number of frames of the machine. It is twice [`COUNT`], so that free memory stays above the
 /// watermarks.
 const FRAMES: Pages = Pages(1 << 15);
-/// The number of pages that the step "page alone, given back" frees in one call. An address space
-/// also frees this many pages in one call.
+/// The number of pages that one call frees in the step "page alone, given back"; an address space
+/// frees the same number in one call.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [

@@ -26,8 +26,8 @@ impl fmt::Display for Named {
     }
 }
 
-/// Finds the design called `name`. A name is a base, or variants, or a base followed by variants;
-/// `+` joins the parts.
+/// Finds the design called `name`. A name is a base (a named design), or variants of mechanisms, or
+/// a base followed by the variants that replace its own; `+` joins the parts.
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first unknown part, with the nearest names; [`Error::Invalid`] if a
@@ -45,7 +45,8 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// Finds the designs called `names`. They are to be compared, so no two names may mean one design.
+/// Finds the designs called `names`. The caller compares the designs, so no two names may mean the
+/// same design.
 ///
 /// # Errors
 /// The errors of [`find`], and [`Error::Invalid`] if two names mean one design.

@@ -54,7 +54,9 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     Ok(tables)
 }
 
-/// Loads the profile of a built-in machine or of a file, with the prices at `card`.
+/// Loads the profile of a built-in machine or of a file. A profile gives each price (the
+/// nanoseconds of one kind of step) as a range; `card` says whether to take its low end, middle or
+/// high end.
 ///
 /// # Errors
 /// The errors of [`describe`].

@@ -65,8 +65,8 @@ pub struct ExactOptions {
     pub design: Option<String>,
 }
 
-/// The judges of all subjects, in the order of the report. `design` replaces the design of the
-/// recorded kernel's version.
+/// The judges of all subjects, in the order of the report. They judge `design`, or the design of
+/// the recorded kernel's version if `design` is `None`.
 #[must_use]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);

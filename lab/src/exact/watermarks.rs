@@ -9,8 +9,8 @@
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is the number of pages that the zone withholds from such requests (`protection` in
-//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone withholds from requests that a higher zone could
+//! serve (`protection` in `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -106,7 +106,8 @@ impl Check {
                 judgement.identical += 1;
             }
             // The kernel also refuses a request for which no free block is large enough. The
-            // recording does not show the free blocks, so such a check is set aside.
+            // recording does not show the free blocks, so a check for several pages is set aside if
+            // Plimsoll allows the request and the kernel does not.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {

@@ -1,5 +1,5 @@
-//! The code that the experiments about dying address spaces share: the ways to empty an address
-//! space, the metrics of a race, and the tables that both reports have.
+//! The code that the experiments `reaper` and `mrelease` share: the ways to empty a dying address
+//! space, the metrics of a race, and the tables that are in the reports of both experiments.
 
 use std::fmt;
 
@@ -70,8 +70,8 @@ impl Emptier {
         }
     }
 
-    /// The emptier in which the last user and `helpers` helpers empty the address space, all in the
-    /// way of `reaping`.
+    /// The emptier in which the last user and `helpers` helpers empty the address space together.
+    /// The variant `reaping` says in which order they do so.
     pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
         let plural = if helpers == 1 { "" } else { "s" };
         Self {
@@ -101,8 +101,9 @@ impl Emptier {
         }
     }
 
-    /// The design of unpatched Linux with two changes: it empties address spaces in the way of
-    /// `reaping` and, if `bounded` is true, its holds of zone locks are those of `ours`.
+    /// The design of unpatched Linux with two changes: it empties address spaces as the variant
+    /// `reaping` does and, if `bounded` is true, its holds of zone locks are as short as those of
+    /// the design `ours`.
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,

@@ -127,7 +127,7 @@ pub fn find(name: &str) -> Result<&'static dyn Experiment, Error> {
 }
 
 /// All published figures: those that the experiments of the catalog declare, and those that no
-/// experiment measures. The values that our runs measured are not beside them.
+/// experiment measures. They come without the values that our runs measured.
 ///
 /// # Errors
 /// If a declaration uses an unknown name.

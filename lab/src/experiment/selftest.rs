@@ -83,7 +83,7 @@ fn range(design: &str) -> (u64, u64) {
 
 fn measure(case: &Case<&str>) -> Sample {
     let (fewest, most) = range(case.design);
-    // The random stream depends on the design. Otherwise `same` would repeat every draw of
+    // The random stream depends on the design's name. Otherwise `same` would repeat every draw of
     // `baseline`.
     let design = fold_hashes(case.design.bytes().map(u64::from));
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(case.seed ^ design);

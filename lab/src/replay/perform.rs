@@ -1,4 +1,4 @@
-//! Performs a plan on a simulated machine.
+//! Performs a plan (the recorded operations of each CPU) on a simulated machine.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// The length of the interval in which all copies start, counted from the start of the first copy.
+/// All copies of the recording start within this time after the first copy.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
 /// The time for which a free sleeps before it checks again whether another CPU has allocated the
@@ -57,7 +57,7 @@ pub(super) struct Performed {
 /// The machine and the options for performing a plan.
 pub(super) struct Scene<'a> {
     pub(super) profile: &'a Profile,
-    /// The number of copies that run side by side.
+    /// The number of copies of the recording that run side by side.
     pub(super) scale: u32,
     /// The name of the recording's file, or `-` for standard input.
     pub(super) file: &'a str,
@@ -206,8 +206,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // Linux's callers also allocate singly the pages that the bulk allocation did not
-                // supply.
+                // If the bulk allocation supplied too few pages, the missing ones are allocated
+                // singly, as Linux's callers do.
                 None => self.alloc(sim, slot, ask),
             }
         }

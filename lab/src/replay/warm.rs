@@ -68,8 +68,8 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // The pages of this bulk allocation appear in no other event. To take them would only
-            // make the lists a few pages shorter, so the plan omits it.
+            // No other event shows the pages of this bulk allocation. Taking them would only make
+            // the lists a few pages shorter, so the plan omits the bulk allocation.
             Action::BulkNeverSeen { .. } => {}
             // The simulated memory manager decides by itself when to take these actions.
             Action::Refresh

@@ -214,8 +214,8 @@ mod tests {
             for seed in 1..=4 {
                 let testbed = begun(memory, seed);
                 for zone in testbed.mm.pages().view(&testbed.sim) {
-                    // The test computes this anew, so that it does not depend on the code that it
-                    // tests.
+                    // The test computes the number of free pages itself, so that it does not depend
+                    // on the code that it tests.
                     let marks = zone.watermarks;
                     let middle = marks.low.0.midpoint(marks.high.0);
                     let leave = match zone.kind {

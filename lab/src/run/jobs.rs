@@ -26,7 +26,7 @@ pub struct Jobs {
 struct Pool {
     slots: NonZeroUsize,
     state: Mutex<State>,
-    /// Signalled if slots become free or a waiter leaves the queue.
+    /// Signalled when slots become free, and when a waiting case leaves the queue.
     changed: Condvar,
 }
 
@@ -70,7 +70,8 @@ impl Jobs {
         Self::new(thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// A handle on the same slots whose cases wait for the cases of all lower ranks.
+    /// A handle on the same slots. No case of this handle gets a slot while a case of a lower rank
+    /// waits for one.
     #[must_use]
     pub fn ranked(&self, rank: usize) -> Self {
         Self {
@@ -125,7 +126,7 @@ impl Jobs {
             state.waiting.remove(&self.rank);
         }
         drop(state);
-        // Waiters of higher ranks waited for this one to leave the queue.
+        // Cases of higher ranks could not start while this case was in the queue.
         self.pool.changed.notify_all();
         Running {
             pool: &self.pool,
@@ -159,8 +160,8 @@ mod tests {
         Jobs::new(NonZeroUsize::new(slots).expect("not zero"))
     }
 
-    /// The largest number of cases that were inside at once, over `threads` threads that each run
-    /// several cases with `jobs`.
+    /// Runs several cases on one thread for each of `jobs`, and returns the largest number of cases
+    /// that ran at once.
     fn most_inside(jobs: &[Jobs]) -> usize {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {

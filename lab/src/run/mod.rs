@@ -1,4 +1,5 @@
-//! Running cases: the simulated machine of a run, the matrix of cases, and the user's options.
+//! Runs cases (a case is a design with a seed): the simulated machine of a run, the matrix of
+//! cases, and the user's options.
 
 pub mod aging;
 pub mod as_recording;

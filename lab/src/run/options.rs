@@ -13,8 +13,9 @@ pub struct Options {
     pub seeds: Vec<u64>,
     /// How many cases run in parallel.
     pub jobs: Jobs,
-    /// The card at which all runs take place. If `None`, runs take place at the middle card; where
-    /// a report compares cards, further runs take place at the low and the high card.
+    /// The card of all runs: whether each price is at the low end, in the middle or at the high end
+    /// of its range. If `None`, runs use the middle card; where a report compares cards, further
+    /// runs use the low and the high card.
     pub card: Option<Card>,
     /// The state of memory at the start of runs; `None` leaves the choice to each experiment.
     pub memory: Option<Memory>,
@@ -52,7 +53,8 @@ impl Options {
     }
 }
 
-/// Whether the disturbances that a machine's profile describes happen.
+/// Whether a machine has the disturbances (interrupts, softirqs and steals) that its profile
+/// describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
     /// The disturbances happen.

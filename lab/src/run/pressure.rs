@@ -21,7 +21,7 @@ use crate::measure::metric::{Metric, Unit};
 /// The largest number of address spaces that can exist at one time and have their pages reclaimed.
 const SPACES_MAX: u32 = 1 << 14;
 
-/// The reclaim of a simulated machine.
+/// The part of a simulated machine's memory manager that reclaims.
 pub(super) type SimReclaim = Rc<Reclaim<Sim, Threads>>;
 
 /// The address spaces of a machine that is short of memory.
@@ -31,7 +31,7 @@ pub struct Pressure {
     reclaim: Weak<Reclaim<Sim, Threads>>,
 }
 
-/// The embedder of the reclaim: it starts the threads of kswapd.
+/// What the lab supplies to reclaim: the threads of kswapd, and the CPU on which they run.
 #[derive(Default)]
 pub(super) struct Threads {
     pressure: RefCell<Weak<Pressure>>,
@@ -56,15 +56,16 @@ pub struct ReclaimLog {
     pub by_direct: u64,
     /// The number of active pages that became inactive.
     pub deactivated: u64,
-    /// The number of times that an allocation reclaimed.
+    /// The number of times that an allocation reclaimed memory itself (direct reclaim).
     pub direct: u64,
-    /// The number of times that an allocation waited for other CPUs that reclaimed.
+    /// The number of times that an allocation slept to wait for kswapd, or for other CPUs that
+    /// reclaimed. Each tick of a wait for kswapd counts.
     pub throttled: u64,
 }
 
 impl Pressure {
-    /// Makes the reclaim for the configuration of a manager whose memory has the layout `layout`.
-    /// It has no address spaces yet.
+    /// Makes the part that reclaims, for the configuration of a manager whose memory has the layout
+    /// `layout`. It has no address spaces to reclaim from yet.
     pub(super) fn reclaim(sim: &Sim, layout: &Layout) -> SimReclaim {
         Rc::new(Reclaim::new(sim, layout, Threads::default()))
     }

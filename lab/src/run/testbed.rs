@@ -219,10 +219,10 @@ impl Testbed {
         testbed
     }
 
-    /// Allocates memory until few pages of each zone are free: in the highest zone of each node,
-    /// `above` pages more than its low watermark, and in every other zone as many as its low
-    /// watermark. Call this before the run. The allocated blocks have all sizes down to one page,
-    /// so these numbers are exact.
+    /// Allocates memory until few pages of each zone are free. In the highest zone of each node,
+    /// `above` pages more than the zone's low watermark stay free; in every other zone, as many as
+    /// its low watermark. Call this before the run. The allocated blocks have all sizes down to one
+    /// page, so these numbers are exact.
     ///
     /// # Panics
     /// If a zone has less memory than its view says, which is a bug in the manager.

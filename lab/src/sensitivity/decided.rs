@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::report::value::ratio_of;
 use crate::report::{Decided, DecidedHeadline, DecidingPrice};
 
-/// The prices that decide the headlines of `experiment`, for its report on `machine`. `None` if the
-/// experiment has no headlines. If the committed table lacks the experiment, the note says so.
+/// The prices that decide the headlines (the most quoted comparisons) of `experiment`, for its
+/// report on `machine`. `None` if the experiment has no headlines. If the committed table lacks the
+/// experiment, the note says so.
 ///
 /// # Errors
 /// If the committed table cannot be read or names an unknown price, which tests rule out.

@@ -146,8 +146,8 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` follows the name of
-    /// the machine: it is empty, or it scales a price.
+    /// Runs the designs of the headlines on the first `seeds` seeds. `scaled` is appended to the
+    /// name of the machine. It is empty or scales a price, as `@work.fault=50` does.
     fn at(&self, scaled: impl fmt::Display, seeds: usize) -> Result<Comparison, Error> {
         let machine = format!("{}{scaled}", self.of.machine);
         let mut options = self.options.clone();
@@ -165,7 +165,8 @@ impl Runs<'_> {
         Ok([half?, twice?])
     }
 
-    /// The largest factor by which a headline differs between two runs.
+    /// The largest factor by which the ratio of a headline differs between the runs `plain`, with
+    /// unchanged prices, and `run`.
     fn moved(&self, plain: &Comparison, run: &Comparison) -> f64 {
         let of = |headline| {
             factor(
@@ -276,8 +277,8 @@ mod tests {
         }
     }
 
-    /// Emptying an address space never reads a page back from swap, but always takes pages out of
-    /// page tables.
+    /// A race to empty an address space charges no read from swap (`work.swap_in`), but it always
+    /// charges taking pages out of page tables (`work.zap`).
     #[test]
     fn a_price_that_is_not_charged_is_named_and_one_that_is_charged_moves_a_ratio() {
         let options = Options {

@@ -10,8 +10,8 @@ use crate::report::{Table, tabulate};
 /// The table of a headline shows at least this many prices: those that move the headline most.
 const SHOWN: usize = 5;
 
-/// A table for each headline that some price moves, with the largest movers first; then a table of
-/// the other headlines, and one of the prices that the experiments do not charge.
+/// A table for each headline that some price moves; the prices that move it most come first. Then a
+/// table of the other headlines, and a table of the prices that the experiments do not charge.
 ///
 /// # Errors
 /// If the result names an unknown price.
@@ -103,7 +103,7 @@ fn cell(headline: &Headline, at: &Compared) -> String {
     }
 }
 
-/// The ratio and the verdict with unchanged prices.
+/// The ratio and the verdict of a headline with unchanged prices.
 fn plain(headline: &Headline) -> String {
     format!(
         "{} {}",
@@ -166,7 +166,8 @@ mod tests {
         }
     }
 
-    /// A table shows all prices that decide, and at least [`SHOWN`] of the twelve prices.
+    /// A table shows all prices that decide, and at least [`SHOWN`] of the twelve prices of this
+    /// test.
     #[test]
     fn a_table_shows_every_price_that_decides() {
         for (deciding, rows) in [(2, SHOWN), (8, 8)] {

@@ -1,5 +1,5 @@
-//! The runs of the periodic work: the firings of each CPU, how many happen at once, and the
-//! shepherd's rounds.
+//! Tables about the periodic work: its runs (firings) on each CPU, how many of them begin at once,
+//! and the shepherd's rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

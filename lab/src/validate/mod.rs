@@ -71,7 +71,7 @@ impl From<&Waits> for Seen {
     }
 }
 
-/// A load that displays as its name in the tables.
+/// A load, displayed in tables by its name.
 struct LoadName(Load);
 
 impl fmt::Display for LoadName {

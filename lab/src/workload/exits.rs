@@ -33,7 +33,7 @@ pub(crate) struct Exits {
 pub(crate) struct Exited {
     /// The number of processes that have ended.
     pub(crate) processes: Cell<u64>,
-    /// The sum of the times of these processes' exits, in nanoseconds.
+    /// The sum of the times that these processes took to exit, in nanoseconds.
     pub(crate) ns: Cell<u64>,
     /// The longest exit, in nanoseconds.
     pub(crate) longest_ns: Cell<u64>,

@@ -61,8 +61,8 @@ pub(crate) enum Program {
 pub(crate) enum Memory {
     /// All memory is free.
     Plenty,
-    /// Each zone has free pages up to the middle between its low and its high watermark. The rest
-    /// is in use and stays in use: nothing reclaims it.
+    /// Each zone has free pages up to the middle between its low and its high watermark. All other
+    /// memory is in use and stays in use: nothing reclaims it.
     Short,
     /// As [`Memory::Short`], but `cached` of the pages in use are pages of the files that the
     /// [`Readers`] read. Kswapd and allocations reclaim them. There is no swap.
@@ -80,7 +80,8 @@ impl Mix {
         found.ok_or_else(|| Error::unknown("workload", name, &names))
     }
 
-    /// Makes the machine for a run. It reclaims if the mix says so.
+    /// Makes the machine for a run. It can reclaim memory only if the mix's memory is
+    /// [`Memory::Cached`].
     pub(crate) fn testbed(&self, profile: &Profile, design: Design, seed: u64) -> Testbed {
         match self.memory {
             Memory::Plenty | Memory::Short => Testbed::new(profile, design, seed),
@@ -129,7 +130,7 @@ impl Memory {
         let leave = match self {
             Self::Plenty => return,
             Self::Short => Pages(0),
-            // The readers then fill these free pages with pages of files.
+            // These pages stay free here; the readers then fill them with pages of files.
             Self::Cached { cached } => cached,
         };
         let begun = aging::begin(testbed, aging::Memory::Fresh, leave);

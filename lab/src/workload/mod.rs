@@ -74,8 +74,8 @@ impl<'a> Mapping<'a> {
     }
 
     /// Faults in one new page. Returns `None` if memory ran out. Otherwise returns whether this
-    /// page completed a batch: then the CPU has just added the batch to the machine's counters, and
-    /// the caller puts as many pages on the lists by which pages are aged.
+    /// page completed a batch. If it did, the CPU has just added the batch to the machine's
+    /// counters, and the caller puts as many pages on the lists by which pages are aged.
     pub(crate) fn fault_one(&mut self, sim: &Sim) -> Option<bool> {
         sim.spend(Work::Fault, 1);
         let pfn = self.mm.pages().alloc(sim, Request::new(Order::ZERO)).ok()?;

@@ -18,7 +18,7 @@ use super::stress_vm::Done;
 use super::{Mapping, about};
 use crate::run::testbed::Testbed;
 
-/// The pages of a span: 2 MiB.
+/// The number of pages in a span (2 MiB), the unit that a worker maps and a purger unmaps.
 pub(crate) const SPAN: usize = 512;
 
 /// Workers and their purgers.

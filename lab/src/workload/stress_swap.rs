@@ -132,7 +132,7 @@ impl StressSwap {
     }
 }
 
-/// Returns whether a touch was successful; it is not if memory and swap are out.
+/// Returns whether a touch was successful. A touch fails if memory and swap have run out.
 fn is_touched(touched: Result<(), FaultError>) -> bool {
     match touched {
         Ok(()) => true,

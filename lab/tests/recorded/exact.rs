@@ -43,9 +43,9 @@ fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
 }
 
-/// Two nodes, of which one is used up until processes are killed. Each node's kswapd reclaims in its
-/// own node. CPUs have lists of the other node's zone, and their periodic work returns a batch from
-/// such lists if they were not used for some time.
+/// The recording has two nodes, of which one is used up until processes are killed. Each node's
+/// kswapd reclaims in its own node. CPUs have lists of the other node's zone, and their periodic
+/// work returns a batch from such lists if they were not used for some time.
 #[test]
 fn a_kernel_whose_second_node_is_used_up_is_replayed_exactly() {
     let judgement = judge("exact-6.12-2-nodes.plr", None);
@@ -106,7 +106,8 @@ fn moves_of_a_cpu_that_lost_events_are_set_aside_and_said() {
         .recording;
     let whole = PageLists::default().judge(&recording).expect("page lists");
     recording.header.lost = vec![(1, 5), (2, 0)];
-    // The recording also lacks the events of reclaim. The report says both.
+    // Now the recording also lacks the events of reclaim, although its kswapd ran. The report names
+    // both losses.
     let texts = &mut recording.header.texts;
     texts.retain(|(name, _)| !name.starts_with("vmstat "));
     for (name, rounds) in [

@@ -21,7 +21,7 @@ fn recording(name: &str) -> Recording {
     contents.recording
 }
 
-/// Returns the number of firings compared, and how many of them are identical.
+/// Returns the number of timer firings that were compared, and how many of them are identical.
 fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
     let judgement = timers.firings(&recording(name)).expect("firings");
     (judgement.compared, judgement.identical)
@@ -234,8 +234,8 @@ fn with_precise(mut recording: Recording, word: usize) -> Recording {
 
 #[test]
 fn a_precise_reading_is_equal_only_if_every_count_says_so() {
-    // The words are the number of anonymous pages, the count from the page tables, and the count
-    // that the program itself keeps.
+    // Words 1, 4 and 5 are the number of anonymous pages, the count from the page tables, and the
+    // count that the program itself keeps.
     for word in [1, 4, 5] {
         let recording = with_precise(recording("counters-64-hz250"), word);
         let judgement = Readings.judge(&recording).expect("readings");

@@ -141,9 +141,9 @@ fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
     let apart = with_text(fixture!("shared"), "oom population", |text| {
         text.replace(" vfork", "")
     });
-    // Without the word `vfork`, the parent does not seem to wait for its child. Then the two have
-    // the same memory and equal points, and Plimsoll chooses the one that comes later in the list
-    // of processes.
+    // Without the word `vfork`, the parent does not seem to wait for its child. Then parent and
+    // child have the same memory and equal points, and Plimsoll chooses the one that comes later in
+    // the list of processes.
     differs(&KILLS, &apart);
     differs(&Scores, &apart);
 }
@@ -163,8 +163,8 @@ fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
         text.lines().map(line).collect::<Vec<_>>().join("\n")
     });
     differs(&KILLS, &elsewhere);
-    // Here the nodes of a memory policy ran out of memory. In this case, the nodes that cpusets
-    // allow to a process do not matter, not even if the process has no policy.
+    // In this recording, the nodes of a memory policy ran out of memory. Then the nodes that
+    // cpusets allow to a process do not matter, not even if the process has no policy.
     let cpuset = with_text(fixture!("shared"), "oom population", |text| {
         text.replace("nodes=0-1", "nodes=0")
     });
@@ -290,7 +290,8 @@ fn another_order_of_ranges_is_a_difference() {
     };
     differs(&downwards, &fixture!("frozen"));
     differs(&downwards, &fixture!("released"));
-    // Makes the shared mappings private.
+    // Makes the shared mappings private. Then Plimsoll would empty them too, and the kernel did
+    // not.
     let private = with_text(fixture!("frozen"), "oom mappings", |text| {
         text.replace(",sh,", ",")
     });

@@ -1,4 +1,5 @@
-//! Judges recordings of real kernels, for which the expected counts are known.
+//! Checks that Plimsoll decides as real kernels did, according to their recordings. Each test
+//! states how many decisions must be identical.
 
 mod exact;
 mod judged_by_linux;

@@ -1,4 +1,4 @@
-//! Reads the recording in `tests/data` as a user would, and checks its known counts.
+//! Reads the recording in `tests/data` as a user would, and checks the known numbers of its events.
 
 use plimsoll_lab::trace::{Recording, Summary};
 use plimsoll_recording::What;

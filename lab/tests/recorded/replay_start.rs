@@ -1,4 +1,5 @@
-//! A replay starts in the state that its recording contains, and its report says so.
+//! Tests that a replay starts in the state that its recording contains, and that its report says
+//! so.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 

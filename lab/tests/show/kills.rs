@@ -1,4 +1,4 @@
-//! Tests the tables of victims and of their reaping.
+//! Tests the tables of `plimsoll show` about OOM victims and the reaping of their memory.
 
 use plimsoll_recording::What;
 
@@ -21,7 +21,7 @@ fn each_victim_is_shown_once_with_times_since_its_kill() {
         (2022 * MS, 2, 40, What::SkipReaping { victim: 813 }),
         (2121 * MS, 2, 40, What::StartReaping { victim: 813 }),
         (2125 * MS, 2, 40, What::FinishReaping { victim: 813 }),
-        // The process id is reused.
+        // Another process has got the same process id.
         (3000 * MS, 0, 51, What::MarkVictim { victim: 812 }),
     ]);
     let ms = |ms: u64| (ms * MS) as f64;

@@ -1,5 +1,5 @@
-//! The tables that `show` derives from recordings with known contents: hand-written, random, and
-//! simulated.
+//! Tests the tables that `plimsoll show` makes of recordings with known contents: hand-written,
+//! random, and simulated.
 
 mod kills;
 mod pages;
@@ -13,7 +13,7 @@ use plimsoll_lab::report::figures::Figures;
 use plimsoll_lab::show;
 use plimsoll_recording::{Event, Header, Recording, Symbol, What};
 
-/// The functions that events in these tests refer to.
+/// The kernel functions to which the events of these tests refer.
 const SYMBOLS: [&str; 10] = [
     "vmstat_update",
     "vmstat_shepherd",

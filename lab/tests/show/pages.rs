@@ -1,4 +1,5 @@
-//! Moves between lists and zones: which events form one move, and by which path.
+//! Tests which events form one move of pages between page lists and a zone, and to which code path
+//! the move is assigned.
 
 use plimsoll_lab::show::moves::{HOLD_ENDS, Path, moves};
 use plimsoll_recording::{Recording, What};
@@ -111,7 +112,7 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (3, 0, 3, drain(11)),
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
-        // Another thread frees a block on CPU 0 while the work is preempted.
+        // Another thread frees a block on CPU 0 while the vmstat work is preempted.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),

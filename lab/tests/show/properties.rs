@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::{alloc, batched, drain, ends, free, recording, rows, stack, starts, table, taken};
 
-/// Any event that appears in a table, with few threads, pages and locks.
+/// Generates an event of any kind that the tables count. There are few threads, pages and locks, so
+/// that several events concern the same one.
 fn what() -> impl Strategy<Value = What> {
     let (pfn, lock) = (0..12_u64, 0..3_u64);
     let pid = 100..104_u32;

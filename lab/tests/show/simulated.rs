@@ -17,7 +17,8 @@ use plimsoll_sim::Stats;
 
 use super::{rows, table};
 
-/// For each path, the number of holds that moved pages, and the number of those pages.
+/// For each code path by which pages move between page lists and zones: the number of holds of a
+/// zone lock that moved pages, and the number of these pages.
 type Holds = BTreeMap<&'static str, (f64, f64)>;
 
 struct Run {

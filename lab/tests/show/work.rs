@@ -93,8 +93,8 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
             row("32 ms", &[3.0]),
         ]
     };
-    // The runs are at 8, 11 and 14 ms. Without the expiry of a timer in the recording, ticks count
-    // as being at 8, 12, … ms. An expiry at 23 ms shows that they are at 7, 11, … ms.
+    // The runs are at 8, 11 and 14 ms. If a recording has no expiry of a timer, ticks are assumed
+    // at 8, 12, … ms. An expiry at 23 ms shows that the ticks are at 7, 11, … ms.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
     // With ticks at 6, 10, 14, … ms, no two runs share a tick.

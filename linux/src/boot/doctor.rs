@@ -247,7 +247,7 @@ mod tests {
         let path = env::join_paths(["/no/such/folder".into(), folder.path().to_owned()]).unwrap();
         assert_eq!(find("busybox", &path), Some(folder.path().join("busybox")));
         assert_eq!(find("busybix", &path), None);
-        // A script is not a static program.
+        // The file `busybox` in this folder is a script, and not a static program.
         assert_eq!(busybox(&path).unwrap_err(), "no static busybox");
         assert_eq!(busybox(OsStr::new("/no/such")).unwrap_err(), "no busybox");
     }

@@ -1,5 +1,5 @@
-//! The guest's initramfs: Plimsoll's own program and libraries, the plan, kernel modules, and the
-//! user's load if there is one.
+//! The guest's initramfs: Plimsoll's own program and libraries, the plan (instructions for the
+//! guest's first process), kernel modules, and the user's load if there is one.
 //!
 //! The initramfs is a cpio archive in the format `newc`, which the kernel unpacks into memory. The
 //! archive is not compressed, because decompressing it would cost the guest more time than reading

@@ -102,7 +102,8 @@ impl Recipe {
         format!("{}-{}", self.series, self.configuration())
     }
 
-    /// Returns the part of the name that describes the configuration: `hz1000` or `hz1000-debug`.
+    /// Returns the part of the folder's name that describes the configuration: `hz1000` or
+    /// `hz1000-debug`.
     fn configuration(&self) -> String {
         let checks = match self.checks {
             Checks::Off => "",

@@ -131,8 +131,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // `command` still holds the write ends of the pipe. To replace these ends is to close them.
-        // Otherwise the loop below would never see the end of the output.
+        // `command` still holds the write ends of the pipe. Replacing them closes them; otherwise
+        // the loop below would never see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

@@ -11,7 +11,7 @@ use super::worker::{END_OF_PROGRAM, monotonic_ns};
 /// It is long enough to send the order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
-/// Workers that have received their programs and wait for the start.
+/// Workers that have received their programs (lists of steps) and wait for the start.
 #[derive(Debug)]
 pub(crate) struct Crew {
     workers: Vec<Worker>,
@@ -24,7 +24,7 @@ struct Worker {
 }
 
 impl Crew {
-    /// Starts one worker for each program, and waits until all are ready.
+    /// Starts one worker for each program (a list of steps), and waits until all are ready.
     pub(crate) fn ready(programs: &[Vec<Op>]) -> io::Result<Self> {
         let workers: io::Result<Vec<Worker>> = programs.iter().map(|p| Worker::start(p)).collect();
         let mut workers = workers?;

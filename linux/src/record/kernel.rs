@@ -69,7 +69,7 @@ pub(super) fn header() -> Header {
 
 /// Returns CPU 0's share of its last-level cache, in bytes: the size divided by the number of CPUs
 /// that share the cache (Linux: `per_cpu_data_slice_size`), or 0 if the kernel knows of no cache.
-/// Linux uses this number to decide when frees of small blocks empty the lists.
+/// Linux uses this number to decide when a free of a small block empties the CPU's page lists.
 fn cache_slice() -> u64 {
     const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
     let text = |level: u32, name: &str| {

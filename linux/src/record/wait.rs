@@ -78,10 +78,10 @@ impl Watch {
         self.sender.clone()
     }
 
-    /// Waits for the end of the recording. If there is a command, the recording ends when the
-    /// command ends; at the time `until`, or at a first signal, the command is only told to end.
-    /// Without a command, the recording ends at `until` or at a signal. In both cases a write error
-    /// ends the recording. Returns the exit status if the command has ended.
+    /// Waits for the end of the recording. With a command, the recording ends when the command
+    /// ends; the time `until`, or a first signal, only makes the command end. Without a command,
+    /// the recording ends at `until` or at the first signal. A second signal or a write error
+    /// always ends it. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,
@@ -104,7 +104,8 @@ impl Watch {
                 let Some(pid) = pid else {
                     return Ok(None);
                 };
-                // The recorder tells the command to end, and records until the command has ended.
+                // At the time `until`, the recorder tells the command to end, and then records
+                // until the command has ended.
                 until = None;
                 terminate(pid);
                 continue;

@@ -1,6 +1,6 @@
-//! Compares the cost of allocating and freeing through a thread's handle on a pool (`Bound`) with
-//! that of the calls that pass the machine. The two take turns, so that other load on the computer
-//! slows both.
+//! Compares the costs of two ways to allocate and free pages: by a thread's handle on a pool
+//! (`Bound`), and by calls with the machine (`Host`) as an argument. The two ways take turns, so
+//! that other load on the computer slows both.
 //!
 //! `cargo run --release -p plimsoll-host --example bound_cost`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -13,7 +13,7 @@ use plimsoll_host::pool::{Bound, Pool};
 use plimsoll_mm::page::Request;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
-/// The number of pairs of rounds.
+/// The number of pairs of rounds. Each pair has one round with the handle and one without it.
 const ROUNDS: usize = 301;
 /// The number of pages that a round allocates and frees one by one.
 const PAGES: usize = 64;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let here = pool.enter(CpuId(0))?;
     let (mut explicit, mut bound, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // Every second round of pairs measures the two ways in the opposite order.
+        // Every second pair of rounds measures the two ways in the opposite order.
         let (one, other) = if round % 2 == 0 {
             let one = time(|| by_machine(&pool));
             (one, time(|| by_handle(&here)))

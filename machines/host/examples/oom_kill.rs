@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let grows = scope.spawn(|| -> Result<(), String> {
             // The tenant touches more pages than its budget allows, so the first page beyond the
             // budget is refused. The victim is the process of this tenant, because no other process
-            // is under the budget.
+            // has this budget.
             let refused = use_pages(memory, &greedy, u64::from(PAGES.0));
             let Err(FaultError::OverBudget(over)) = refused else {
                 return Err(format!("it has a budget: {refused:?}"));
@@ -160,8 +160,8 @@ fn use_pages(
     Ok(())
 }
 
-/// Runs the reaper's thread until the reaper has finished with a victim, but for at most ten
-/// seconds. Returns how the reaping ended.
+/// Runs the reaper on this thread until it has finished with a victim, but for at most ten seconds.
+/// Returns how the reaping ended.
 fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
     let host = memory.machine;
     let end = host.now().0 + 10_000_000_000;

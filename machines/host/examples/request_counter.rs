@@ -61,9 +61,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
     // While no addition is in progress, the range contains the exact count. The range is a single
-    // value until several CPUs have added in turn, and then widens with each further CPU. An
-    // addition in progress on another thread may or may not be included. Moreover, while such an
-    // addition carries a batch or two up the tree, these batches are missing from the range.
+    // value as long as only one CPU has added, and widens with each further CPU. An addition in
+    // progress on another thread may be included or not. While such an addition passes an amount up
+    // the counter's tree, the range may lack this amount.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

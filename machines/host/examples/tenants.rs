@@ -152,15 +152,16 @@ impl Server<'_> {
             .map_err(|_| "no memory for a slot")?;
         let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
         let own_fee = fees.get(all.len()).ok_or("the house is full")?;
-        // Relaxed is enough: the lock of the list passes the fee on with the tenant.
+        // Relaxed is enough: the selector looks a tenant up under the lock of the list, and this
+        // lock makes the fee visible too.
         own_fee.store(fee, Relaxed);
         // The list has room for all tenants, so the call does not allocate under the lock.
         all.push(Arc::clone(&process));
         Ok(process)
     }
 
-    /// Touches the first `pages` pages of the tenant's mapping, on a thread of its own. A tenant
-    /// that is told to die exits. Returns whether it still lives.
+    /// Touches the first `pages` pages of the tenant's mapping on this thread. A tenant that is
+    /// told to die exits. Returns whether it still lives.
     fn grow(&self, tenant: &Arc<Process<Host>>, pages: u64) -> Result<bool, String> {
         let Self { memory, oom, .. } = *self;
         CURRENT.set(Some(Arc::clone(tenant)));
@@ -219,7 +220,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limited = server.tenant(3, 50, 1000)?;
     assert!(server.grow(&rich, 9000)?);
     assert!(server.grow(&free, 3000)?);
-    // The tenant's budget is exhausted, and no other tenant is under this budget.
+    // The tenant's budget is exhausted, and no other tenant has this budget.
     assert!(!server.grow(&limited, 2000)?, "it exceeds its own budget");
     assert_eq!(oom.killer().kills(&host), 1);
 

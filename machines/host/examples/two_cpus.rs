@@ -20,8 +20,8 @@ const LOADS: [(u32, u32); 5] = [
 
 const DURATION: Duration = Duration::from_secs(1);
 
-/// The largest factor by which the prices before and after the measurement may differ. If they
-/// differ by more, the CPUs have moved to other cores.
+/// The largest factor by which the prices (the times of a lock's steps) before and after the
+/// measurement may differ. If they differ by more, the CPUs have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 fn main() {

@@ -109,7 +109,7 @@ impl Shadow {
 impl Notified<Host> for Shadow {
     fn start(&self, _: &Host, pages: &Range<Vpn>, _may_wait: bool) -> Result<(), Refused> {
         // A virtual CPU uses a translation only under this lock, and this call removes the
-        // translations under it. So no virtual CPU uses them when this call returns.
+        // translations under the same lock. So no virtual CPU uses them when this call returns.
         let mut known = self.lock();
         known.told += 1;
         known.open.push(pages.clone());
@@ -219,8 +219,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         arena: Arc::clone(pool.arena()),
         slots,
     };
-    // SAFETY: only `spaces` hands frames to it. No virtual CPU uses a frame after the guest was
-    // notified that the frame's page is unmapped.
+    // SAFETY: only `spaces` hands frames to `to_kernel`. No virtual CPU uses a frame after the
+    // guest was notified that the frame's page is unmapped.
     let to_kernel = unsafe { ToKernel::new(pool.host(), Arc::clone(pool.arena())) };
     let spaces = Spaces::new(pool.host(), &Design::OURS, SLOTS)?
         .with_contents(store)

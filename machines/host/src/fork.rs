@@ -50,7 +50,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// This process.
+    /// Returns this process, as the origin of a new value.
     pub(crate) fn here() -> Self {
         Self {
             forks: watched_forks(),

@@ -163,14 +163,15 @@ impl Host {
         CpuId(affinity::current() % self.0.topology.cpus())
     }
 
-    /// Aborts the process, with a message, if it was forked from the one that created the machine.
+    /// Aborts the process, with a message, if it is a forked child of the process that created the
+    /// machine.
     pub(crate) fn abort_in_child(&self) {
         if self.is_in_child() {
             fork::abort_child();
         }
     }
 
-    /// Whether this process was forked from the one that created the machine.
+    /// Whether this process is a forked child of the process that created the machine.
     pub(crate) fn is_in_child(&self) -> bool {
         self.0.forks != cpu::forks()
     }
@@ -191,8 +192,8 @@ impl Host {
         placement.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves an array that has an element for each CPU, of `each` bytes from address `first` on, so
-    /// that each page is on the node of its CPUs.
+    /// Moves the pages of an array to the nodes of the CPUs that use them. The array begins at
+    /// address `first` and has an element of `each` bytes for each of `cpus` CPUs.
     pub(crate) fn move_to_nodes(&self, first: usize, each: usize, cpus: usize) {
         let topology = &self.0.topology;
         let one_node = !numa::nodes_with_memory().is_ok_and(|nodes| nodes.len() > 1);
@@ -245,9 +246,9 @@ pub enum OwnerLocks {
         /// number is 0 keeps it, so that tests can end ownerships often.
         after: u32,
     },
-    /// Every thread takes a lock by one atomic exchange. This is the default, because no CPU is
-    /// interrupted when a thread drains, or does the periodic work of, a CPU that another thread
-    /// plays.
+    /// Every thread takes a lock by one atomic exchange. This is the default: no CPU is interrupted
+    /// when a thread drains the lists of a CPU that another thread plays, or does that CPU's
+    /// periodic work.
     Exchanged,
 }
 

@@ -58,7 +58,8 @@ impl JobQueue {
     /// dropped. Returns `None` when the queue is closed. Only one worker at a time may call this.
     pub(crate) fn next(&self, now: impl Fn() -> Nanos) -> Option<Running<'_>> {
         let mut table = self.table();
-        // This loop ends when a job is due or the queue is closed; both wake the worker.
+        // The loop ends when a job is due or the queue is closed. The worker sleeps at most until
+        // the earliest job is due; `defer` and `close` wake it.
         loop {
             if table.closing {
                 return None;

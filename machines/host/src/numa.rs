@@ -115,7 +115,8 @@ mod tests {
         let of = |each| homes(first, each, &eight());
         let at = |page: usize, node| (first + page * PAGE, NodeId(node));
         assert_eq!(of(PAGE / 2), [at(0, 0), at(1, 0), at(2, 1), at(3, 1)]);
-        // Four elements of 768 bytes on node 0, and then one third of the page on node 1.
+        // In the first page, four elements of 768 bytes belong to node 0, and the last quarter of
+        // the page belongs to node 1.
         assert_eq!(of(768), [at(0, 0), at(1, 1)]);
         assert_eq!(of(2 * PAGE).len(), 16);
         assert_eq!(of(64), [], "a page that is mostly of others stays");

@@ -23,7 +23,7 @@ use plimsoll_mm::units::{Order, Pages};
 use crate::Host;
 use crate::discard::ToKernel;
 
-/// How often and how much free memory is returned.
+/// How often and how much free memory is returned to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The time between two rounds; it must not be 0. A round returns the memory of a block if the
@@ -69,7 +69,7 @@ struct Table {
     refused: u64,
 }
 
-/// The work of the thread so far.
+/// What the thread of a [`ReturnFree`] has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Returned {
     /// The number of rounds that have ended.
@@ -145,7 +145,7 @@ impl ReturnFree {
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// The work of the thread so far.
+    /// What the thread has done so far.
     #[must_use]
     pub fn returned(&self) -> Returned {
         let table = self.state.table();
@@ -181,7 +181,8 @@ impl State {
 impl Drop for ReturnFree {
     fn drop(&mut self) {
         if self.host.is_in_child() {
-            // Joining or detaching a thread that does not exist is undefined.
+            // A forked child has no such thread. Joining or detaching a thread that does not exist
+            // is undefined.
             mem::forget(self.thread.take());
             return;
         }

@@ -2,7 +2,7 @@
 //! nodes, advice for forks, a function that runs in the child of a fork, and the CPU time, switches
 //! and page faults of a thread.
 //!
-//! On other systems each of these calls fails with [`io::ErrorKind::Unsupported`].
+//! On other systems each of these calls fails with [`std::io::ErrorKind::Unsupported`].
 
 #[cfg(target_os = "linux")]
 pub(crate) use imp::{

@@ -191,7 +191,7 @@ impl LocalWord<Host> for CpuWord {
     }
 }
 
-/// One stored byte per page. Accesses are relaxed, as the trait `Tags` allows.
+/// The tags of all pages, one byte for each page. Accesses are relaxed, as the trait `Tags` allows.
 #[derive(Debug)]
 pub struct PageTags(Box<[AtomicU8]>);
 

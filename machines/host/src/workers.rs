@@ -164,8 +164,8 @@ impl Drop for Workers {
     /// panicking.
     fn drop(&mut self) {
         if self.host.is_in_child() {
-            // Joining or detaching a thread that does not exist is undefined, and a thread that
-            // does not exist may hold the lock of a job queue.
+            // A forked child has no such threads. Joining or detaching a thread that does not exist
+            // is undefined, and it may hold the lock of a job queue.
             self.threads.drain(..).for_each(mem::forget);
             return;
         }

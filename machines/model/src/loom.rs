@@ -12,7 +12,8 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The largest number of bodies of a law. With more bodies, no law finishes within minutes.
+/// The largest number of bodies of a law, each of which is the code of one thread. With more
+/// bodies, no law finishes within minutes.
 const BODIES_MAX: usize = 3;
 
 /// Loom tries the interleavings with at most this many preemptions, unless the environment variable

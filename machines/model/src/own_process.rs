@@ -14,9 +14,10 @@ const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
 /// Runs `test`, which must be the whole body of a test, in a process of its own.
 ///
-/// The test harness names the thread of a test after the test. The new process is this test
-/// program with that name as its argument, and with `PLIMSOLL_TEST_ALONE` set, so that it runs
-/// `test` itself. A debugger or a tool that starts one test at a time sets the variable too.
+/// The calling thread has the name of the test, because the test harness names it so. This function
+/// starts the same program again, with that name as its argument and with `PLIMSOLL_TEST_ALONE`
+/// set. The new process then runs `test` itself. A debugger or a tool that starts one test at a
+/// time sets the variable too.
 ///
 /// # Panics
 /// If `test` panics, if this program cannot be started again, and if it has no test of the name of

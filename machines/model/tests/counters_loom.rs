@@ -1,4 +1,4 @@
-//! The laws of counters under loom, exhaustively.
+//! Checks the laws of counters with loom, which tries all interleavings with few preemptions.
 //!
 //! This is a separate program, because shuttle's panic hook would report every thread that loom
 //! ends.
@@ -28,8 +28,8 @@ fn going_and_returning() {
     });
 }
 
-/// Runs the laws about reading a counter during additions, on one of [`counter::setups`]. There is
-/// one test for each setup, because these laws take longest.
+/// Runs the laws about reading a counter during additions, on one kind of counter. Each kind in
+/// [`counter::setups`] has a test of its own, because these laws take longest.
 fn looking_while_adding(setup: usize) {
     for law in counter::looking_while_adding(counter::setups()[setup]) {
         run_law(&law, CPUS);

@@ -23,8 +23,9 @@ mod sync {
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread::{Thread, current, park, park_timeout, sleep};
 
-    /// Issues a full barrier on the calling thread only: under a model checker, the other side of
-    /// the barrier is a full barrier too.
+    /// Stands for `membarrier`, which issues a full barrier on all CPUs that run threads of the
+    /// process. Here the calling thread's barrier is enough, because `light_barrier` is a full
+    /// barrier too.
     pub(crate) fn heavy_barrier() {
         fence(SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Laws under loom, and a check that loom catches errors that only weak memory reveals.
+//! Checks laws with loom, and that loom catches errors that only weak memory reveals.
 
 mod laws;
 
@@ -7,9 +7,9 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
 
-/// The number of bodies that count, in addition to the one that folds.
+/// The number of threads that add to the counter. One more thread folds their differentials.
 const COUNTERS: usize = 1;
-/// The number of times that each counting body adds 1.
+/// The number of times that each thread adds 1 to the counter.
 const STEPS: i64 = 3;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {

@@ -1,5 +1,4 @@
-//! Laws under shuttle, and a check that shuttle does not catch errors that only weak memory
-//! reveals.
+//! Checks laws with shuttle, and that shuttle does not catch errors that only weak memory reveals.
 
 mod laws;
 
@@ -8,9 +7,9 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::shuttle::{ModelLock, ModelWord, ShuttleMachine as M, run_law};
 
-/// The number of bodies that count, in addition to the one that folds.
+/// The number of threads that add to the counter. One more thread folds their differentials.
 const COUNTERS: usize = 3;
-/// The number of times that each counting body adds 1.
+/// The number of times that each thread adds 1 to the counter.
 const STEPS: i64 = 6;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {

@@ -52,8 +52,9 @@ impl Cost {
 /// A benchmark. It takes the number of CPUs of the simulated machine and the total number of steps.
 pub type Bench = fn(u32, u64) -> Cost;
 
-/// Every benchmark with its name. A benchmark whose name ends in `, loaded` is the one before it,
-/// but interrupts and the effects of load are on, as in an experiment.
+/// Every benchmark with its name. A name that ends in `, loaded` is for the same benchmark as the
+/// entry before it, but on a machine with interrupts and with the effects of load, as in an
+/// experiment.
 pub const ALL: [(&str, Bench); 9] = [
     ("order point", |cpus, steps| {
         order_points(World::Plain, cpus, steps)
@@ -78,19 +79,21 @@ pub const ALL: [(&str, Bench); 9] = [
     }),
 ];
 
-/// The disturbances of the simulated machine while it runs the steps.
+/// Whether the simulated machine has disturbances (such as interrupts) and effects of load (slower
+/// clocks and shared memory bandwidth).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum World {
     /// The machine has no disturbances and no effects of load.
     Plain,
-    /// The machine has the disturbances and the effects of load of [`LOADED_LIKE`].
+    /// The machine has the disturbances and the effects of load of the built-in machine
+    /// [`LOADED_LIKE`].
     Loaded,
 }
 
 /// The name of the built-in machine whose disturbances and effects of load a loaded benchmark has.
 pub const LOADED_LIKE: &str = "epyc-9654-2s";
 
-/// Each step does local work of random length and then passes an order point.
+/// Measures steps that do local work of random length and then pass an order point.
 #[must_use]
 fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
     measure(world, cpus, steps, |sim, ()| {
@@ -99,7 +102,7 @@ fn order_points(world: World, cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Each step does local work of a fixed length, without an order point.
+/// Measures steps that do local work of a fixed length, without an order point.
 #[must_use]
 fn local_spend(world: World, cpus: u32, steps: u64) -> Cost {
     measure(world, cpus, steps, |sim, ()| {
@@ -107,7 +110,8 @@ fn local_spend(world: World, cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Each CPU has its own lock, and acquires and releases it after random local work.
+/// Measures the acquisition and release of a lock after random local work. Each CPU has its own
+/// lock.
 #[must_use]
 fn own_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
@@ -117,8 +121,8 @@ fn own_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Each CPU enters its own per-CPU lock and does some local work inside, as each allocation or free
-/// of a page does.
+/// Measures steps in which each CPU enters its own per-CPU lock and does some local work inside, as
+/// each allocation or free of a page does.
 #[must_use]
 fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
@@ -128,13 +132,14 @@ fn per_cpu_lock(world: World, cpus: u32, steps: u64) -> Cost {
             *count += 1;
         });
         debug_assert!(done.is_some(), "no other task takes it");
-        // Not `Work::Fault`: at 10 ns a page, the CPUs would exceed the bandwidth of the memory,
-        // and the steps would become longer.
+        // `Work::Fault` is unsuitable here: at 10 ns a page, all CPUs together would exceed the
+        // memory bandwidth of a loaded machine, and the steps would become longer.
         sim.spend(Work::MinorFault, 1);
     })
 }
 
-/// All CPUs share one lock, which is held about two thirds of the time.
+/// Measures the acquisition and release of one lock that all CPUs share, and that is held about two
+/// thirds of the time.
 #[must_use]
 fn shared_lock(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
@@ -148,7 +153,7 @@ fn shared_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// All CPUs share one word and increment it after random local work.
+/// Measures additions to one word that all CPUs share, each after random local work.
 #[must_use]
 fn hot_word(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();

@@ -1,4 +1,4 @@
-//! The simulated machine as the memory manager sees it.
+//! Implements the trait `Machine`, through which the memory manager uses the simulated machine.
 
 use std::rc::Rc;
 

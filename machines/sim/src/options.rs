@@ -2,8 +2,8 @@
 
 use plimsoll_mm::units::Nanos;
 
-/// The options of one run. Experiments use [`SimOptions::default`], but with [`SimOptions::jitter`]
-/// and [`SimOptions::under_load`].
+/// The options of one run. Experiments use [`SimOptions::default`], but also set
+/// [`SimOptions::jitter`] and [`SimOptions::under_load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimOptions {
     /// The seed of every random stream.

@@ -51,8 +51,8 @@ pub struct KswapdThread {
 }
 
 impl KswapdThread {
-    /// Wakes the thread. If there is no task, calls `start`, which starts one that calls
-    /// [`KswapdThread::run`].
+    /// Wakes the thread. If the thread has no task, calls `start`, which must start a task that
+    /// calls [`KswapdThread::run`].
     pub fn wake(&self, sim: &Sim, start: impl FnOnce() -> TaskId) {
         self.woken.set(true);
         match self.task.get() {

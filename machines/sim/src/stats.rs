@@ -101,13 +101,13 @@ pub struct LockStats {
     pub perf_wait_max: Nanos,
     /// The number of attempts to acquire a lock that failed because the lock was held.
     pub failed_tries: u64,
-    /// The sum of all waits.
+    /// The total time of all waits.
     pub wait_total: Nanos,
     /// A log2 histogram of the waits; see [`HIST_BINS`].
     pub wait_hist: [u64; HIST_BINS],
     /// The longest wait; `None` if no acquisition had to wait.
     pub wait_max: Option<LongestWait>,
-    /// The sum of all holds.
+    /// The total time of all holds.
     pub hold_total: Nanos,
     /// The longest hold.
     pub hold_max: Nanos,
@@ -133,7 +133,7 @@ pub struct LongestWait {
 /// The waits of one CPU for the locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuWaits {
-    /// The sum of all waits.
+    /// The total time of all waits.
     pub total: Nanos,
     /// The longest wait.
     pub max: Nanos,
@@ -167,7 +167,7 @@ impl LockStats {
         }
     }
 
-    /// The sum of all `parts`.
+    /// Returns the combined statistics of all `parts`.
     #[must_use]
     pub fn sum(parts: &[Self]) -> Self {
         parts.iter().fold(Self::zero(), Self::plus)

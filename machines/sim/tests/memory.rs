@@ -1,5 +1,5 @@
-//! The host memory that each virtual CPU takes. This test has its own program, because it measures
-//! the memory of the whole process.
+//! Tests how much host memory each virtual CPU takes. The test is a program of its own, because it
+//! measures the memory of the whole process.
 
 use plimsoll_sim::bench;
 

@@ -19,7 +19,7 @@ pub enum Counting {
     Shared,
     /// Linux's counter, with a part per CPU: [`Flat`].
     Flat,
-    /// The published tree: [`Tree`].
+    /// The tree that was proposed for Linux (`percpu_counter_tree`): [`Tree`].
     Tree,
     /// Plimsoll's tree: [`OneSidedTree`].
     OneSided,
@@ -70,7 +70,7 @@ impl<M: Machine> Plan<M> {
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8. [`InitError::Cpus`] if the machine has
-    /// more CPUs than the published tree has shapes for.
+    /// more CPUs than the tree proposed for Linux has shapes for.
     pub fn new(
         machine: &M,
         counting: Counting,
@@ -139,7 +139,7 @@ pub enum AnyCounters<M: Machine> {
     Shared(Shared<M>),
     /// A part per CPU, which is folded into a shared part.
     Flat(Flat<M>),
-    /// The published tree.
+    /// The tree that was proposed for Linux.
     Tree(Tree<M>),
     /// Plimsoll's tree, which counts in one shared cache line until the tree is allocated.
     OneSided(OneSidedTree<M>),
@@ -182,8 +182,9 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Returns the sum of all counters of the group in two parts. One part is the group's cells,
-    /// not yet read, so that a caller that sums many groups can read their cells together.
+    /// Returns what must be added up for the sum of all counters of the group: an amount that is
+    /// known already, and the group's cells, which are not read yet. So a caller that sums many
+    /// groups can read their cells together.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),

@@ -30,11 +30,11 @@ pub struct Area<M: Machine> {
     free: M::Lock<Free<M>>,
 }
 
-/// The places that no group holds.
+/// The state that the area's lock protects: all runs, and the places that no group holds.
 struct Free<M: Machine> {
-    /// All runs. They are all created together with the area, because allocating an `Arc` aborts
-    /// when memory runs out. Until a run has memory for its rows, the area holds the only reference
-    /// to the run. So the area can still change the run and add that memory.
+    /// All runs of chunks. They are all created together with the area, because allocating an `Arc`
+    /// aborts when memory runs out. Until a run has memory for its rows, the area holds the only
+    /// reference to the run. So the area can still change the run and add that memory.
     runs: Box<[Arc<Run<M>>]>,
     /// The free places. The list has room for all existing places, so returning a place never
     /// allocates.
@@ -171,7 +171,7 @@ impl<M: Machine> Area<M> {
     }
 
     /// Takes a free place and sets all its words to 0. If no place is free, allocates the memory of
-    /// a run outside the lock.
+    /// a run (one or more chunks) outside the lock.
     ///
     /// If several CPUs allocate memory at once, all of them allocate the same run. The first CPU
     /// adds its memory to the area, and the others free theirs and try again. If each CPU allocated
@@ -397,9 +397,9 @@ impl<M: Machine> Place<M> {
     pub(super) fn words(&self, cpus: u32, counter: usize) -> impl Iterator<Item = &M::LocalWord> {
         assert!(counter < self.width as usize, "no such counter");
         let (first, word) = (self.first + counter, (self.first + counter) % BLOCK);
-        let rows = self.run.blocks[first / BLOCK..].iter();
-        let rows = rows.step_by(self.blocks_per_row as usize);
-        rows.take(cpus as usize).map(move |block| &block.0[word])
+        let blocks = &self.run.blocks[first / BLOCK..];
+        let per_row = self.blocks_per_row as usize;
+        (0..cpus as usize).map(move |cpu| &blocks[cpu * per_row].0[word])
     }
 
     /// Returns the sum of the group's words on `cpu`.

@@ -1,4 +1,5 @@
-//! A group's sum in two parts: the part in per-CPU memory, and the part outside it.
+//! The sum of a group of counters in two parts: the part in per-CPU memory, and the part outside
+//! it.
 
 use super::area::Place;
 use super::used::{Used, first_ones, ones};
@@ -24,8 +25,9 @@ pub(super) struct Cells<'a, M: Machine> {
     pub(super) unused_max: u32,
 }
 
-/// The number of a group's cells that can be streamed in about the time it takes to fetch one cache
-/// line: four nanoseconds per cell, compared with 100 to 200 for the line.
+/// The number of a group's cells that can be read, one after the other in memory, in about the time
+/// it takes to fetch one cache line: four nanoseconds per cell, compared with 100 to 200 for the
+/// line.
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {

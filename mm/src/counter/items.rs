@@ -1,4 +1,4 @@
-//! Memory for the upper levels of a counter tree.
+//! Memory for the upper levels of a counter tree: its items and roots.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -47,7 +47,8 @@ pub fn precise_totals<'g, M: Machine, T>(
     run.sum(machine, |at, pages| add(&mut items[at], pages));
 }
 
-/// Groups of the same chunk, which are summed together.
+/// Groups that are adjacent in per-CPU memory (they are in the same chunk), and are summed
+/// together.
 struct Run<'g, M: Machine> {
     members: [Option<Member<'g, M>>; PLACES],
     len: usize,
@@ -59,8 +60,9 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// The number of groups of a row, a quarter of all, from which on reading the row in memory order
-/// is fast. A reader that sums fewer groups waits for each cache line.
+/// The number of groups of a row, a quarter of all, from which on summing them is fast, because the
+/// reads follow each other closely in memory. A reader that sums fewer groups waits for each cache
+/// line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -125,9 +127,9 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Returns a word with one bit for each member to which nearly every CPU has added. The caller
-    /// reads the cells of these members on every CPU. Returns 0 if there are too few such members
-    /// to make streaming each row worthwhile.
+    /// Returns a word with one bit for each group of the run to which nearly every CPU has added.
+    /// The caller reads the cells of these groups on every CPU. Returns 0 if there are too few such
+    /// groups to make it worthwhile to read each row from start to end.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());
@@ -140,8 +142,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     /// Returns a word for each of the 64 CPUs from `64 * nth` on. The word has one bit for each
-    /// member whose cells on that CPU may hold something. Each member in `everywhere` gets its bit
-    /// on every CPU, without a look-up of the CPUs that have added to it.
+    /// group of the run whose cells on that CPU may hold something. Each group in `everywhere` gets
+    /// its bit on every CPU, without a look-up of the CPUs that have added to it.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
@@ -162,8 +164,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Charges the machine for reading the cells in `rows`, which has one word per CPU and in each word
-/// one bit per member to read.
+/// Reports to the machine the work of reading the cells in `rows`. `rows` has one word for each
+/// CPU, with one bit for each group of the run whose cells are read.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

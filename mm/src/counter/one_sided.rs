@@ -78,8 +78,8 @@ struct Grown<M: Machine> {
     /// The lines of the tree. The first ones have a bit for each cell and item that was ever used.
     /// Then follows one line for each item and root, with one word per counter.
     items: Items<M>,
-    /// The index of the first cache line that belongs to an item; the lines before it hold the
-    /// bits.
+    /// The index of the first cache line that belongs to an item. The lines before it hold the bits
+    /// of the used cells and items.
     above: usize,
 }
 
@@ -244,8 +244,9 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // This charges the machine for an addition to the CPU's own cell. An addition to the first
-        // line needs no such call: each access to a line charges the machine by itself.
+        // This reports to the machine the work of an addition to the CPU's own cell. An addition to
+        // the first line needs no such call, because the machine itself counts each access to a
+        // line.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
@@ -274,8 +275,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
-    /// cell.
+    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
+    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(
@@ -302,8 +303,9 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Raises `T` by the largest amounts that the cell of `cpu` and the items above it can keep
-    /// without carrying them. Each cell and each item raises `T` only once.
+    /// Raises `T` (the largest amount that the tree may not have carried to its roots yet) by what
+    /// the cell of `cpu` and the items above it can keep. Each cell and each item raises `T` only
+    /// once.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -337,16 +339,16 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     /// Returns an upper bound on the number of CPUs that have never added. The bound is computed
-    /// from `T`, which grows when a CPU adds for the first time. `T` is on the cache line that
-    /// every reader needs anyway.
+    /// from `T`: each CPU that adds for the first time raises `T` by at least what its cell can
+    /// keep. `T` is on the cache line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
-        // The levels above the cells may make the quotient exceed 32 bits. Then `u32::MAX` is a
-        // valid bound too, because there are fewer CPUs.
+        // `T` also has the parts of the items, so the quotient may exceed 32 bits. Then `u32::MAX`
+        // is a valid bound too, because there are fewer CPUs.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
@@ -398,7 +400,8 @@ fn home_of(cpu: CpuId) -> i64 {
 }
 
 // Relaxed throughout: a sum orders no other memory access. A CPU marks its cell before it adds to
-// the cell. So a reader that has learnt of the addition by other means finds the mark too.
+// the cell. So a reader that has learnt of the addition by other means, such as a lock, finds the
+// mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width
@@ -449,7 +452,8 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// Returns half of `T` as the bound in each direction.
+    /// Returns half of `T` as the bound in each direction. `T` is the width of the range that
+    /// contains the precise sum.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         let behind = self.behind(machine).unsigned_abs();

@@ -1,9 +1,10 @@
-//! The numbers of the runs, chunks and places of an area (`area.rs`).
+//! How the runs, chunks and places of an area (`area.rs`) are numbered.
 //!
 //! An area allocates its memory in runs. A run consists of chunks, and a chunk has [`PLACES`]
 //! places. Places are numbered through all runs, in the order of the runs.
 
-/// The number of places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
+/// The number of places in a chunk. With four counters, each CPU's row of a chunk takes 2 KiB on
+/// 64-bit hosts.
 pub(super) const PLACES: usize = 64;
 /// The number of consecutive runs that have equally many chunks. After that many runs, the number
 /// of chunks per run doubles.

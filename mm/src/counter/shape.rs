@@ -18,7 +18,8 @@ use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
 use crate::units::{CpuId, count_of};
 
-/// The amount that a CPU's cell carries upwards at a time. A power of two of at least 2.
+/// The step of a CPU's carries: the CPU's cell passes multiples of this amount to the item above
+/// it. A power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
@@ -45,12 +46,11 @@ impl Batch {
     }
 }
 
-/// The maximum number of CPUs for [`Shape::published`].
+/// The maximum number of CPUs for which the tree proposed for Linux has a shape.
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// For each order, one number per level of the published tree: the binary logarithm of how many
-/// cells or items of the level below share one item. The order is the binary logarithm of the
-/// number of CPUs, rounded up. The numbers are those of the proposed `percpu_counter_tree`.
+/// The levels of the tree proposed for Linux, from the lowest to the root, at index `i` for up to
+/// `2^i` CPUs. Each number is log₂ of how many cells or items of the level below share one item.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -79,7 +79,7 @@ pub(super) struct Level {
     /// The batch of the level below. Every amount that an item of this level receives is a multiple
     /// of that batch.
     pub(super) step: i64,
-    /// The amount that an item of this level carries upwards at a time.
+    /// An item of this level passes multiples of this amount to the next level or the root.
     pub(super) batch: i64,
     /// The number of items of this level.
     pub(super) items: u32,
@@ -93,8 +93,8 @@ impl Level {
 }
 
 impl Shape {
-    /// Creates the proposed tree for `cpus` CPUs. On every level a CPU uses item `cpu mod items`,
-    /// and there is one root.
+    /// Creates the shape of the tree proposed for Linux, for `cpus` CPUs. On every level a CPU uses
+    /// item `cpu mod items`, and there is one root.
     ///
     /// # Errors
     /// [`ShapeError::NoCpus`], or [`ShapeError::TooManyCpus`] above 2²⁰.
@@ -112,7 +112,7 @@ impl Shape {
         let arities = ARITIES[order as usize];
         let mut levels = Vec::new();
         let (mut width, mut step) = (order, i64::from(batch.get()));
-        // The last arity leads to the root, which does not count as a level.
+        // The last entry of `arities` belongs to the root, which does not count as a level.
         for arity in &arities[..arities.len().saturating_sub(1)] {
             width -= arity;
             let batch = step << arity;
@@ -212,7 +212,7 @@ impl Shape {
         })
     }
 
-    /// Returns the amount that a CPU's cell carries upwards at a time.
+    /// Returns the batch: a CPU's cell passes multiples of it to the item above.
     #[must_use]
     pub fn batch(&self) -> Batch {
         self.batch
@@ -264,8 +264,9 @@ impl Shape {
         delta.unsigned_abs().saturating_add(top - 1)
     }
 
-    /// Returns the accuracy that the authors of the proposed tree document: `levels × 2^order`
-    /// times the batch.
+    /// Returns the accuracy that the authors of the proposed tree document: a sum is at most
+    /// `levels × 2^order × batch` too small, and at most `levels × 2^order × (batch − 1)` too
+    /// large.
     pub(super) fn published_accuracy(&self) -> Accuracy {
         let levels = if self.cpus == 1 {
             0

@@ -1,4 +1,5 @@
-//! Tests of the published tree's shape and of shapes that follow a machine's topology.
+//! Tests of the shapes of counter trees: those of the tree proposed for Linux, and those that
+//! follow a machine's topology.
 
 use super::*;
 use crate::units::NodeId;
@@ -85,7 +86,8 @@ fn a_large_cache_is_split_evenly() {
     assert!((0..5).all(|item| [14, 15].contains(&members(item))));
 }
 
-/// If every last-level cache has only one CPU, the lowest items join CPUs of different caches.
+/// If every last-level cache has only one CPU, the lowest items join CPUs of different caches. So
+/// each level still has fewer items than the level below.
 #[test]
 fn caches_of_one_cpu_do_not_stop_the_tree() {
     let shape = Shape::of_topology(&machine(1, 100, 1, 1), Batch::RSS, 8).expect("a shape");

@@ -105,8 +105,8 @@ impl<M: Machine> Tree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds `carried`, the amount that the cell of `cpu` passes upwards, to the items above the
-    /// cell.
+    /// Adds `carried`, which the cell of `cpu` has just passed on, to the item above the cell. When
+    /// an item passes a multiple of its own batch, carries on to the next level, up to the root.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
@@ -207,8 +207,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.unbiased_sum(machine, counter).wrapping_add(bias)
     }
 
-    /// Reads all counters of a CPU together. The published counters take a pass through all CPUs
-    /// for each counter, so this charges for as many passes.
+    /// Reads all counters of a CPU together. The proposed code for Linux passes through all CPUs
+    /// once for each counter, so this reports the work of the further passes to the machine.
     fn precise_total(&self, machine: &M) -> i64 {
         let further = self.shape.cpus() * count_of(self.width() - 1);
         machine.spend(Work::NextCpu, further);

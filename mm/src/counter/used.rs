@@ -22,7 +22,7 @@ pub(super) const fn lines(bits: usize) -> usize {
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
 // Relaxed is enough: a CPU marks its cell before it adds to the cell. So a reader that has learnt
-// of the addition by other means finds the mark too.
+// of the addition by other means, such as a lock, finds the mark too.
 impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {

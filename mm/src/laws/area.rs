@@ -2,7 +2,8 @@
 //! places in it.
 //!
 //! The area of each law begins without memory, so the first CPUs that need a place all allocate the
-//! first run outside the lock. Only one of them may add it.
+//! first run (memory for several groups) outside the lock. Only one of these CPUs may add its run
+//! to the area.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,8 +13,8 @@ use super::{Body, Law};
 use crate::counter::{Area, Counters, Flat};
 use crate::machine::Machine;
 
-/// The number of counters in each group. A single one keeps the run small, because loom has an
-/// object for each word.
+/// The number of counters in each group. A single counter keeps the area's memory small: loom makes
+/// an object for each word of it.
 const WIDTH: usize = 1;
 
 /// An area without memory.

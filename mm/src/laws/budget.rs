@@ -12,11 +12,12 @@ use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::space::budget::Budget;
 
-/// The limit of the root budget, in pages: enough for one body's pages, but not for those of two.
+/// The limit of the root budget, in pages: enough for the pages of one CPU, but not for those of
+/// two.
 const ROOT_LIMIT: u64 = 4;
 /// The limit of the tight budget, in pages.
 const TIGHT_LIMIT: u64 = 3;
-/// The number of pages that a body charges.
+/// The number of pages that a CPU charges.
 const WANTED: u64 = 3;
 
 /// A root budget with two budgets under it: one without a limit and one with a tight limit.
@@ -24,9 +25,10 @@ pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
     tight: Arc<Budget<M>>,
-    /// The number of pages that bodies have charged and not yet uncharged.
+    /// The number of pages that CPUs have charged and not yet uncharged.
     held: M::Word,
-    /// Set to 1 by a body before it uncharges its pages, for the body that follows.
+    /// Set to 1 by a CPU before it uncharges its pages. A CPU that can charge pages only after that
+    /// must see the 1.
     done: M::Word,
 }
 
@@ -84,7 +86,7 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// Makes budgets in which the pages of one body have already been charged.
+    /// Makes budgets in which the pages of one CPU have already been charged.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
@@ -98,8 +100,8 @@ impl<M: Machine> FewBudgets<M> {
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Tries to charge pages. This succeeds only if the other body has uncharged its pages, because
-    /// the root has no room for both. Then checks that `done` is seen as set.
+    /// Tries to charge pages. This succeeds only if the other CPU has uncharged its pages, because
+    /// the root has no room for both. If so, asserts that this CPU sees `done` set.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -108,7 +110,7 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// Asserts that on every level the charge equals the pages held.
+    /// Asserts that each budget, on both levels, counts exactly the pages that are charged.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
         let [root, wide, tight] =
@@ -131,7 +133,8 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// Does what [`charging_at_once`] does, with one body that is refused at a higher level.
+/// Does what [`charging_at_once`] does, with one CPU whose charge the root refuses after the budget
+/// below has accepted it.
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
@@ -145,7 +148,7 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// A body uncharges and so makes room for another, which then sees the first body's stores.
+/// A CPU uncharges pages and so makes room for another CPU, which then sees the first CPU's stores.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

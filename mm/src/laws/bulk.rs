@@ -17,7 +17,7 @@ const PAGES: u32 = 4;
 const WANTED: usize = 3;
 /// The number of pages that one refill takes.
 const BATCH: Pages = Pages(2);
-/// An entry of a list of pages that has no page yet.
+/// The value of an element, in an array of pages, that holds no page yet.
 const NO_PAGE: Pfn = Pfn(u32::MAX);
 
 /// Makes an allocator of a few pages without watermarks, so that one call may take several pages
@@ -68,7 +68,7 @@ impl<M: Machine> FewPages<M> {
 
 impl<M: Machine> FewPages<M> {
     /// Asserts that one hold of the pcp lock gives all wanted pages while every page is free.
-    /// Otherwise the bodies of the law would have allocated only one page at a time.
+    /// Otherwise the CPUs of this law would have allocated only one page at a time.
     fn gives_many_at_once(&self, machine: &M) {
         let mut held = [NO_PAGE; WANTED];
         let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);

@@ -23,9 +23,10 @@ use crate::units::{NodeId, Order, Pages, Vpn};
 /// The number of pages of the machine: so few that a model checker can handle the records of all of
 /// them.
 const ARENA: u32 = 64;
-/// The pages of the private mapping of the file, whose first page is that of index 0.
+/// The virtual pages of the private mapping of the file. The first of them maps index 0 of the
+/// file.
 const MAPPED: Range<u64> = 512..516;
-/// The index of the page that is mapped, and of the page that is only read.
+/// Indexes in the file: `ONE` is the page that is mapped, and `READ` the page that is only read.
 const ONE: u64 = 0;
 const READ: u64 = 1;
 
@@ -96,7 +97,7 @@ impl<M: Machine> Cached<M> {
         self.spaces.lru().len(NODE, list)
     }
 
-    /// Looks at all inactive pages once.
+    /// Runs one pass of reclaim, which looks at all inactive pages.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), NODE);
@@ -142,7 +143,7 @@ impl<M: Machine> Cached<M> {
         assert!((0..=present).contains(&mapped), "{mapped} of {present}");
     }
 
-    /// Asserts that the page of the mapping is mapped, unless a pass has freed a page.
+    /// Asserts that the page that the set-up has mapped is mapped, unless reclaim has freed a page.
     fn is_mapped_or_dropped(&self, machine: &M) {
         let mapped = self.counted(machine, RssKind::File);
         let freed = self.freed.load(machine, Acquire);
@@ -155,17 +156,18 @@ impl<M: Machine> Cached<M> {
         assert_eq!(self.counted(machine, RssKind::File), 0);
     }
 
-    /// Asserts that passes have freed those of the two pages that the file no longer has.
+    /// Asserts that reclaim has freed each of the two pages that the file no longer has, and no
+    /// other.
     fn has_freed_what_is_gone(&self, machine: &M) {
         let freed = self.freed.load(machine, Acquire);
         let present = self.file.present(machine).cast_signed();
         assert_eq!(freed + present, 2, "no page is lost or freed twice");
     }
 
-    /// Asserts that a pass drops neither page, and that later passes do.
+    /// Asserts that the next pass drops neither of the file's two pages, and that later passes do.
     fn has_second_chances(&self, machine: &M) {
-        // The page that is mapped was touched before the first look too. The other page was read
-        // twice.
+        // Each page was used twice: the set-up and one CPU have touched the page that is mapped,
+        // and the set-up and the other CPU have read the other page.
         self.reclaim(machine);
         assert_eq!(self.freed.load(machine, Acquire), 0, "both were used again");
         assert_eq!(self.file.present(machine), 2);
@@ -188,7 +190,7 @@ impl<M: Machine> Cached<M> {
         }
         self.is_aged(machine);
         assert_eq!(self.counted(machine, RssKind::File), 0);
-        // This fails if a page has a use that was never dropped.
+        // This call panics if a page has a use that was never dropped.
         self.memory(machine).release_file(&self.file);
         self.is_aged(machine);
         assert_eq!(Arc::strong_count(&self.file), 1, "it is enlisted no more");
@@ -209,8 +211,8 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
         bodies: vec![reclaim, |machine, cached| {
             cached.touch(machine, ONE, Access::Read);
         }],
-        // The touch maps the page again if reclaim was first. Otherwise the page stays, or reclaim
-        // has not seen the touch.
+        // If reclaim is first, the touch maps the page again. Otherwise reclaim keeps the page, or
+        // drops it because it had looked at the page before the touch.
         check: |machine, cached| {
             cached.is_mapped_or_dropped(machine);
             cached.ends(machine);
@@ -218,7 +220,7 @@ pub fn dropped_while_touched<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// A page of a file that is mapped nowhere is mapped while reclaim drops it.
+/// A CPU maps a page of a file, which was mapped nowhere before, while reclaim drops the page.
 #[must_use]
 pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -227,7 +229,8 @@ pub fn dropped_while_mapped<M: Machine>() -> Law<M, Cached<M>> {
         bodies: vec![reclaim, |machine, cached| {
             cached.touch(machine, READ, Access::Read);
         }],
-        // Reclaim may have decided before the touch that the page leaves, and then unmaps it again.
+        // The page need not be mapped in the end: reclaim may have decided before the touch to drop
+        // the page, and unmap it after the touch.
         check: |machine, cached| cached.ends(machine),
     }
 }
@@ -287,7 +290,7 @@ pub fn dropped_by_two<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs reclaim while others touch, copy, read and unmap pages, and the space ends.
+/// Two CPUs reclaim while others touch, copy, read and unmap pages. The space ends afterwards.
 #[must_use]
 pub fn dropped_by_two_while_used<M: Machine>() -> Law<M, Cached<M>> {
     let churn: Body<M, Cached<M>> = |machine, cached| {
@@ -326,7 +329,8 @@ pub fn dropped_by_two_while_exiting<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Two CPUs use a page of a file, and then reclaim looks at it twice.
+/// One CPU touches a mapped page of a file and another CPU reads a second page. Then reclaim looks
+/// at both pages several times.
 #[must_use]
 pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
     Law {
@@ -343,7 +347,7 @@ pub fn a_touched_page_has_a_second_chance<M: Machine>() -> Law<M, Cached<M>> {
     }
 }
 
-/// Reclaim tries to drop pages of a file that a CPU uses since reclaim looked at them.
+/// Reclaim tries to drop pages of a file that a CPU has used since reclaim last looked at them.
 #[must_use]
 pub fn used_pages_become_active<M: Machine>() -> Law<M, Cached<M>> {
     Law {

@@ -1,8 +1,9 @@
-//! The processes of a test, on any machine: memory for them, their place in the list of the OOM
-//! killer, and their end, after which nothing of them may be left.
+//! Steps by which tests on every machine make processes and end them: give a process memory, enroll
+//! it with the OOM killer, make it exit, and check that nothing of it is left.
 //!
-//! The list of the processes and the signals to them are not here. A law's list never changes, a
-//! simulated machine starts tasks for a signal, and the test of a failing heap may not allocate.
+//! Each kind of test supplies the list of processes and the signals itself, because these differ: a
+//! law's list never changes, a simulated machine starts tasks for a signal, and the test of a
+//! failing heap may not allocate.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -47,7 +48,7 @@ pub fn enroll<M: Machine, S: Signals<M>>(
     Arc::new(process.expect("there is memory"))
 }
 
-/// Makes each of `processes` exit that has not left its address space, and retires all of them. They
+/// Makes each of `processes` that still has its address space exit, and retires all of them. They
 /// must be all processes of `killer`, and no other task may use them.
 ///
 /// # Panics
@@ -70,7 +71,8 @@ pub fn end<M: Machine, S: Signals<M>>(
             "no process uses it"
         );
     }
-    // The reaper drops the victims that are due, because they have left their address spaces.
+    // All victims have left their address spaces, so a step of the reaper only drops one of them
+    // from the queue.
     while let Some(done) = killer.reaper().step(memory).done {
         assert_eq!(done.bad_rss, None, "{done:?}");
     }

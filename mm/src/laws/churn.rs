@@ -57,8 +57,8 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Does what [`bounded_churn`] does, but page by page, while a third CPU drains the lists of both
-/// CPUs.
+/// Does what [`bounded_churn`] does, but the holds move single pages and not blocks, and a third
+/// CPU drains the lists of both CPUs meanwhile.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -100,7 +100,7 @@ pub fn batched_drains_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// Takes a block of an order that no list holds, and frees it.
+/// Takes a block of an order that page lists never hold, and frees it.
 fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
     let order = Order::new(4).expect("at most 10");
     if let Some(pfn) = few.take(machine, order) {

@@ -1,5 +1,5 @@
-//! The law of the contents of a page that moves to swap and back while a holder of translations, as
-//! a virtual machine has one, uses the page.
+//! The law of the contents of a page: they survive a move to swap and back while a virtual machine
+//! uses the page through translations of its own.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ const ARENA: u32 = 64;
 const SLOTS: u32 = 2;
 /// The only page of the address space.
 const PAGE: Vpn = Vpn(512);
-/// The contents of that page, which a body changes by adding to them.
+/// The amount that the set-up adds to the contents of that page. CPUs later add more.
 const WRITTEN: i64 = 1000;
 /// The contents of a frame that was freed, or of a slot whose contents were forgotten.
 const FREED: i64 = -1;
@@ -39,7 +39,7 @@ pub struct Bytes<M: Machine> {
     known: M::Lock<Known>,
 }
 
-/// The state of the holder of translations.
+/// What the holder of translations knows: the page's frame, and the notifications that it got.
 #[derive(Default)]
 struct Known {
     frame: Option<Pfn>,
@@ -69,7 +69,8 @@ impl<M: Machine> Bytes<M> {
     }
 }
 
-/// A handle of the embedder on the contents. It is the holder of translations, too.
+/// The embedder, which stores the contents. It also plays the holder of translations (Linux: an MMU
+/// notifier).
 struct Embedder<M: Machine>(Arc<Bytes<M>>);
 
 impl<M: Machine> Contents<M> for Embedder<M>
@@ -146,7 +147,7 @@ pub struct Guest<M: Machine> {
     spaces: Spaces<M>,
     space: AddressSpace<M>,
     bytes: Arc<Bytes<M>>,
-    /// The number of additions to the page.
+    /// The sum of all amounts that were added to the contents of the page.
     added: M::Word,
 }
 
@@ -195,7 +196,7 @@ where
     }
 
     /// Adds `amount` to the contents of the page, through a translation to its frame. Does nothing
-    /// if the page is moved meanwhile: a body must not wait for another body.
+    /// if the page is moved meanwhile: in a law, no CPU may wait for another CPU.
     fn add(&self, machine: &M, amount: i64) {
         let told = self.bytes.known(machine, |known| known.told);
         let touched = self.space.fault(self.memory(machine), PAGE, Access::Write);
@@ -241,7 +242,7 @@ where
     }
 }
 
-/// A page moves to swap while two CPUs write to it through translations.
+/// A page moves to swap while two CPUs write to it through translations that the holder keeps.
 #[must_use]
 pub fn moving_while_writing<M: Machine>() -> Law<M, Guest<M>>
 where

@@ -21,10 +21,10 @@ use crate::units::count_in;
 /// The number of CPUs that a machine needs for these laws.
 pub const CPUS: u32 = 3;
 
-/// For each CPU, the amounts that it adds, in order. The CPU in the middle only reads. The amounts
+/// For each CPU, the amounts that it adds, in order. CPU 1 adds nothing; it only reads. The amounts
 /// are large enough to make a flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
-/// The amount added before any body runs.
+/// The amount that the set-up adds.
 const BEFORE: i64 = 5;
 /// The value that one CPU sets while others add.
 const SET: i64 = 10;
@@ -152,7 +152,8 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Returns the precise sum of the counter, taken in each of the three ways.
+    /// Returns the precise sum of the counter as `precise_sum`, `precise_total` and
+    /// `precise_totals` compute it.
     fn sums(&self, machine: &M) -> [i64; 3] {
         let counters = &self.counters;
         let (sum, total) = (
@@ -162,8 +163,8 @@ impl<M: Machine> Counted<M> {
         [sum, total, self.total(machine)]
     }
 
-    /// Asserts that the counter has wrapped, in whichever way it is summed. Twice the largest
-    /// number wraps to −2.
+    /// Asserts that each way of summing gives the wrapped sum: two CPUs have added `i64::MAX` each,
+    /// which together wraps to −2.
     fn has_wrapped(&self, machine: &M) {
         assert_eq!(self.sums(machine), [BEFORE - 2; 3]);
     }
@@ -201,8 +202,8 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Adds an amount that an item in the middle of a tree keeps, and subtracts it again. Only the
-    /// two CPUs that share an item do so.
+    /// Adds 2 and subtracts it again, if this is one of the two CPUs whose cells are below the same
+    /// item. In a tree, that item keeps the 2 and passes nothing to the root.
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
@@ -211,7 +212,8 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Asserts that subtracted amounts have left every item, and that no carry is under way.
+    /// Asserts that no item of a tree still holds an amount that was subtracted again, and that no
+    /// carry is under way.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {
@@ -224,8 +226,8 @@ impl<M: Machine> Counted<M> {
         assert_eq!(arrived, expected, "{self:?}: a carry is lost");
     }
 
-    /// Returns the distance by which additions in `late` that are under way may move an approximate
-    /// sum.
+    /// Returns the largest error that the additions in `late`, if they are under way, may add to an
+    /// approximate sum.
     fn slack(&self, late: &[i64]) -> Accuracy {
         let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
         Accuracy {

@@ -1,5 +1,6 @@
 //! Laws of direct reclaim, and of a kswapd that makes no progress: how often an allocation waits,
-//! and who is woken. In each law one CPU does everything, so the laws have no interleavings.
+//! and which kswapd it wakes. In each law one CPU does everything, so the laws have no
+//! interleavings.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,10 +21,10 @@ use crate::units::{Nanos, NodeId, Order, Pages, Pfn};
 /// A node without CPUs.
 const REMOTE: NodeId = NodeId(1);
 
-/// A number of pauses that no law reaches.
+/// The number of a pause that never comes, because no law has so many pauses.
 const NEVER: i64 = i64::MAX;
 
-/// A machine with two pages that can be reclaimed, and an embedder that counts.
+/// A machine with two pages that can be reclaimed, and an embedder that counts pauses and wake-ups.
 pub struct Short<M: Machine> {
     reclaim: Reclaim<M, Counting<M>>,
 }
@@ -35,9 +36,10 @@ struct Counting<M: Machine> {
     isolated: M::Once<Run>,
     /// The number of times that an allocation has waited.
     pauses: M::Word,
-    /// The pause during which the other CPU puts back its page.
+    /// The number of the pause, of an allocation that waits, during which the other CPU puts back
+    /// the page that it has isolated.
     put_back_at: i64,
-    /// The pause during which the allocating task is killed.
+    /// The number of the pause during which the allocating task is killed.
     killed_at: i64,
     /// The number of times that a kswapd was woken.
     woken: M::Word,
@@ -75,8 +77,8 @@ impl<M: Machine> Counting<M> {
         self.pressed.spaces.lru().aged().expect("pages are aged")
     }
 
-    /// Isolates one of the two pages. The other one is then less than an eighth of what it takes to
-    /// isolate more.
+    /// Isolates one of the two inactive pages. An allocation then waits before it isolates the
+    /// other page, because more than an eighth as many pages are isolated as are left on the list.
     fn isolate(&self, machine: &M) {
         let run = self.aged().isolate(machine, NODE, List::Inactive, 1);
         assert!(self.isolated.set(run).is_ok(), "it was not done before");
@@ -158,7 +160,7 @@ impl<M: Machine> Short<M> {
         self.reclaim.reclaim(machine, Request::new(Order::ZERO))
     }
 
-    /// Asks for kswapd. Returns the number of times that it was woken so far.
+    /// Asks for kswapd, as an allocation does. Returns how often a kswapd was woken so far.
     fn wakes(&self, machine: &M) -> i64 {
         let pages = self.parts().pressed.manager.pages();
         self.reclaim.wake(machine, pages, Request::new(Order::ZERO));
@@ -184,7 +186,8 @@ impl<M: Machine> Short<M> {
         given.expect("they were taken");
     }
 
-    /// Runs kswapd until it dozes. Returns the number of its rounds.
+    /// Runs kswapd until it dozes (waits a tenth of a second before it falls asleep). Returns the
+    /// number of rounds in which it tried to reclaim before that.
     fn rounds(&self, machine: &M) -> u32 {
         let mut rounds = 0;
         while let Next::At(at) = self.reclaim.kswapd(machine, NODE)
@@ -195,35 +198,40 @@ impl<M: Machine> Short<M> {
         rounds
     }
 
-    /// Reclaims after the other CPU has put its page back.
+    /// Asserts that a direct reclaim waits until the other CPU has put its page back, and then
+    /// reclaims.
     fn waits_for_the_other_cpu(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), Some(Pages(1)));
         assert_eq!(self.pauses(machine), 3);
     }
 
-    /// Reclaims nothing, because the other CPU keeps its page.
+    /// Asserts that a direct reclaim ends without a page, because the other CPU keeps the page that
+    /// it has isolated.
     fn waits_in_vain(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), Some(Pages::ZERO));
-        // Each of the two sweeps waits once.
+        // The reclaim looks at the lists twice (two sweeps), and each sweep waits for a fiftieth of
+        // a second.
         let ticks = (i64::from(machine.hz().get()) / 50).max(1);
         assert_eq!(self.pauses(machine), 2 * ticks);
     }
 
-    /// Is killed while it waits for the other CPU.
+    /// Asserts that a direct reclaim ends when its task is killed while it waits for the other CPU.
     fn is_killed_behind_the_other_cpu(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), None);
         assert_eq!(self.pauses(machine), 2);
     }
 
-    /// Is killed while it waits for kswapd, and then reclaims.
+    /// Asserts that a task that is killed while it waits for kswapd returns without reclaiming, and
+    /// that its next call reclaims.
     fn is_killed_behind_kswapd(&self, machine: &M) {
         assert_eq!(self.reclaims(machine), None);
         assert_eq!(self.pauses(machine), 2);
-        // The task is killed before it waits, so it does not wait.
+        // The task was killed before this call, so it does not wait for kswapd again.
         assert_eq!(self.reclaims(machine), Some(Pages(2)));
     }
 
-    /// Makes kswapd give up, and then makes progress.
+    /// Asserts that kswapd gives up if it can reclaim nothing, and is woken again after an
+    /// allocation has reclaimed pages.
     fn revives_kswapd(&self, machine: &M) {
         let slots = self.without_swap(machine);
         assert_eq!(self.wakes(machine), 1);
@@ -237,7 +245,8 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.wakes(machine), 2, "there is hope");
     }
 
-    /// Lets kswapd make progress in its sixteenth round.
+    /// Lets kswapd make progress in its sixteenth round. Asserts that it gives up only after 16
+    /// more rounds without progress.
     fn counts_rounds_anew(&self, machine: &M) {
         let slots = self.without_swap(machine);
         self.wakes(machine);
@@ -252,7 +261,8 @@ impl<M: Machine> Short<M> {
         assert_eq!(self.rounds(machine), 16);
     }
 
-    /// Wakes the kswapds of both nodes, and runs each once.
+    /// Asserts that an allocation wakes the kswapds of both nodes, and that the one of the node
+    /// without CPUs reclaims the pages of its node.
     fn wakes_both(&self, machine: &M) {
         assert_eq!(self.wakes(machine), 2, "both nodes are short");
         let nodes = self.parts().woken_nodes.load(machine, Relaxed);
@@ -265,7 +275,7 @@ impl<M: Machine> Short<M> {
     }
 }
 
-/// Another CPU has isolated most inactive pages, and puts them back soon.
+/// Another CPU has isolated half of the inactive pages, and puts them back soon.
 #[must_use]
 pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     Law {
@@ -276,7 +286,7 @@ pub fn waits_for_isolated_pages<M: Machine>() -> Law<M, Short<M>> {
     }
 }
 
-/// Another CPU has isolated most inactive pages, and keeps them.
+/// Another CPU has isolated half of the inactive pages, and keeps them.
 #[must_use]
 pub fn waits_for_isolated_pages_in_vain<M: Machine>() -> Law<M, Short<M>> {
     Law {

@@ -1,5 +1,5 @@
-//! Laws of a drain that waits for a drain in progress: blocks that were on a list when the waiting
-//! drain was called are in the zone afterwards.
+//! Laws of a drain that has to wait because another drain is in progress: blocks that were on a
+//! list when the waiting drain was called are in the zone after it.
 //!
 //! Locks: those of a free and of a drain.
 
@@ -100,7 +100,7 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// Checks [`waiting_drain_against_frees`] with the holds of Linux.
+/// Checks [`waiting_drain_against_frees`] with zone-lock holds that move as many pages as in Linux.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {

@@ -111,8 +111,8 @@ impl<M: Machine> Dying<M> {
     }
 
     /// Makes an address space with a single mapping, which has room for a huge page, on a machine
-    /// with memory for that page. So large a machine has too many tags for a model checker: the law
-    /// still runs there, but no access to a tag is a step of the model.
+    /// with memory for that page. Such a machine has more page tags than a model checker can
+    /// handle. A law still runs on it there, but accesses to tags are not steps of the model.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
@@ -158,8 +158,8 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Asserts that a gather keeps the record that is added after it was full, although a batch has
-    /// been given back since.
+    /// Asserts that a gather keeps the record that is added after the gather was full, even if
+    /// another gather gives back a batch in between.
     pub(super) fn keeps_a_late_record(&self, machine: &M) {
         let memory = self.memory(machine);
         let (added, kept) = self.space.records_before_a_late_batch(memory);
@@ -214,7 +214,7 @@ impl<M: Machine> Dying<M> {
         self.space.swap_out(self.memory(machine), pages);
     }
 
-    /// Ends the space as its last user, if no other body has ended it.
+    /// Ends the space as its last user, if no other CPU has ended it.
     pub(super) fn exit(&self, machine: &M) {
         match self.space.exit(self.memory(machine)) {
             Ok(Exited::Finished) => assert!(self.space.has(machine, Flag::Ended)),
@@ -278,7 +278,7 @@ impl<M: Machine> Dying<M> {
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Ends the space if no body has ended it, and asserts that everything has been freed.
+    /// Ends the space if no CPU has ended it, and asserts that everything has been freed.
     pub(super) fn ends_whole(&self, machine: &M) {
         self.exit(machine);
         assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");

@@ -19,7 +19,7 @@ use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 /// A few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
-    /// The number of tables claimed at a time while other walkers are at work too.
+    /// The number of tables that a walker claims at a time while other walkers are at work.
     share: u64,
     /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
@@ -213,7 +213,7 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user runs beside one helper, which hands a table back.
+/// The last user empties tables beside one helper, which hands a table back.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -223,8 +223,8 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user runs beside one helper, which leaves before it has begun all tables that it has
-/// claimed.
+/// The last user empties tables beside one helper, which leaves before it has begun all tables that
+/// it has claimed.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -265,7 +265,8 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user runs beside helpers that leave and join again, one of which hands a table back.
+/// The last user empties tables beside helpers that leave and join again. One helper hands a table
+/// back.
 #[must_use]
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

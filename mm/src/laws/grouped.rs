@@ -1,5 +1,5 @@
-//! Laws of CPUs that use pages of two mobilities at the same time: blocks change their type while
-//! another CPU reads it.
+//! Laws of CPUs that use pages of two mobilities at the same time: page blocks change their type
+//! while another CPU reads the type.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,10 +14,10 @@ use crate::page::{Config, Grouping, Layout, Mobility, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// The number of pages of each mobility that a body takes.
+/// The number of pages of each mobility that a CPU takes.
 const EACH: usize = 2;
 
-/// A grouped arena, and the number of pages that bodies hold.
+/// An arena whose pages are grouped by mobility, and the number of pages that CPUs hold.
 pub struct TwoTypes<M: Machine> {
     pages: PageAllocator<M>,
     size: Pages,

@@ -1,4 +1,5 @@
-//! Laws of kswapd: it falls asleep, or dozes, while an allocation asks for it.
+//! Laws of kswapd: it falls asleep, or dozes (waits a tenth of a second before it falls asleep),
+//! while an allocation asks for it.
 
 use alloc::vec;
 use core::fmt;
@@ -15,7 +16,7 @@ use crate::units::{Nanos, NodeId};
 /// A kswapd that is awake and has nothing to do, and an allocation that needs it.
 pub struct Needed<M: Machine> {
     kswapd: Drowsy<M>,
-    /// 1 once normal memory is short. Of the lower kinds of zones there is always enough.
+    /// 1 once memory of the normal zone is short. The lower zones, such as DMA, always have enough.
     short: M::Word,
     /// The number of times that the thread of kswapd was woken.
     woken: M::Word,
@@ -31,7 +32,7 @@ impl<M: Machine> fmt::Debug for Needed<M> {
     }
 }
 
-/// The work of [`Needed::kswapd`].
+/// The work that the kswapd of [`Needed`] does: it only notes that memory is short.
 struct Watching<'n, M: Machine> {
     machine: &'n M,
     needed: &'n Needed<M>,
@@ -97,8 +98,8 @@ impl<M: Machine> Needed<M> {
         }
     }
 
-    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. No wake-up
-    /// shortens the time that kswapd dozes.
+    /// Does kswapd's steps until kswapd is asleep or has found that memory is short. A step that
+    /// follows a doze comes as if the whole time of the doze had passed.
     fn steps(&self, machine: &M) {
         while self.step(machine).is_some() {}
     }
@@ -129,7 +130,7 @@ impl<M: Machine> Needed<M> {
         );
     }
 
-    /// Dozes, is asked for, and dozes again.
+    /// Lets kswapd doze, and asks for it. Asserts that it then dozes for the whole time again.
     fn dozes_twice(&self, machine: &M) {
         let dozes = |span: Option<Nanos>| span.is_some_and(|span| span > Nanos::from_ms(50));
         assert!(dozes(self.step(machine)), "memory is not short");
@@ -139,9 +140,11 @@ impl<M: Machine> Needed<M> {
         assert!(self.kswapd.begins(machine).is_none(), "it is asleep");
     }
 
-    /// Is asked for while it has no memory, and does a step later.
+    /// Asks for kswapd while its embedder has no memory to reclaim from. Asserts that the next
+    /// steps mark the node as awake, and then as asleep.
     fn wakes_late(&self, machine: &M) {
-        // As `Reclaim::kswapd` does if the embedder has no memory.
+        // `Reclaim::kswapd` makes these two calls, `begins` and `falls_asleep`, if the embedder has
+        // no memory.
         let begun = self.kswapd.begins(machine).expect("it is awake");
         assert!(!self.kswapd.ask(machine, ZoneKind::Dma), "it is awake");
         assert!(!self.kswapd.falls_asleep(machine, begun));

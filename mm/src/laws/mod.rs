@@ -56,7 +56,8 @@ pub use self::vma::{
 /// The part of a [`Law`] that one CPU runs.
 pub type Body<M, S> = fn(&M, &S);
 
-/// A contract on the state `S` under concurrent bodies on machine `M`.
+/// A contract that the state `S` keeps while CPUs of machine `M` use it at the same time, and the
+/// test of this contract.
 #[derive(Clone)]
 pub struct Law<M, S> {
     /// The contract as a sentence.
@@ -311,7 +312,7 @@ pub fn summing_while_it_wraps<M: Machine>() -> Law<M, FewCounts<M>> {
             counts.0.snapshot(machine, FewCounts::<M>::ITEM);
         }],
         check: |machine, counts| {
-            // Twice the largest number wraps to −2.
+            // Two CPUs have added `i64::MAX` each, which together wraps to −2. Adding 4 makes it 2.
             counts.0.add(machine, FewCounts::<M>::ITEM, 4);
             counts.is_two(machine);
         },

@@ -50,7 +50,7 @@ impl<M: Machine> Heard<M> {
 impl<M: Machine> Signals<M> for Heard<M> {
     fn kill(&self, machine: &M, process: &Arc<Process<M>>) {
         assert!(process.is(machine, State::Killed), "it is dying");
-        // Relaxed: both counts are read only when all bodies have ended.
+        // Relaxed: both counts are read only after every CPU has ended its part of the law.
         self.kills.add(machine, 1, Relaxed);
     }
 
@@ -126,7 +126,7 @@ impl<M: Machine> TwoProcesses<M> {
     }
 
     /// Asserts that each of the two processes was signalled once, and that their space was handed
-    /// over once.
+    /// to the reaper once.
     fn is_queued_once(&self, machine: &M) {
         assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
         assert_eq!(self.killer.reaper().queued(machine), 1);

@@ -1,5 +1,5 @@
-//! Laws of page lists that own blocks. The zone has 16 pages, so its blocks with owners have four
-//! pages each.
+//! Laws of page lists that own blocks: a page that is freed on another CPU returns to the CPU that
+//! owns its block. The zone has only 16 pages, so the blocks that CPUs own have four pages each.
 //!
 //! Locks: those of allocations, frees and drains.
 
@@ -82,7 +82,8 @@ fn law<M: Machine>(
     }
 }
 
-/// Another CPU frees two pages of CPU 0 to its inbox, while CPU 0 collects its mail.
+/// Another CPU frees two pages into the inbox of CPU 0, their owner, while CPU 0 collects the pages
+/// in its inbox.
 #[must_use]
 pub fn sending_against_collecting<M: Machine>() -> Law<M, Handed<M>> {
     law(
@@ -133,7 +134,7 @@ fn mixed<M: Machine>() -> Vec<Body<M, Handed<M>>> {
     ]
 }
 
-/// CPUs allocate, free each other's pages, rob each other and drain.
+/// CPUs allocate, free pages that others own, take blocks from each other, and drain lists.
 #[must_use]
 pub fn inboxes_and_everything<M: Machine>() -> Law<M, Handed<M>> {
     law(

@@ -186,7 +186,7 @@ impl<M: Machine> Aged<M> {
         self.lru.add(machine, &self.few.pages, Pfn(0));
     }
 
-    /// Adds two pages, the first of which fills the batch.
+    /// Adds two used pages, the first of which fills this CPU's batch.
     fn adds(&self, machine: &M) {
         self.add(machine);
         self.add(machine);

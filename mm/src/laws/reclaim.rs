@@ -56,8 +56,8 @@ impl<M: Machine> Pressed<M> {
         Self::on(machine, Layout::arena(Pages(ARENA)), NODE)
     }
 
-    /// As [`Pressed::new`], with pages of `node`. If that is not the first node, the first zone of
-    /// the layout is filled before.
+    /// Does what [`Pressed::new`] does, with pages of `node`. If that is not the first node, first
+    /// uses up the pages of the layout's first zone.
     pub(super) fn on(machine: &M, layout: Layout, node: NodeId) -> Self {
         let pressed = Self::unlisted(machine, layout, node);
         let memory = pressed.memory(machine);
@@ -110,7 +110,7 @@ impl<M: Machine> Pressed<M> {
         Memory::new(machine, &self.manager, &self.spaces)
     }
 
-    /// Looks at all inactive pages once.
+    /// Runs one pass of reclaim, which looks at all inactive pages.
     fn reclaim(&self, machine: &M) {
         self.spaces.lru().drain(machine, self.manager.pages());
         let freed = pass(self.memory(machine), self.node);
@@ -167,7 +167,8 @@ impl<M: Machine> Pressed<M> {
         self.has_ended(machine);
         let memory = self.memory(machine);
         assert_eq!(memory.enlist(&self.space), Err(EnlistError::Ended));
-        // The only number is free again.
+        // There is only one number for enlisted spaces, so this succeeds only if that number is
+        // free again.
         let next = AddressSpace::new(memory).expect("there is memory");
         assert_eq!(memory.enlist(&Arc::new(next)), Ok(()));
     }

@@ -78,7 +78,8 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// Counts a user of the huge blocks from `pfn` on, or one fewer if `delta` is −1.
+    /// Adds `delta`, 1 or −1, to the number of users of each huge block within the block at `pfn`.
+    /// Asserts that no huge block has two users.
     fn count(&self, machine: &M, pfn: Pfn, order: Order, delta: i64) {
         let Pages(huge) = Order::HUGE.pages();
         for block in pfn.0 / huge..(pfn.0 + order.pages().0) / huge {
@@ -109,7 +110,8 @@ impl<M: Machine> Blocks<M> {
         }
     }
 
-    /// Runs rounds that give back memory which no CPU uses.
+    /// Runs two rounds that report free blocks to the embedder, which gives their memory back.
+    /// Asserts that no CPU uses a block while it is reported.
     fn report(&self, machine: &M) {
         let mut sweep = Sweep::default();
         for _ in 0..2 {

@@ -43,7 +43,8 @@ impl<M: Machine> Twins<M> {
     /// Adds one to both words, and returns their new value. The caller must be the only CPU inside.
     fn change(&mut self, machine: &M) -> i64 {
         // Relaxed stores suffice, because the lock orders this writer after all earlier ones. The
-        // load is an acquire because in the simulator an acquire load is an order point.
+        // load is an acquire because in the simulator an acquire load is an order point, at which
+        // other CPUs may run first.
         let changed = self.first.load(machine, Acquire) + 1;
         self.first.store(machine, changed, Relaxed);
         self.second.store(machine, changed, Relaxed);
@@ -78,7 +79,8 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn note_change(&self, machine: &M) {
-        // Relaxed: the number of changes is read only after all bodies have ended.
+        // Relaxed: the number of changes is read only after every CPU has ended its part of the
+        // law.
         self.changes.add(machine, 1, Relaxed);
     }
 
@@ -180,7 +182,7 @@ impl<M: Machine> Guarded<M> {
         let waited = Cell::new(false);
         // Relaxed would be enough: the asserted value was written by a CPU that held the lock, so
         // the lock orders it. The load is an acquire because in the simulator an acquire load is an
-        // order point.
+        // order point, at which other CPUs may run first.
         let is_killed = || self.killed.load(machine, Acquire) == 1;
         let killed = || {
             waited.set(true);

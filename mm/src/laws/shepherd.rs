@@ -1,4 +1,5 @@
-//! Laws of the CPU that runs the shepherd, while CPUs go offline and come back.
+//! Laws of the shepherd, the job that restarts the vmstat work of dormant CPUs: once started, it is
+//! deferred to exactly one online CPU, although CPUs go offline and come back.
 
 use alloc::vec;
 use core::fmt;

@@ -71,10 +71,9 @@ impl<M: Machine> Spilling<M> {
         self.seen.add(machine, self.listed(machine), AcqRel);
     }
 
-    /// Asserts that the spill returned every page but the one that was freed last, and that the
-    /// reader did not see the lists in the middle of it. If a free found the lists locked by the
-    /// reader, its page went to the zone directly, and there was no spill. If this happened to all
-    /// frees, no page is left on the lists.
+    /// Asserts that the reader did not see the lists half spilled: with the page that was freed
+    /// last and other pages at the same time. If a free finds the lists locked by the reader, its
+    /// page goes to the zone directly, and there is no spill to check.
     fn has_spilled(&self, machine: &M) {
         const LAST: i64 = 1 << (HIGH - 1);
         let (left, seen) = (self.listed(machine), self.seen.load(machine, Relaxed));
@@ -108,8 +107,9 @@ pub fn spill_that_keeps_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     )
 }
 
-/// The same under the merged policy. That policy releases the pcp lock too, so this law does not
-/// hold. The tests check that [`spill_that_keeps_the_lists`] would notice a released pcp lock.
+/// Does what [`spill_that_keeps_the_lists`] does, under the policy that Linux merged. That policy
+/// releases the pcp lock too between holds, so this law does not hold. The tests use it to check
+/// that a released pcp lock would be noticed.
 #[must_use]
 pub fn spill_that_releases_the_lists<M: Machine>() -> Law<M, Spilling<M>> {
     law("a law that does not hold", |machine| {

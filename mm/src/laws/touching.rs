@@ -147,8 +147,8 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while another CPU maps and unmaps next to it, more often than a fault starts
-/// over.
+/// A page is touched while another CPU maps and unmaps next to it, more often than a fault tries
+/// before it takes the lock of the mappings.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {

@@ -28,7 +28,8 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // This leaves 2 in the item and 1 in the CPU's cell.
+        // This leaves the roots as far behind as possible, with 2 in the item and 1 in the CPU's
+        // cell.
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }
@@ -42,8 +43,8 @@ impl<M: Machine> Full<M> {
         assert!(precise <= max, "{precise} is above {max}");
     }
 
-    /// Asserts that a precise sum includes everything that had arrived at the roots before the sum
-    /// was taken.
+    /// Asserts that a precise sum includes everything that had arrived at the tree's roots before
+    /// the sum was taken.
     fn look_twice(&self, machine: &M) {
         let arrived = self.tree.min_max(machine, 0).min;
         let precise = self.tree.precise_sum(machine, 0);

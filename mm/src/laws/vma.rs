@@ -120,8 +120,8 @@ impl<M: Machine> FewVmas<M> {
         self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
     }
 
-    /// Checks the mappings that `step` visits. `turn` returns the position that a number would have
-    /// if all mappings existed; it is even for even numbers.
+    /// Checks the mappings that `step` visits. `turn` returns the position of a mapping's number in
+    /// the walk, counted as if all mappings existed. An even number has an even position.
     fn meets_all(
         &self,
         mut step: impl FnMut() -> Result<Option<Vma>, Busy>,

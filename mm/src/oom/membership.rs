@@ -10,8 +10,9 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Makes a membership, which is counted by its reference to `roll`. The caller has made sure
-    /// that the queue has room for one more entry.
+    /// Makes a membership. All memberships of a reaper hold a reference to the same `roll`, so the
+    /// reference count is their number. The caller has made sure that the queue has room for one
+    /// more entry.
     pub(super) fn of(roll: &Arc<()>) -> Self {
         Self {
             _roll: Arc::clone(roll),

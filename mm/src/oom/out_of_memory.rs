@@ -133,7 +133,7 @@ pub struct OutOfMemory<M: Machine, S, O> {
     killer: Arc<OomKiller<M, S>>,
     owner: O,
     rules: Rules,
-    /// The embedder's own rule, which replaces that of `rules`.
+    /// The embedder's own selector, which is used instead of [`Rules::selecting`].
     selector: Option<Box<dyn Selector>>,
     notifiers: Vec<Box<dyn Reclaimer<M>>>,
     /// The lock that serializes decisions (Linux: `oom_lock`), with the state it protects.
@@ -254,8 +254,9 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             });
         match decided {
             Some(Step::Done(relief)) => relief,
-            // The caller is itself a victim. Tasks that wait for its memory keep taking the lock.
-            // If the victim had to wait for the lock too, they would delay its exit.
+            // The lock is busy, and the caller is itself a victim. It gets the reserves at once:
+            // tasks that wait for its memory take the lock again and again, so waiting for the lock
+            // would delay its exit.
             None if self.is_current_victim(machine) => Relief::Reserves,
             // Pause after the lock is released, so that other tasks do not find it busy for no
             // reason.

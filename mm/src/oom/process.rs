@@ -283,7 +283,7 @@ fn assert_told(state: State) {
 }
 
 fn encode(adj: ScoreAdj) -> u64 {
-    // The adjustment plus 1000, so that the field is never negative.
+    // The field holds the adjustment plus 1000, because a field cannot hold a negative number.
     u64::from(adj.get().abs_diff(ScoreAdj::NEVER.get()))
 }
 

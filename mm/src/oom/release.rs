@@ -20,7 +20,7 @@ use crate::space::{Flag, Memory};
 /// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// All memory that can be reaped has been emptied, by this call or by others meanwhile.
+    /// All memory that can be reaped has been emptied, by this call or by other CPUs meanwhile.
     All,
     /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
     /// exit of the process.
@@ -36,7 +36,8 @@ pub enum ReleaseError {
     NoSuchProcess,
     /// The process, or another one that uses its memory, is not dying (Linux: `EINVAL`).
     NotDying,
-    /// The caller was killed while it waited; nothing was emptied (Linux: `EINTR`).
+    /// The caller was killed while it waited for a change of the mappings to end; nothing was
+    /// emptied (Linux: `EINTR`).
     Interrupted,
     /// A device or guest refused to give up some of its translations; all other memory was emptied
     /// (Linux: `EAGAIN`).

@@ -78,7 +78,8 @@ impl Row {
         let facts = census.facts(candidate)?;
         concerns(census, scope, &facts).then(|| {
             let pages = Pages::of(census.machine(), space);
-            // An embedder may add anything to the counters, and a report must not fail.
+            // An embedder may add any numbers to the counters, and a report must not fail. So a sum
+            // that does not fit 63 bits becomes the largest value.
             let all = i64::try_from(pages.all()).unwrap_or(i64::MAX);
             Self {
                 process: process.id(),

@@ -1,4 +1,6 @@
-//! Allocation of a block: page list, refill, next zone, drain, reclaimers, last resort.
+//! Allocates a block. The steps, in order: take a block from this CPU's page list, refill the list
+//! from the zone, try the next zones, drain all CPUs' lists, ask the reclaimers, call the last
+//! resort.
 //!
 //! Plimsoll allocates a page from this CPU's list without testing watermarks, because the page left
 //! the zone when the list was refilled. It tests them only when a block has to come from the zone
@@ -95,8 +97,8 @@ impl<M: Machine> PageAllocator<M> {
         if !ask.unmixed {
             return further.find_map(|zone| zone.alloc(machine, ask));
         }
-        // Try the other zones of the node first, still without mixing types in a page block. Then
-        // try all zones again in order, now with mixing: a page block of another type is better
+        // Try the first node's other zones, still without mixing types in a page block. Then try
+        // all zones again in order, and now allow mixing: a page block of another type is better
         // than another node's memory.
         let first = self.first_zone(machine, request)?;
         let on_node = further.take_while(|zone| zone.node == first.node);
@@ -321,8 +323,8 @@ impl<M: Machine> Zone<M> {
         pcp.pop(list, ask.order)
     }
 
-    /// Moves blocks from the zone to an empty list. The policy limits the size of a hold, so this
-    /// may take several holds (Linux: `rmqueue_bulk`).
+    /// Moves blocks from the zone to an empty list. The policy limits how many pages move under one
+    /// hold of the zone lock, so this may take the lock several times (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
         let wanted = pcp.refill_blocks(ask.order, &self.tuning_input(machine));
@@ -337,9 +339,9 @@ impl<M: Machine> Zone<M> {
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
-            // A hold may take a larger block whole. So the loop subtracts the pages that the hold
-            // moved, measured in blocks of the order wanted, and not the number of blocks that it
-            // moved.
+            // Under one hold of the zone lock, `take_hold` may take a block larger than `ask.order`
+            // and count it as one. So the loop subtracts pages, in units of `ask.order`, not
+            // blocks.
             wanted -= moved.pages >> ask.order.get();
         }
     }

@@ -16,7 +16,7 @@ use crate::units::{Order, count_of};
 /// [`sizing::batch`](super::sizing::batch) computes, which is 63 pages.
 const CAPACITY: usize = 64;
 
-/// A fixed-size array of blocks.
+/// The blocks in transit. Each entry is a block's first page and its order.
 pub(super) struct Blocks {
     items: [(u32, Order); CAPACITY],
     len: usize,
@@ -61,9 +61,9 @@ impl Blocks {
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
-            // The blocks are in ascending order. So if the lower buddy is in the array, it was
-            // handled just before this block. If the upper buddy is in the array, it comes later
-            // and is joined then.
+            // The blocks are in ascending order. If this block's buddy lies below it and is in the
+            // array, the buddy is the entry before. If the buddy lies above, it comes later and is
+            // joined then.
             while let Some(up) = order.up()
                 && joined > 0
                 && self.items[joined - 1] == (page ^ order.pages().0, order)

@@ -63,7 +63,8 @@ impl Known {
     }
 }
 
-/// Creates a zone of `pages` free pages.
+/// Creates the free lists of a zone of `pages` free pages, and the zone's tags and page block
+/// types.
 pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
     let known = Known {
         tags: TestTags::new(pages),
@@ -170,11 +171,11 @@ fn a_block_that_will_soon_merge_goes_to_the_tail() {
     pages
         .iter()
         .for_each(|&page| known.tags.set(page, tag::allocated(Order::ZERO)));
-    // Pages 4 and 5 would form a pair whose buddy, pages 6 and 7, is allocated. So page 5 goes to
-    // the head.
+    // Pages 4 and 5 would form a pair whose buddy, pages 6 and 7, is allocated. So page 5 is not
+    // likely to merge further, and goes to the head of its list.
     buddy.give(known.frames(), 5, Order::ZERO);
     // Pages 0 and 1 merge. Page 2 is then likely to become part of a larger block soon, so it goes
-    // to the tail.
+    // to the tail of its list.
     buddy.give(known.frames(), 0, Order::ZERO);
     buddy.give(known.frames(), 1, Order::ZERO);
     buddy.give(known.frames(), 2, Order::ZERO);

@@ -2,7 +2,7 @@
 //!
 //! Linux uses bulk allocation for kernel stacks, `vmalloc` and receive buffers. `alloc_bulk` may
 //! return fewer pages than the caller wants, as Linux's `alloc_pages_bulk` does. `alloc_pages`
-//! repeats it until all pages are allocated, as the callers of Linux's function do.
+//! calls `alloc_bulk` until all pages are allocated, as the callers of Linux's function do.
 //!
 //! Locks: the pcp lock during the whole request, and the zone lock inside it for each refill.
 

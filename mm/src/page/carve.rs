@@ -38,12 +38,13 @@ struct Uncut {
     /// The blocks of the largest order that are still whole: no part of them is planned. Each is
     /// given by its first page. The last one on the list is cut up next.
     whole: Vec<u32>,
-    /// The page blocks that have no type yet, although another page block of the same largest block
-    /// has been planned. Each is given by its first page. At least a part of each must stay in use.
+    /// The page blocks that remain when another page block was cut out of the same block of the
+    /// largest order. They have no type yet. Each is given by its first page. At least a part of
+    /// each must stay in use.
     halves: Vec<u32>,
-    /// The blocks that remain of page blocks whose type has been planned. They are indexed by that
-    /// type, then by their order, and each is given by its first page. At least a part of each must
-    /// stay in use.
+    /// The blocks that remain when free blocks were cut out of a page block. They are indexed by
+    /// the type of that page block, then by their own order, and each is given by its first page.
+    /// At least a part of each must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 

@@ -1,5 +1,6 @@
-//! Returning pages from the page lists to their zones: by the periodic decay, from lists whose zone
-//! is on a remote node, and by drains of one CPU's lists or of all lists.
+//! Returns pages from the page lists to their zones, in three ways: by the periodic decay, by
+//! drains of one CPU's lists or of all lists, and by the return of pages to zones of remote nodes
+//! that a CPU no longer uses.
 //!
 //! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
 //! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock. The CPU
@@ -85,10 +86,10 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Drains `cpu`'s lists, one hold after another, until a hold leaves them empty (Linux:
-    /// `drain_pages_zone`). Between two holds, `cpu` may put further pages on its lists, and the
-    /// next hold may return these before the older ones. So each hold counts the pages on the lists
-    /// anew, under the pcp lock.
+    /// Drains `cpu`'s lists, in one hold of the zone lock after another, until they are empty
+    /// (Linux: `drain_pages_zone`). Between two holds, `cpu` may put further pages on its lists,
+    /// and the next hold may return these before the older ones. So each hold counts the pages on
+    /// the lists anew, under the pcp lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
         // The drain returns all pages to the zone, including those that an interrupted spill owes,
@@ -156,7 +157,7 @@ impl<M: Machine> Zone<M> {
     /// Moves a batch of pages from `cpu`'s lists to the zone if the zone is on a remote node and
     /// `cpu` has stopped using it (Linux: `drain_zone_pages`). Called once in each vmstat interval
     /// of `cpu`; `used` says whether `cpu` had differentials of the zone to fold in this interval.
-    /// The batch moves in the second interval in a row in which there were none.
+    /// The batch moves in the second interval in a row in which `used` is false.
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {
@@ -203,8 +204,8 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// The number of pages that a decay or an expiry returned to the zone, and whether there may be
-/// more to return later.
+/// The number of pages that [`Zone::decay`] or [`Zone::expire`] returned to the zone, and whether
+/// there may be more to return later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decayed {
     pub(crate) pages: Pages,

@@ -40,7 +40,8 @@ pub enum NoKill {
     NotAsked,
     /// The block is too large to kill a process for (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
     Costly,
-    /// The request needs memory of a kind that few processes have (Linux: `lowmem`).
+    /// The request accepts only memory of a kind below the normal zone. Few processes have such
+    /// memory, so killing one would hardly help (Linux: `lowmem`).
     LowZone,
     /// The allocating task is itself dying, and not even the reserves that it may use have a block
     /// for the request.

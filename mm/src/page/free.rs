@@ -295,8 +295,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Runs the holds of a spill that follow the first one. Each hold takes the pcp lock and the
-    /// zone lock again.
+    /// Continues a spill after its first hold of the zone lock. Each further hold takes the pcp
+    /// lock and the zone lock again.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -346,7 +346,7 @@ impl<M: Machine> Zone<M> {
         let mut left = self.spill_once(machine, pcp, part, excess);
         let batch = self.sizes(machine).batch;
         if let Some(most) = self.holds.pages_per_pcp_hold(part.site(), batch) {
-            // The loop ends: each hold gives at least one block.
+            // The loop ends: each hold returns at least one block to the zone.
             while left.pages > 0 && left.given - excess.given < most.0 {
                 left = self.spill_once(machine, pcp, part, left);
             }
@@ -400,10 +400,10 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes the blocks of `order` whose first pages are `pages`, until a block makes the lists
-    /// too long. Returns the number of pages to spill, and the index of the list onto which the
-    /// last block was pushed. Returns `None` if there is nothing to spill or a list has no room.
-    /// Adds the number of blocks pushed to `pushed`.
+    /// Pushes the blocks of `order` whose first pages are `pages` onto the lists of `pcp`, until
+    /// the lists hold too many pages. Returns the number of pages to spill, and the index of the
+    /// list onto which the last block was pushed. Returns `None` if there is nothing to spill or a
+    /// list has no room. Adds the number of blocks pushed to `pushed`.
     #[inline]
     pub(super) fn push_run(
         &self,

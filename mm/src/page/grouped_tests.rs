@@ -127,8 +127,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(prop_oneof![3 => take, 2 => give], 1..120)
 }
 
-/// Checks the result of an allocation against the rules, given the free blocks and the types before
-/// the allocation.
+/// Checks the result of an allocation against the rules of grouping by mobility: which list must be
+/// used, and when a page block may change its type. `before` and `types` are the free blocks and
+/// the page blocks' types before the allocation.
 fn check_take(
     before: &Counts,
     types: &[Mobility],
@@ -269,7 +270,8 @@ fn movable_pages_are_alike_for_a_movable_request() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
     // The lowest 32 pages form one free block of order 5, half the order of the page block. Of the
-    // other pages, first 479 and then 480 are tagged as movable.
+    // other pages, first 479 and then 480 are tagged as movable. Only with 480 is half of the page
+    // block free or movable, so that a movable request claims it.
     (0..32).for_each(|page| world.give(page));
     let movable = |world: &World, count: u32| {
         (32..1024).for_each(|page| {
@@ -298,8 +300,8 @@ fn movable_pages_are_alike_for_a_movable_request() {
 fn for_a_movable_request_only_large_pieces_are_claimed() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
-    // Every second run of 16 pages is free. That is half of the page block, but each run is below
-    // order 5.
+    // Every second run of 16 pages is free. That is half of the page block, but no free block has
+    // half the page block's order, 5. So a movable request steals.
     let free = |page: &u32| page & 16 == 0;
     (0..1024).filter(free).for_each(|page| world.give(page));
     assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
@@ -313,7 +315,8 @@ fn a_hold_that_stole_once_goes_on_stealing() {
     let mut world = one_block(511);
     let stage = &mut Stage::default();
     assert!(world.take(0, UNMOVABLE, stage).is_some());
-    // More than half of the page block is free now, so a request in a new hold would claim it.
+    // More than half of the page block is free now. A request in a new hold of the zone lock would
+    // claim the page block, but `stage` says that this hold has already stolen.
     let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
     back.into_iter().for_each(|page| world.give(page));
     assert!(world.take(0, UNMOVABLE, stage).is_some());

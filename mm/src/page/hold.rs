@@ -1,7 +1,7 @@
 //! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
 //! The policy limits how much one hold may move; a [`Gauge`] keeps the hold within that limit and
-//! charges the machine for the work. The free-page counter is changed only after the lock is
+//! reports the work to the machine. The free-page counter is changed only after the lock is
 //! released. Otherwise a fold of that counter would lengthen the hold by the transfer of a cache
 //! line.
 //!
@@ -211,7 +211,7 @@ impl<M: Machine> Zone<M> {
         // CPU waits for it.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
-        // The loop ends: each hold gives at least one block.
+        // The loop ends: each hold returns at least one block to the zone.
         while rest.peek().is_some() {
             let mut gauge = self.gauge(machine, part.site);
             self.locked(machine, part.site, |buddy| {
@@ -228,8 +228,9 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Emits the event for a block that moves from the zone to a page list. If CPUs have inboxes,
-    /// also makes this CPU the owner of the block of memory around it, unless that has an owner.
+    /// Emits the event for a block that moves from the zone to a page list. If blocks of memory
+    /// have owner CPUs, to whose inboxes other CPUs send freed pages, also makes this CPU the owner
+    /// of the memory around the block, unless that memory has an owner.
     #[inline]
     pub(super) fn note_taken(&self, machine: &M, page: u32, order: Order) {
         if self.owners.has_inboxes() {
@@ -332,14 +333,15 @@ pub(super) struct Moved {
     pub(super) blocks: u32,
 }
 
-/// Keeps one hold within its limit, and charges the machine for the hold's work.
+/// Keeps one hold within its limit, and reports the hold's work to the machine. A simulated machine
+/// advances its clock by the time that the work takes.
 pub(super) struct Gauge {
     limit: Limit,
     hold_time: Nanos,
     work: Work,
     started: Nanos,
     pub(super) moved: Moved,
-    /// The number of blocks that were moved since the machine was last charged.
+    /// The number of moved blocks that have not been reported to the machine yet.
     unspent: u32,
 }
 
@@ -372,7 +374,7 @@ impl Gauge {
         }
     }
 
-    /// Charges for work that has not been charged yet.
+    /// Reports to the machine the blocks that were moved since the last report.
     #[inline]
     pub(super) fn stop(&mut self, machine: &impl Machine) {
         machine.spend(self.work, self.unspent);
@@ -406,7 +408,8 @@ impl Gauge {
         }
     }
 
-    /// Records a block that will be moved later, without charging for it.
+    /// Counts a block that will be moved in the hold that is being planned. That hold reports the
+    /// work.
     pub(super) fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;
@@ -424,7 +427,7 @@ impl Gauge {
     }
 }
 
-/// Reads the clock, and charges the machine for that.
+/// Reads the clock. Also reports the reading to the machine, because it takes time.
 fn clock(machine: &impl Machine) -> Nanos {
     machine.spend(Work::Clock, 1);
     machine.now()

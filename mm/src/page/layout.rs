@@ -81,7 +81,7 @@ impl ZoneLayout {
 pub struct Layout {
     /// The zones of the machine, in any order.
     pub zones: Vec<ZoneLayout>,
-    /// When the link records of pages are allocated.
+    /// When memory for the links of the free lists is allocated.
     pub metadata: Metadata,
 }
 
@@ -115,7 +115,8 @@ impl Layout {
         layout
     }
 
-    /// Returns a layout of these zones, with all link records allocated in advance.
+    /// Returns a layout of these zones. Memory for the links of the free lists is allocated in
+    /// advance.
     #[must_use]
     pub fn of(zones: impl IntoIterator<Item = ZoneLayout>) -> Self {
         Self {
@@ -171,7 +172,8 @@ impl Layout {
         nodes.max().unwrap_or(0)
     }
 
-    /// Changes the layout to allocate link records when a block is first split.
+    /// Changes the layout so that memory for the links of the free lists is allocated only when a
+    /// block is first split.
     #[must_use]
     pub fn lazily(mut self) -> Self {
         self.metadata = Metadata::WhenSplit;

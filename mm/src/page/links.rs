@@ -1,4 +1,5 @@
-//! The links of the free lists, at 4 bytes per page.
+//! The links of the free lists: the previous and the next free block of each free block. They take
+//! 4 bytes per page.
 //!
 //! Two buddies are never both free at order 0, because they would have been merged. So of each pair
 //! of pages at most one is the first page of a free block, and one link record serves the pair.
@@ -17,11 +18,11 @@ pub(super) const NONE: u32 = u32::MAX;
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
-/// When the link records of a block are allocated.
+/// When the memory for the link records of a block is allocated.
 ///
-/// Each managed page takes 5 bytes of records: a tag of one byte, and 4 bytes as its half of the
-/// links of a pair. In addition, each 1024 pages take 16 bytes for the links of the 4 MiB block and
-/// the pointer to the links inside it.
+/// Each managed page takes 5 bytes: a tag of one byte, and 4 bytes as half of the link record that
+/// it shares with its buddy. In addition, each block of 4 MiB (1024 pages) takes 16 bytes: its own
+/// link record, and a pointer to the link records of the pages inside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
     /// All at once when the zone is created or grows, so that no memory is allocated later.
@@ -43,7 +44,8 @@ const UNLINKED: Link = Link {
     next: NONE,
 };
 
-/// The link records of one block of the largest order, for the free blocks inside it.
+/// The link records of the smaller free blocks inside one block of the largest order: one record
+/// for each pair of pages.
 pub(super) type PairLinks = Box<[Link; PAIRS]>;
 
 /// The link records of all blocks of a zone.
@@ -53,8 +55,8 @@ pub(super) struct Links {
     split: Vec<Option<PairLinks>>,
 }
 
-/// Allocates the link records of one block of the largest order, by which a zone grows. Returns
-/// `None` if memory is short.
+/// Allocates the link records for the smaller blocks inside a block of the largest order, before
+/// this block is added to a zone. Returns `None` if memory is short.
 pub(super) fn pair_links() -> Option<PairLinks> {
     let mut pairs = Vec::new();
     pairs.try_reserve_exact(PAIRS).ok()?;
@@ -63,8 +65,8 @@ pub(super) fn pair_links() -> Option<PairLinks> {
 }
 
 impl Links {
-    /// Creates the records of a zone of `pages` pages. A block without memory, for which `absent`
-    /// is true, gets none.
+    /// Creates the records of a zone of `pages` pages. A block of the largest order without memory,
+    /// for which `absent` is true, gets no records for pairs.
     pub(super) fn new(pages: Pages, metadata: Metadata, absent: &[bool]) -> Self {
         let blocks = pages.0.div_ceil(BLOCK_PAGES) as usize;
         let mut split = Vec::new();

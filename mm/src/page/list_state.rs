@@ -20,9 +20,9 @@ pub struct TypedBlock {
 /// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListState {
-    /// The number of pages on the lists at which frees spill, as tuned so far.
+    /// A free spills when the lists have this many pages. Tuning changes this number.
     pub high: Pages,
-    /// The next refill of single pages takes at most the batch doubled this many times.
+    /// The next refill of single pages takes at most `batch << alloc_factor` pages.
     pub alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     pub free_count: Pages,

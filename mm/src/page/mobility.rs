@@ -119,7 +119,7 @@ impl Grouping {
 /// The types of a zone's page blocks.
 #[derive(Debug)]
 pub(super) struct BlockTypes<T> {
-    /// One tag per page block, or `None` if pages are not grouped.
+    /// The type of each page block, stored as a tag of one byte. `None` if pages are not grouped.
     map: Option<T>,
     block: Order,
 }

@@ -236,7 +236,8 @@ impl<M: Machine> PageAllocator<M> {
         &self.cpus
     }
 
-    /// When link records of pages are allocated: all in advance, or when blocks are first split.
+    /// When memory for the links of the free lists is allocated: in advance, or when blocks are
+    /// first split.
     pub(crate) fn metadata(&self) -> Metadata {
         self.metadata
     }
@@ -291,7 +292,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Tests the high watermarks of the zones that `request` would try, up to the first one that
-    /// may give a block. Marks each of these zones that is below its high watermark.
+    /// may give a block. Each of these zones that is below its high watermark is marked as such, so
+    /// that its page lists spill early.
     ///
     /// Linux makes this test at each allocation. [`PageAllocator::alloc`] makes it only when a
     /// block has to come from the zone itself. So a replay of another allocator may call this

@@ -127,7 +127,8 @@ proptest! {
     }
 }
 
-/// Frees a block as the complete path does, and prepares quiet frees.
+/// Frees a block as the complete path does. Then computes up to how many pages on the lists later
+/// frees certainly spill nothing.
 fn free(pcp: &mut Pcp, order: Order, input: &TuningInput, version: i64) {
     let list = super::pcp::list_of(order, Mobility::Unmovable).expect("listed");
     assert!(pcp.push(list, order, 0), "the lists grow");

@@ -160,13 +160,13 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Returns the number of free pages of the zones of `node`, and the sum of their high
-    /// watermarks. Leaves out the movable zone.
+    /// watermarks. The movable zone counts too (Linux: `prepare_scan_control`).
     pub(crate) fn free_and_high(&self, machine: &M, node: NodeId) -> (u64, u64) {
         let of = |zone: &Zone<M>| {
             let high = u64::from(zone.watermarks(machine).high.0);
             (zone.free_pages(machine), high)
         };
-        let zones = self.zones_of(node, ZoneKind::Normal).map(of);
+        let zones = self.zones_of(node, ZoneKind::Movable).map(of);
         zones.fold((0, 0), |sum, zone| (sum.0 + zone.0, sum.1 + zone.1))
     }
 

@@ -1,9 +1,10 @@
 //! The quick paths: a block moves between the caller and this CPU's list, and nothing else happens.
 //!
 //! Each function does what the first steps of the complete path do (`alloc.rs`, `free.rs`), or
-//! nothing at all. A machine that prices the loads of words always takes the complete path.
+//! nothing at all. The simulator, on which each load of a word takes time, always takes the
+//! complete path.
 //!
-//! Locks: the pcp lock of this CPU, tried.
+//! Locks: the pcp lock of this CPU, which these functions try to take and never wait for.
 
 use super::mobility::Mobility;
 use super::pcp::list_of;
@@ -44,13 +45,13 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.pfn(page))
     }
 
-    /// Puts a block on this CPU's list if the free is quiet.
+    /// Puts a block on this CPU's list if this free certainly spills no pages (if it is quiet).
     #[inline(always)]
     pub(super) fn free_quickly(&self, machine: &M, pfn: Pfn, order: Order) -> Quick {
         if M::PRICES_LOADS || !(order == Order::ZERO || order == Order::HUGE) {
             return Quick::Nothing;
         }
-        // Most memory is in the highest zone.
+        // Most memory is in the highest zone, so only this zone is tried.
         let (Some(cpu), Some(zone)) = (machine.this_cpu_at_once(), self.zones.last()) else {
             return Quick::Nothing;
         };
@@ -85,10 +86,12 @@ impl<M: Machine> PageAllocator<M> {
 pub(super) enum Quick {
     /// The block is on the list.
     Freed,
-    /// The block is tagged as listed, but is on no list, because the free is not quiet.
+    /// The block is tagged as listed, but is on no list yet, because this free might spill pages.
+    /// The complete path continues from there.
     Tagged,
-    /// Nothing has changed. Either the machine needs longer for one of the steps, or the block was
-    /// not allocated with this order, or its list depends on its mobility or its owner.
+    /// Nothing has changed, and the complete path frees the block. For example, the lock of the
+    /// lists was taken, or the block was not allocated with this order, or its list depends on its
+    /// mobility or its owner.
     Nothing,
 }
 

@@ -18,7 +18,7 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, count_of};
 use crate::vmstat::counters::ZoneItem;
 
-/// The number of huge blocks that one hold visits.
+/// The number of huge blocks that are visited under one hold of the zone lock.
 const VISITS: u32 = 32;
 /// The number of blocks that are off their lists at once (Linux: `PAGE_REPORTING_CAPACITY` is 32).
 const AT_ONCE: usize = 4;
@@ -97,8 +97,9 @@ impl<M: Machine> Zone<M> {
         u64::from(self.spanned().0 / huge * huge)
     }
 
-    /// Visits some huge blocks from `page` on, in one hold, and reports those that are due. Returns
-    /// false if a block was due but had more pages than `room`.
+    /// Visits some huge blocks from `page` on, under one hold of the zone lock. Then calls `report`
+    /// for those that have been free since the previous visit. Returns false if such a block had
+    /// more pages than `room`.
     fn report_some(
         &self,
         machine: &M,

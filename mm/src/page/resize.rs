@@ -6,7 +6,7 @@
 //! the largest order, so nothing on the path of an allocation or a free changes.
 //!
 //! Locks: the sizing lock is held during each change, and inside it the zone lock for one block at
-//! a time. A drain precedes the sizing lock.
+//! a time. Page lists are drained while the sizing lock is not held.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -55,7 +55,8 @@ pub enum ResizeError {
         /// The number of free pages that the zone must keep.
         keeps: Pages,
     },
-    /// The records of the added pages could not be allocated.
+    /// There is not enough heap memory for the allocator's own records: the list links of the pages
+    /// to be added, or a list of the blocks to be added or removed.
     NoMemory,
 }
 
@@ -70,7 +71,7 @@ pub enum Holder {
     /// The page is on a CPU's page list, or on its way to or from such a list. The removal drains
     /// all lists before it reports this, so a CPU has put the page there since.
     Listed,
-    /// The memory of the page is being given back at this moment.
+    /// The memory of the page is being returned to the system below the allocator at this moment.
     GivenBack,
 }
 
@@ -121,7 +122,7 @@ impl fmt::Display for ResizeError {
                 f,
                 "the zone has {free} free pages and must keep {keeps}: free more pages first"
             ),
-            Self::NoMemory => f.write_str("the records of the pages could not be allocated"),
+            Self::NoMemory => f.write_str("there is no memory for the change itself"),
         }
     }
 }
@@ -214,8 +215,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Adds all blocks of `range`, or none of them. Takes the link records of the added blocks out
-    /// of `records`.
+    /// Adds all blocks of `range`, or none of them. `records` holds memory for the list links of
+    /// each block, which this takes.
     fn add_blocks(
         &self,
         machine: &M,
@@ -241,8 +242,8 @@ impl<M: Machine> Zone<M> {
         Ok(())
     }
 
-    /// Removes all blocks of `range`, or none of them. Puts their link records into `records`,
-    /// which has room for them.
+    /// Removes all blocks of `range`, or none of them. Moves the memory of their list links to
+    /// `records`, which has room for them.
     fn remove_blocks(
         &self,
         machine: &M,

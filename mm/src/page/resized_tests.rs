@@ -1,4 +1,6 @@
-//! Tests free lists whose blocks leave and come back: removed memory, and memory given back.
+//! Tests the free lists with blocks that leave and come back: blocks whose memory is removed from
+//! the zone, and blocks that are off their lists while their memory is returned to the system
+//! below.
 
 use super::buddy::{Buddy, Stays, Visited};
 use super::buddy_tests::{Known, grouped};

@@ -16,7 +16,8 @@ pub(super) struct Settings<M: Machine> {
     /// The batch of page lists and the bounds of their `high`, packed by [`Sizes::pack`].
     pub(super) sizes: M::Word,
     pub(super) scale_max: M::Word,
-    /// The longest time, in ns, that a hold under a strict limit may last; 0 if there is no limit.
+    /// The longest time, in ns, that one hold of the zone lock may last if the policy limits holds
+    /// strictly; 0 if there is no such time.
     pub(super) hold_time_max: M::Word,
     pub(super) min: M::Word,
     pub(super) low: M::Word,

@@ -119,7 +119,8 @@ mod tests {
         assert_eq!(sizes(2_228_224, 15_660), [63, 7830, 139_264]);
     }
 
-    /// The machines are large and have one node. `high_min` follows from the low watermark, and
+    /// The expected `high_min` and `high_max` of these large machines with one node were reported
+    /// for Linux, on its mailing list or in commits. `high_min` follows from the low watermark, and
     /// `high_max` from the size of memory.
     #[test]
     fn sizes_of_large_machines_are_as_published() {

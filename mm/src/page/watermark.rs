@@ -52,9 +52,10 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    // If movable memory is many times as large as all other memory, `part` may exceed 32 bits. The
-    // low and high watermarks are then larger than any zone, and the zone gives blocks only on the
-    // slow path, which tests the min watermark.
+    // `part` is the zone's share of `min_free`. If movable memory is many times as large as all
+    // other memory, the share of a movable zone may exceed 32 bits. The low and high watermarks are
+    // then larger than any zone, and the zone gives blocks only on the slow path, which tests the
+    // min watermark.
     Watermarks {
         min: Pages::at_most(min),
         low: Pages::at_most(min + distance),

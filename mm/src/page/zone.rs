@@ -73,8 +73,8 @@ pub(crate) struct Zone<M: Machine> {
 
 /// One CPU's part of a zone, which shares no cache line with other CPUs' parts. The words `count`,
 /// `owed` and `room` are in front of the lock. Whether they share a cache line with the lock
-/// depends on the machine: `host` aligns its locks to pairs of cache lines, so there the words have
-/// a pair to themselves.
+/// depends on the machine: the machine of real threads aligns its locks to pairs of cache lines, so
+/// there the words have a pair to themselves.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// The number of pages on the lists, for readers that do not take the lock.

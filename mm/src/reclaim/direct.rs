@@ -15,7 +15,8 @@ use crate::units::{Jiffies, Nanos, NodeId, Pages, narrow};
 /// itself. In Linux, only requests that may not use file systems have this limit.
 const RESERVE_WAIT: Nanos = Nanos::SECOND;
 
-/// The results of one or several sweeps, added up; the fields are those of `Passed`.
+/// The results of one or several sweeps, added up. A sweep is a series of passes over all nodes
+/// that the request would try. The fields are those of `Passed`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Swept {
     scanned: u64,
@@ -102,8 +103,8 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
         }
     }
 
-    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of a
-    /// second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
+    /// Waits a tick at a time while other CPUs have isolated too many pages, but for a fiftieth of
+    /// a second at most (Linux: `VMSCAN_THROTTLE_ISOLATED`). Returns `false` if the allocating task
     /// was killed.
     fn pause_for_isolated(&self, machine: &M, too_many: &dyn Fn() -> bool) -> bool {
         let ticks = u64::from(machine.hz().get()) / 50;
@@ -160,7 +161,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
     }
 }
 
-/// Notes on each node that `request` would try that a sweep has ended.
+/// For each node that `request` would try, records that a sweep has ended.
 fn end_of_sweep<M: Machine>(memory: Memory<'_, M>, request: Request) {
     let Memory {
         machine, manager, ..

@@ -1,8 +1,8 @@
 //! Taking pages out of memory: whether a page was used, moving anonymous pages to swap, and
 //! dropping pages of files (Linux: `shrink_folio_list`).
 //!
-//! Locks: one after the other for each page, `Rmap` as a reader (tried) with `PageTable` or
-//! `Object` inside; `Swap`. Pages are freed with none of them held.
+//! Locks: one after the other for each page, `Rmap` as a reader (with a try-lock) and `PageTable`
+//! or `Object` inside it; `Swap`. Pages are freed with none of them held.
 
 use super::shrink::{Shrinker, stays};
 use crate::machine::Machine;
@@ -17,14 +17,14 @@ use crate::units::{Pfn, count_of};
 /// The number of pages that are freed together (Linux: a folio batch).
 const FREED_TOGETHER: usize = 31;
 
-/// How a page was used since the last look.
+/// How a page was used since reclaim last looked at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Untouched,
     Touched,
-    /// So often that it becomes active at once.
+    /// The page was used so often that it becomes active at once.
     Often,
-    /// This look could not find out.
+    /// Reclaim could not find out: the page is being unmapped, or its address space is busy.
     Busy,
 }
 
@@ -112,8 +112,8 @@ impl<M: Machine> Shrinker<'_, M> {
                     len += 1;
                 }
                 Eviction::Kept => *fate = stays(List::Inactive, false),
-                // The store of the embedder is full. On the inactive list, the translations of the
-                // page would be made invalid again in each pass.
+                // The embedder's store for swap is full. The page becomes active: if it stayed
+                // inactive, each pass would invalidate its translations in vain.
                 Eviction::NotStored => *fate = stays(List::Active, false),
             }
         }
@@ -167,8 +167,9 @@ impl<M: Machine> Shrinker<'_, M> {
                 freed[len] = taken.pfn;
                 len += 1;
             } else {
-                // As in Linux, a page that is still mapped becomes active. Here a page that a CPU is
-                // reading does so too, because a use does not say what it is for.
+                // As in Linux, a page that is still mapped becomes active. A page that a CPU is
+                // reading becomes active too, because the number of uses does not say which of them
+                // are mappings.
                 let share = self.aged.share(self.memory.manager.pages(), taken.pfn);
                 let is_used = share.is_some_and(|share| share.uses(machine) > 0);
                 *fate = stays(

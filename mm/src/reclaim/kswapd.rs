@@ -32,8 +32,9 @@ use crate::units::{Jiffies, Nanos, NodeId};
 /// page, kswapd tries again.
 const FAILURES_MAX: i64 = 16;
 
-/// The modes of kswapd, in the lower bits of its state. The bits above them are the highest kind of
-/// zone for which an allocation has asked since kswapd fell asleep, as a number.
+/// The mask for the mode of kswapd (asleep, awake, wanted or dozing), which is in the lowest bits
+/// of its state. The bits above are the highest kind of zone for which an allocation has asked
+/// since kswapd fell asleep, as a number.
 const MODES: i64 = 0b11;
 const KIND_SHIFT: u32 = MODES.count_ones();
 const ASLEEP: i64 = 0;
@@ -56,8 +57,8 @@ pub(crate) struct Kswapd<M: Machine> {
 /// The time at which the thread of a node next calls [`Reclaim::kswapd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have passed already; but at once after the next call of
-    /// [`Embedder::wake_kswapd`].
+    /// At this time, which may have passed already. If [`Embedder::wake_kswapd`] is called before,
+    /// then at once.
     At(Nanos),
     /// After the next call of [`Embedder::wake_kswapd`], which may already be under way.
     Woken,
@@ -175,7 +176,8 @@ impl<M: Machine> Kswapd<M> {
             }
             return Next::At(machine.now());
         }
-        // These come first, because another step may begin as soon as kswapd is asleep.
+        // These two calls precede the change of state, because another step may begin as soon as
+        // kswapd is asleep.
         self.running.set(0);
         duty.becomes(page::Kswapd::Asleep);
         if self.falls_asleep(machine, begun) {
@@ -203,7 +205,7 @@ impl<M: Machine> Kswapd<M> {
     }
 }
 
-/// The work of the kswapd of `node`.
+/// The parts that a step of the kswapd of `node` needs.
 struct OfNode<'a, M: Machine> {
     memory: Memory<'a, M>,
     kswapd: &'a Kswapd<M>,
@@ -247,7 +249,7 @@ impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
             };
             next = Some(kswapd.step(machine, begun, &duty));
         });
-        // Without memory, kswapd only sleeps.
+        // The embedder has no memory to reclaim from, so kswapd falls asleep.
         next.unwrap_or_else(|| {
             if kswapd.falls_asleep(machine, begun) {
                 Next::Woken
@@ -287,7 +289,8 @@ impl<M: Machine> Duty for OfNode<'_, M> {
         } = *self;
         let (machine, pages) = (memory.machine, memory.manager.pages());
         let Some(shrinker) = Shrinker::new(memory, node) else {
-            // Without lists there is nothing to reclaim, now or later.
+            // The node has no lists of used pages, so there is nothing to reclaim, now or later.
+            // Kswapd gives up.
             kswapd.failures.store(machine, FAILURES_MAX, Relaxed);
             return;
         };

@@ -1,4 +1,4 @@
-//! The parts of reclaim that laws test apart from the whole.
+//! Access to single parts of reclaim, for laws (tests of contracts) that test these parts alone.
 
 pub(crate) use super::kswapd::{Duty, Kswapd as Drowsy};
 use super::scan::CLUSTER;
@@ -9,8 +9,8 @@ use crate::space::Memory;
 use crate::space::lru::{Fate, List};
 use crate::units::{NodeId, Pages, count_of, narrow};
 
-/// Looks at all inactive pages of `node` once, in the name of kswapd. Returns the number of pages
-/// freed.
+/// Runs a pass at priority 0, which covers the whole lists of `node`. As a pass of kswapd, it ends
+/// soon after it has freed 32 pages. Returns the number of pages freed.
 pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     let pass = Pass {
         by: ReclaimedBy::Kswapd,
@@ -22,8 +22,8 @@ pub(crate) fn pass<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     Pages(narrow(shrinker.pass(pass, |_| true).reclaimed))
 }
 
-/// Tries to drop all inactive pages of files of `node`, while a CPU uses each of them. Returns the
-/// number of pages that were dropped.
+/// Isolates up to 32 inactive pages of files of `node`, and tries to drop them while a CPU uses
+/// each of them. Returns the number of pages that were dropped.
 pub(crate) fn drop_used<M: Machine>(memory: Memory<'_, M>, node: NodeId) -> Pages {
     let machine = memory.machine;
     let shrinker = Shrinker::new(memory, node).expect("its pages are aged");

@@ -10,9 +10,10 @@
 //! [`Memory::enlist`](crate::space::Memory::enlist)) and pages of enlisted files (see
 //! [`Memory::enlist_file`](crate::space::Memory::enlist_file)). The lists that
 //! [`Spaces::aging`](crate::space::Spaces::aging) sets up determine the order in which it looks at
-//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and `evict`
-//! takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the thread of
-//! a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its [`Pressure`].
+//! pages. `scan` decides how many pages of each list to look at. `shrink` looks at them, and
+//! `evict` takes those pages out of memory that may leave. `shrink` has two callers: `kswapd`, the
+//! thread of a node, and `direct`, an allocation. The page allocator calls [`Reclaim`] as its
+//! [`Pressure`].
 //!
 //! Locks: none of its own.
 
@@ -59,7 +60,8 @@ pub struct Reclaim<M: Machine, E> {
 }
 
 impl<M: Machine, E: Embedder<M>> Reclaim<M, E> {
-    /// Makes a reclaim in which the kswapd of every node of `layout` is asleep.
+    /// Creates the reclaim of one memory manager. At first, the kswapd of every node of `layout` is
+    /// asleep.
     #[must_use]
     pub fn new(machine: &M, layout: &Layout, embedder: E) -> Self {
         let nodes = 0..layout.nodes();

@@ -29,12 +29,13 @@ pub(super) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
 /// takes no pages of files if it can (Linux: `vm.swappiness`, with its initial value).
 const SWAPPINESS: u64 = 60;
 
-/// The lengths of the lists of a node, or how many pages of each a pass looks at.
+/// One number for each list of a node: the length of the list, or how many of its pages a pass
+/// looks at. The arrays are indexed by [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PerList {
-    /// By kind.
+    /// For each kind, its inactive list.
     pub(super) inactive: [u64; 2],
-    /// By kind.
+    /// For each kind, its active list.
     pub(super) active: [u64; 2],
 }
 
@@ -44,7 +45,8 @@ impl PerList {
     }
 }
 
-/// The state of a node that decides between the kinds.
+/// The state of a node, from which a pass decides how many anonymous pages and how many pages of
+/// files it looks at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) len: PerList,
@@ -60,13 +62,13 @@ pub(super) struct State {
     pub(super) high: u64,
 }
 
-/// The kinds that a pass looks at.
+/// Whether a pass looks at anonymous pages, at pages of files, or at both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Only(Kind),
-    /// Of both kinds the same part.
+    /// The pass looks at the same part of the lists of both kinds.
     Equal,
-    /// Of each kind by its cost.
+    /// The pass looks at less of the kind that has recently cost more to reclaim.
     ByCost,
 }
 
@@ -133,12 +135,14 @@ fn share(state: &State, priority: u32) -> Share {
     if priority == 0 {
         return Share::Equal;
     }
-    // There are so few pages of files that reclaiming them could not free enough.
+    // All pages of files and all free pages together do not exceed the high watermark, so
+    // reclaiming only pages of files could not free enough.
     let file_is_tiny = len.of(Kind::File) + state.free <= state.high;
     if file_is_tiny && !state.may_deactivate[a] && len.inactive[a] >> priority > 0 {
         return Share::Only(Kind::Anon);
     }
-    // There are enough inactive pages of files that were not needed again.
+    // There are enough inactive pages of files, and no page of a file that was dropped has lately
+    // been needed again. So anonymous pages can stay.
     if len.inactive[f] >> priority > 0 && !state.may_deactivate[f] {
         return Share::Only(Kind::File);
     }
@@ -192,7 +196,8 @@ mod tests {
     #[test]
     fn without_costs_files_get_140_parts_of_200() {
         let counts = counts(&PLENTY, 2);
-        // 4096 / 4 = 1024, of which 60 / 200.
+        // At priority 2, a pass looks at a quarter of each list. Of the 4096 inactive anonymous
+        // pages, this is 1024, times 60 / 200 for the swappiness: 307.
         assert_eq!(counts.inactive, [307, 1433]);
         assert_eq!(counts.active, [614, 716]);
     }
@@ -216,7 +221,8 @@ mod tests {
             inactive: [50, 350],
             active: [0, 0],
         };
-        // Half of the anonymous pages were looked at, so half of the pages of files are.
+        // Half of the planned 100 anonymous pages were looked at. So the pass looks at about half
+        // of the planned 400 pages of files, 50 of which it has looked at already.
         assert!(keep_proportion(&planned, &mut left));
         assert_eq!(left.inactive, [0, 400 * 51 / 100 - 50]);
         assert!(!keep_proportion(&planned, &mut left), "one kind is left");
@@ -231,14 +237,15 @@ mod tests {
         let can_swap = false;
         assert_eq!(only(State { can_swap, ..PLENTY }, 0), [false, true]);
         assert_eq!(only(PLENTY, 0), [true, true]);
-        // Enough inactive pages of files.
+        // There are enough inactive pages of files, so only pages of files are looked at.
         let may_deactivate = [true, false];
         let trimmed = State {
             may_deactivate,
             ..PLENTY
         };
         assert_eq!(only(trimmed, 12), [false, true]);
-        // So few pages of files that they do not reach the high watermark.
+        // The pages of files and the free pages together do not reach the high watermark, so only
+        // anonymous pages are looked at.
         let may_deactivate = [false, false];
         let tiny = State {
             may_deactivate,

@@ -55,7 +55,8 @@ pub(super) struct Shrinker<'m, M: Machine> {
 type Fates = [(Taken, Fate); ISOLATED_MAX];
 
 impl<'m, M: Machine> Shrinker<'m, M> {
-    /// Returns a shrinker for `node`, or `None` if pages are not aged.
+    /// Returns a shrinker for `node`, or `None` if no pages are reclaimed, so that there are no
+    /// lists of used pages.
     pub(super) fn new(memory: Memory<'m, M>, node: NodeId) -> Option<Self> {
         Some(Self {
             memory,
@@ -73,8 +74,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
     }
 
     /// Runs a pass. If other CPUs have isolated too many pages, calls `pause` with a function that
-    /// returns whether this is still so. `pause` waits, and returns false if the allocating task was
-    /// killed; the pass ends then.
+    /// returns whether this is still so. `pause` waits, and returns false if the allocating task
+    /// was killed; the pass ends then.
     pub(super) fn pass(&self, pass: Pass, pause: impl Fn(&dyn Fn() -> bool) -> bool) -> Passed {
         let mut passed = Passed::default();
         let state = self.state(pass.forced);
@@ -119,7 +120,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         let len = |list| self.aged.len(self.node, list);
         let balance = self.aged.balance(machine, self.node);
         let (free, high) = manager.pages().free_and_high(machine, self.node);
-        // Linux also records the anonymous pages that were needed again; here only files do.
+        // For each kind, whether pages were needed again since reclaim last ended. Linux records
+        // this for anonymous pages too; here it is known only for pages of files.
         let refaulted = [false, balance.has_refaulted()];
         let may = |kind: Kind| forced || refaulted[kind as usize] || self.inactive_is_low(kind);
         scan::State {
@@ -143,7 +145,8 @@ impl<'m, M: Machine> Shrinker<'m, M> {
         }
     }
 
-    /// Notes that a reclaim from the node has ended.
+    /// Records that reclaim from the node has ended. Only pages of files that are needed again
+    /// after this count for the next reclaim.
     pub(super) fn end(&self) {
         self.aged.note_end(self.memory.machine, self.node);
     }

@@ -23,14 +23,15 @@ use crate::machine::{Lock, Machine};
 use crate::site::{LockClass, Site};
 use crate::units::{Order, Pfn, count_of};
 
-/// The number of records of a batch: the number of pointers that fit into a page, less two.
+/// The number of records of a batch. As in Linux, a batch is a page of 512 words, of which a header
+/// takes two.
 pub(super) const BATCH: usize = 510;
 /// The largest number of batches of a gather. Linux limits a gather to 10,000 pages, so that
 /// freeing them does not take too long.
 pub(crate) const BATCHES_MAX: usize = 10_000 / BATCH;
 
-/// The records of a batch. There is room for one more than [`BATCH`], because a huge page and its
-/// table are added together.
+/// The records of a batch. There is room for one more than [`BATCH`]: a CPU that unmaps a huge page
+/// adds the page and the table kept for splitting it, and can flush only after both.
 pub(crate) type Records = [Record; BATCH + 1];
 
 /// A record of a gather, packed into 64 bits: one unmapped page, or one page table.
@@ -42,7 +43,7 @@ pub(crate) struct Record(u64);
 pub(super) enum Gathered {
     /// A page, or a huge page.
     Page(Page, Order),
-    /// The page of a page table.
+    /// A page that held a page table.
     Table(Pfn),
 }
 
@@ -57,7 +58,8 @@ pub(crate) enum Share {
 
 /// The batches that are set aside and that no gather uses now.
 pub(crate) struct Batches<M: Machine> {
-    /// The vector has room for all batches, so giving one back allocates nothing.
+    /// The records of each unused batch. The vector's capacity suffices for all batches, so giving
+    /// one back allocates nothing.
     #[expect(clippy::vec_box, reason = "a batch moves between gathers as a pointer")]
     spare: M::Lock<Vec<Box<Records>>>,
 }
@@ -87,7 +89,8 @@ impl<M: Machine> Batches<M> {
         count_of(BATCHES_MAX).saturating_mul(cpus.saturating_add(1))
     }
 
-    /// Takes the records of a batch, if a gather of this `share` may have them.
+    /// Takes the memory for the records of one batch. Returns `None` if there is none that a gather
+    /// of this `share` may take.
     pub(crate) fn take(&self, machine: &M, share: Share) -> Option<Box<Records>> {
         let left = match share {
             Share::Dying => 0,
@@ -98,7 +101,7 @@ impl<M: Machine> Batches<M> {
         })
     }
 
-    /// Gives back the records of batches, all in one hold of the lock.
+    /// Gives back the memory for the records of `batches`, all in one hold of the lock.
     pub(crate) fn give_back(&self, machine: &M, batches: impl Iterator<Item = Box<Records>>) {
         self.spare.with(machine, Site::Gather, |spare| {
             for records in batches {
@@ -117,7 +120,7 @@ impl<M: Machine> Batches<M> {
     }
 }
 
-/// Asks the global allocator for the records of a batch.
+/// Asks the global allocator for the memory of one batch's records.
 fn records() -> Result<Box<Records>, NoMemory> {
     let mut records = Vec::new();
     records.try_reserve_exact(BATCH + 1).map_err(|_| NoMemory)?;
@@ -128,7 +131,7 @@ fn records() -> Result<Box<Records>, NoMemory> {
 }
 
 impl Record {
-    /// A record that was never written.
+    /// The value that fills an array of records before they are written.
     pub(super) const BLANK: Self = Self(0);
 
     const ORDER_SHIFT: u32 = 8;

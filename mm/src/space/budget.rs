@@ -167,8 +167,8 @@ impl<M: Machine> Budget<M> {
         iter::successors(Some(self), |budget| budget.parent.as_deref())
     }
 
-    /// Charges this level only. On failure, returns the number of pages that other charges use
-    /// here.
+    /// Charges this budget, but none of those above it. If the charge would exceed the limit,
+    /// returns the number of pages of this budget that other charges use.
     fn charge_here(&self, machine: &M, pages: u64) -> Result<(), u64> {
         let limit = self.limit().min(PAGES_MAX);
         let wanted = match i64::try_from(pages) {

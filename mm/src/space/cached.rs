@@ -37,14 +37,15 @@ pub enum Read {
 /// A page of a file that a CPU has looked up.
 pub(super) struct Found {
     pub(super) pfn: Pfn,
-    /// True if the CPU has added a use, which it has to drop or leave to an entry.
+    /// True if the look-up has counted a use of the page (Linux: a page reference). The CPU must
+    /// later drop this use, or pass it on to the page table's entry that maps the page.
     pub(super) is_pinned: bool,
-    /// True if the page was not in memory before.
+    /// True if the page was not in memory before the look-up.
     is_new: bool,
 }
 
 impl Found {
-    /// A page that belongs to no enlisted file.
+    /// Returns a found page that belongs to no enlisted file, so its uses are not counted.
     pub(super) const fn unpinned(pfn: Pfn) -> Self {
         Self {
             pfn,
@@ -143,7 +144,8 @@ impl<M: Machine> Memory<'_, M> {
     }
 
     /// Looks up the page of `object` at `index`, and allocates it if it is not in memory. If the
-    /// object is an enlisted file, adds a use to the page.
+    /// object is an enlisted file, whose pages can be reclaimed, adds a use to the page (Linux: a
+    /// page reference).
     pub(super) fn look_up(
         &self,
         object: &Object<M>,
@@ -196,13 +198,14 @@ impl<M: Machine> Memory<'_, M> {
             self.give_back(&[ours]);
             return Err(PageError::NoMemory);
         }
-        // From the moment when the page is in the index, other CPUs may map it. So its owner and
-        // its use are recorded before.
+        // Once the page is in the index, other CPUs may map it. So its owner and this CPU's use of
+        // it are recorded before.
         if let Some(share) = aged.share(pages, ours) {
             share.begin(machine);
         }
         aged.set_owner(machine, pages, ours, new.owner);
-        // The loop ends for the reason that `Object::page_slow` gives.
+        // The loop ends: nodes can be missing again only if another CPU has meanwhile emptied the
+        // file or made the tree of its index higher.
         let there = loop {
             let Ok(mut spares) = Spares::new(new.missing) else {
                 break Err(PageError::NoMemory);
@@ -231,8 +234,8 @@ impl<M: Machine> Memory<'_, M> {
         })
     }
 
-    /// Returns the state in which a page of a file begins. If the file had a page at this index
-    /// that was dropped, `shadow` is what stayed in its place.
+    /// Returns the first state of a page of a file that comes into memory. If the file had a page
+    /// at this index that was dropped, `shadow` is what stayed in its place.
     fn start_of(&self, aged: &Aged<M>, shadow: Option<Shadow>) -> OfFile {
         let swaps = self.spaces.swap.free() > 0;
         let back = shadow.map(|shadow| aged.refault(self.machine, shadow, swaps));
@@ -249,7 +252,7 @@ impl<M: Machine> Memory<'_, M> {
 
     fn pin(&self, aged: &Aged<M>, pfn: Pfn) {
         let share = aged.share(self.manager.pages(), pfn);
-        // The share exists: it was made before the page was put into the index.
+        // The page has a share, the record of its uses, since before it was put into the index.
         if let Some(share) = share {
             share.pin(self.machine);
         }
@@ -259,8 +262,9 @@ impl<M: Machine> Memory<'_, M> {
         self.spaces.lru.aged()?.share(self.manager.pages(), pfn)
     }
 
-    /// Returns the share of `pfn`, if `pfn` is a page of an enlisted file. The caller knows that
-    /// the page has a use: that of the page table's entry which maps it, or mapped it until now.
+    /// Returns the share of `pfn`, which records the uses of a page, if `pfn` is a page of an
+    /// enlisted file. The caller knows that the page has a use: a page table's entry maps it, or
+    /// mapped it until now.
     fn share_of_mapped(&self, pfn: Pfn) -> Option<&Share<M>> {
         let aged = self.spaces.lru.aged()?;
         let pages = self.manager.pages();
@@ -269,7 +273,7 @@ impl<M: Machine> Memory<'_, M> {
         owner.file.and_then(|_| aged.share(pages, pfn))
     }
 
-    /// Drops the use of a page that was looked up and not mapped.
+    /// Drops the use (Linux: the page reference) of a page that was looked up and not mapped.
     pub(super) fn drop_found(&self, found: &Found) {
         if found.is_pinned
             && let Some(share) = self.share(found.pfn)
@@ -280,8 +284,8 @@ impl<M: Machine> Memory<'_, M> {
 
     /// Records that an entry of a page table now maps the page that a CPU has looked up. From now
     /// on, the use that the CPU added belongs to the entry. The caller holds the lock of the page
-    /// table. `mapper` is the place of the entry as a packed owner, or 0 if the address space is
-    /// not enlisted.
+    /// table. `mapper` says which address space and virtual page the entry is for, packed as an
+    /// owner; it is 0 if the address space is not enlisted.
     pub(super) fn note_mapped(&self, found: &Found, kind: PageKind, mapper: u64) {
         let (Some(aged), true) = (self.spaces.lru.aged(), found.is_pinned) else {
             return;
@@ -290,7 +294,9 @@ impl<M: Machine> Memory<'_, M> {
         if let Some(share) = aged.share(pages, found.pfn) {
             share.set_mapper(mapper);
         }
-        // Through a shared mapping the page may be written to at any time.
+        // A process may write to the page through a shared mapping at any time, and `mm` cannot
+        // write the page back to the file. Mark the page's owner, so that reclaim never drops the
+        // page.
         if kind == PageKind::Shared
             && let Some(owner) = Owner::unpack(aged.owner_of(pages, found.pfn))
             && let Some(packed) = owner.that_stays()
@@ -347,7 +353,8 @@ impl<M: Machine> Memory<'_, M> {
     /// off the lists.
     pub(crate) fn give_back_cached(&self, pfns: &[Pfn]) {
         if let Some(aged) = self.spaces.lru.aged() {
-            // An entry that maps the frame for another file later must not find this owner.
+            // Forget the owner. Otherwise, if the frame later holds a page of a file that is not
+            // enlisted, unmapping that page would drop a use that no CPU has counted.
             for &pfn in pfns {
                 aged.set_owner(self.machine, self.manager.pages(), pfn, 0);
             }

@@ -43,7 +43,7 @@ pub enum MapError {
     NoSuchFrames,
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// The caller was killed while it waited (Linux: `EINTR`).
+    /// The caller was killed while it waited for the lock of the mappings (Linux: `EINTR`).
     Killed,
     /// The address space has ended.
     Ended,
@@ -64,7 +64,7 @@ pub enum FaultError {
     OutOfMemory(AllocError),
     /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// The caller was killed while it waited.
+    /// The caller was killed while it waited for the lock of the mappings.
     Killed,
     /// The address space has ended.
     Ended,
@@ -82,7 +82,7 @@ impl From<PageError> for FaultError {
 /// The reason why an address space cannot be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitError {
-    /// An earlier call has ended it.
+    /// An earlier call has ended the address space.
     Ended,
 }
 

@@ -48,7 +48,8 @@ impl<M: Machine> Memory<'_, M> {
         }
     }
 
-    /// Frees single pages that reclaim has unmapped from `space` and taken off the lists.
+    /// Frees single anonymous pages that reclaim has unmapped from their address spaces and taken
+    /// off the lists.
     pub(crate) fn give_back_evicted(&self, pfns: &[Pfn]) {
         let Memory {
             machine, manager, ..
@@ -129,10 +130,10 @@ impl<M: Machine> AddressSpace<M> {
         self.has(machine, Flag::Exiting) || self.has(machine, Flag::Unstable)
     }
 
-    /// Unmaps `page` if its table's entry still maps the single anonymous page `pfn`, and writes
-    /// `slot` into the entry, unless the space is about to free the page or the embedder cannot
-    /// store the page's contents. If the page is [`Eviction::Moved`], the caller now owns `pfn`,
-    /// and frees it after a flush of translations.
+    /// Unmaps `page`, and writes `slot` into the page table's entry that mapped it. Does nothing if
+    /// the entry no longer maps the single anonymous page `pfn`, if the space is about to free the
+    /// page, or if the embedder cannot store its contents. If the result is [`Eviction::Moved`],
+    /// the caller owns `pfn`, and frees it after a flush of translations.
     pub(crate) fn evict(
         &self,
         memory: Memory<'_, M>,

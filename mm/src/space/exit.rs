@@ -88,8 +88,7 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Empties one table after another in ascending order, until other walkers have claimed the
-    /// rest.
+    /// Empties one table after another in ascending order, until no table is left to claim.
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         let mut walker = self.frontier.join_last_user(machine);
@@ -120,9 +119,9 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Completes the work on a claim. If the last user has joined, drops the resources of the
     /// mappings that begin in the claimed tables. If other walkers are at work, and the gather has
-    /// at least as many records as `share` tables have entries, frees the gathered pages now. The
-    /// fewer tables are left, the smaller is `share`. So no walker still holds many pages when all
-    /// tables are claimed.
+    /// at least as many records as `share` tables have entries, frees the gathered pages. The fewer
+    /// tables are left, the smaller is `share`. So no walker still holds many pages when all tables
+    /// are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -224,8 +223,8 @@ impl<M: Machine> AddressSpace<M> {
 
 /// Returns how many tables a walker claims next, if `left` tables are left and `at_work` walkers
 /// are at work. The result is a quarter of each walker's equal share, because some tables take
-/// longer to empty than others and more helpers may join. A walker that is alone gets the share of
-/// one of two walkers.
+/// longer to empty than others and more helpers may join. A walker that is alone claims as if there
+/// were two.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

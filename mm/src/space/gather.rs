@@ -53,10 +53,11 @@ pub(super) struct Gather<'m, M: Machine> {
     at: usize,
     /// The number of records at which the batch or bundle that is being filled is full.
     full_at: usize,
-    /// The records of the other batches, and perhaps those for the next batch to be added. The
-    /// place of the batch being filled is empty.
+    /// The memory for the records of each batch. The element of the batch that is being filled is
+    /// `None`, because its records are in `filling`. One element more may hold memory for the next
+    /// batch to be added.
     batches: [Option<Box<Records>>; BATCHES_MAX],
-    /// The pages that hold the batches.
+    /// The page that was allocated for each batch.
     pages: [Pfn; BATCHES_MAX],
     /// The number of batches. Each batch has one page in `pages`.
     len: usize,
@@ -374,7 +375,7 @@ impl<M: Machine> AddressSpace<M> {
         batches.give_back(memory.machine, all.into_iter());
         let _has_room = gather.add(Page { pfn, kind }, Order::ZERO);
         let kept = gather.records().map(<[_]>::len).sum::<usize>();
-        // A batch that is being filled is not in its place.
+        // The records of the batch that is being filled are in `filling`, not in `batches`.
         let kept = kept + gather.filling.as_ref().map_or(0, |_| gather.at);
         gather.finish();
         (added + 1, kept)

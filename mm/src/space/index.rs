@@ -128,7 +128,7 @@ impl Index {
         }
     }
 
-    /// Returns the value at `index`.
+    /// Returns the encoded value at `index`: a frame, a shadow, or [`NONE`].
     fn there(&self, index: u64) -> u64 {
         let Some(mut node) = self.root.as_ref().filter(|_| reaches(self.shift, index)) else {
             return NONE;

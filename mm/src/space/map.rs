@@ -150,8 +150,9 @@ impl<M: Machine> AddressSpace<M> {
         let removal = self.removal(memory, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
         let Mappings { editor, sources } = mappings;
-        // Emptying the range would also unmap a page of the new mapping that a fault maps
-        // meanwhile. So faults wait: see `fault::version`.
+        // Emptying the range unmaps every page in it. If a fault mapped a page of the new mapping
+        // now, that page would be lost. So faults wait while `replacing` is set: see
+        // `fault::version`.
         self.replacing.set(1);
         let stored = self.tree.store(memory.machine, editor, new, |piece| {
             sources.count_pieces(&piece, removal.change(&piece));
@@ -185,7 +186,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`. If `new` has no source, merges it with each neighbour that has the same id.
+    /// Adds `new`. If its pages come from no object and no given frames, merges it with each
+    /// neighbour that has the same id.
     fn join_or_insert(
         &self,
         machine: &M,

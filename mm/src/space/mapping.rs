@@ -114,7 +114,7 @@ pub(super) struct Mappings<M: Machine> {
 /// The sources of mappings, by number.
 pub(super) struct Sources<M: Machine> {
     by_number: Vec<Option<Source<M>>>,
-    /// The numbers in `by_number` that no source has now.
+    /// The numbers (indexes in `by_number`) that no source has now.
     free: Vec<u32>,
 }
 

@@ -214,8 +214,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Reaps table by table from one of the ends, until other walkers have claimed the rest. Begins
-    /// with tables that were handed back.
+    /// Reaps table by table from one of the ends, until no table is left to claim or the helper
+    /// gives way to a writer. Begins with tables that were handed back.
     fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
         let mut walker = match self.frontier.join(machine) {

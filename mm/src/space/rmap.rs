@@ -75,7 +75,7 @@ pub(crate) struct Owner {
     number: u32,
     /// The virtual page, or for a page of a file its index in the file.
     pub(crate) page: Vpn,
-    /// `None` for an anonymous page.
+    /// The state of a page of a file; `None` for an anonymous page.
     pub(crate) file: Option<OfFile>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct OfFile {
 }
 
 impl Owner {
-    // The upper bits of a packed owner.
+    // The marks in the upper bits of a packed owner; only the owner of a page of a file has any.
     const FILE: u64 = 1 << 63;
     const STAYS: u64 = 1 << 62;
     const BEGINS_ACTIVE: u64 = 1 << 61;
@@ -209,8 +209,8 @@ impl<M: Machine> Rmap<M> {
             .free
             .with(machine, Site::Control, Vec::pop)
             .ok_or(EnlistError::TooMany)?;
-        // The target gets its number only after it is in its place. So no owner of a page leads to
-        // an empty place.
+        // The address space or file is put into the table before it gets its number. So no page's
+        // owner leads to an empty place of the table.
         let place = &self.spaces[number as usize];
         place.write(machine, Site::Control, |there| *there = Some(target));
         if crate::machine::Once::set(number_of, number).is_err() {
@@ -227,7 +227,7 @@ impl<M: Machine> Rmap<M> {
             return;
         };
         let gone = place.write(machine, Site::Exit, Option::take);
-        // The caller has another reference to the target, so this does not drop the target.
+        // The caller has another reference to the address space or file, so this does not free it.
         drop(gone);
         self.free.with(machine, Site::Exit, |free| {
             debug_assert!(
@@ -254,7 +254,7 @@ impl<M: Machine> Rmap<M> {
         found.flatten()
     }
 
-    /// As [`Rmap::with`], for the file of `owner`.
+    /// Does what [`Rmap::with`] does, for the file of `owner`.
     pub(crate) fn with_file<R>(
         &self,
         machine: &M,

@@ -43,8 +43,8 @@ impl RssKind {
 pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
-    /// The number of counters in a group, one for each kind. A plan for resident pages must have
-    /// this width.
+    /// The number of counters in a group, one for each kind. A plan for resident pages must be one
+    /// for groups of this many counters.
     pub const WIDTH: usize = RssKind::ALL.len();
 
     /// Makes counters that are all 0.
@@ -112,8 +112,8 @@ impl<M: Machine> Rss<M> {
     }
 
     /// Returns the approximate number of pages of all kinds together, resident and in swap. The
-    /// estimate adds up the estimates of the kinds; as in Linux, a negative one counts as 0. The
-    /// range certainly contains the number.
+    /// estimate adds up the estimates of the kinds; as in Linux, a negative estimate of a kind
+    /// counts as 0. The range certainly contains the number.
     pub fn usage(&self, machine: &M) -> Reading {
         let of = |kind| {
             let counter = kind as usize;

@@ -38,7 +38,7 @@ struct Table {
     /// For each slot that was ever taken: its own number while it is taken, otherwise the number of
     /// the next free slot.
     next: Vec<u32>,
-    /// The free slot that was freed last.
+    /// The head of the list of free slots: the slot that was freed last, or [`END`].
     first: u32,
     used: u32,
 }

@@ -21,7 +21,7 @@ use crate::machine::{Lock, Machine};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, Vpn, narrow, signed};
 
-/// The number of swap slots that are freed together (Linux: a batch of the same swap area).
+/// The largest number of swap slots that are collected and then freed in one call.
 const SLOTS_TOGETHER: usize = 64;
 
 /// The CPUs that may be emptying a table.
@@ -233,8 +233,8 @@ impl<M: Machine> AddressSpace<M> {
             if part > 0 {
                 self.own(memory, spot, part, pfn);
             }
-            // A huge page is on the lists as one page, its first, so only the other parts are
-            // added.
+            // The lists of used pages hold a huge page as its first page. So only the other pages
+            // have to be added now.
             if page.kind == PageKind::Anon && part > 0 {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }

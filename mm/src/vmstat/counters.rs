@@ -97,7 +97,7 @@ impl<M: Machine> Counters<M> {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, delta);
         let threshold = self.threshold.load(machine, Relaxed);
-        // `abs` would overflow for `i64::MIN`.
+        // This uses `unsigned_abs`, because `abs` would overflow for `i64::MIN`.
         if now.unsigned_abs() > threshold.unsigned_abs() {
             let taken = diff.take(machine);
             self.values[item].add(machine, taken, Relaxed);

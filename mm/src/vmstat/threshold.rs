@@ -43,8 +43,8 @@ pub(crate) fn drift_mark(
 mod tests {
     use super::*;
 
-    /// The first three thresholds were read from `/proc/zoneinfo` of a 2-CPU host. The others are
-    /// published values.
+    /// The first three thresholds were read from `/proc/zoneinfo` of a 2-CPU host. The others were
+    /// reported for Linux, on its mailing list or in commits.
     #[test]
     fn thresholds_are_those_of_real_hosts() {
         let of = |pages, cpus| normal(cpus, Pages(pages));

@@ -16,7 +16,8 @@ fn resize(world: &World) {
         if manager.memory_offline(machine, first, BLOCK).is_ok() {
             continue;
         }
-        // The block was removed before, or could not be removed.
+        // Removing has failed. If the block was removed in an earlier turn, adding it can fail only
+        // for lack of memory. Otherwise the block is still present.
         if let Err(why) = manager.memory_online(machine, first, BLOCK) {
             let expected = [ResizeError::NoMemory, ResizeError::Present(first)];
             assert!(expected.contains(&why), "{why}");

@@ -20,7 +20,7 @@ thread_local! {
     /// The classes of locks that were held during some use of the heap, a bit for each, and the
     /// number of such uses.
     static USED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// Whether the first forbidden use panics, so that a backtrace shows where it is.
+    /// True if the first forbidden use of the heap panics, so that a backtrace shows where it is.
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -30,8 +30,8 @@ pub(crate) struct Watched;
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// The classes of locks under which the heap may be used, a bit for each: outermost locks whose
-/// waiters sleep. Linux also allocates under `mmap_lock`.
+/// The classes of locks under which the heap may be used, a bit for each: locks that are taken
+/// before all others, and whose waiters sleep. Linux also allocates under `mmap_lock`.
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
 /// Runs `f`. While `f` runs, this thread's allocation number `nth` (counted from 0) and all its
@@ -129,7 +129,8 @@ fn may() -> bool {
     }
     match LEFT.get() {
         None => true,
-        // The message of a panic is formatted before the hook is called.
+        // A panicking thread may allocate, because the message of a panic is formatted before the
+        // panic hook runs.
         Some(_) if std::thread::panicking() => true,
         Some(0) => {
             REFUSED.set(REFUSED.get() + 1);

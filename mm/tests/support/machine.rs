@@ -45,7 +45,7 @@ impl Plain {
         self.now.fetch_add(time.0, Relaxed);
     }
 
-    /// Takes a deferred job, which becomes dormant. Returns it with its CPU.
+    /// Removes some deferred job from its CPU, and returns the job and the CPU.
     pub(crate) fn take_job(&self) -> Option<(CpuId, Job)> {
         self.topology.ids().find_map(|cpu| {
             let of = |job: &Job| {
@@ -147,7 +147,7 @@ impl Machine for Plain {
     fn emit(&self, _event: Event) {}
 }
 
-/// The machine's words, of both kinds.
+/// A word of the machine, shared or of one CPU.
 pub(crate) struct Atom(AtomicI64);
 
 impl Word<Plain> for Atom {
@@ -349,7 +349,8 @@ impl<T> RwLock<Plain, T> for Shared<T> {
         then: impl FnOnce(&T, A) -> R,
     ) -> Option<Option<R>> {
         let kept = self.write(machine, site, first);
-        // No writer can enter in between, because there is only one thread.
+        // No other writer can enter between the write and the read, because there is only one
+        // thread.
         Some(kept.map(|kept| self.read(machine, site, |value| then(value, kept))))
     }
 

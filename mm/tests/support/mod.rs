@@ -1,4 +1,5 @@
-//! The support of the heap tests: a watched heap, a machine, and a world.
+//! What the heap tests share: a heap that records its uses, a simple machine, and a world (a
+//! machine with a whole memory manager).
 
 pub(crate) mod heap;
 pub(crate) mod lives;

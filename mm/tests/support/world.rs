@@ -49,7 +49,7 @@ pub(crate) struct Kept {
     pub(crate) reclaim: Option<Arc<Reclaim<Plain, Presses>>>,
 }
 
-/// The embedder of the reclaim.
+/// The embedder of [`Reclaim`]: it has the memory to reclaim from, and notes that kswapd was woken.
 pub(crate) struct Presses {
     kept: Weak<Kept>,
     /// True if kswapd was woken and has not run since.
@@ -107,8 +107,8 @@ impl Owner<Plain> for OomWorld {
     }
 }
 
-/// A notified holder without translations. If it may not wait, it refuses ranges that begin in a
-/// page table of odd index.
+/// A holder of translations (Linux: an MMU notifier) that has no translations. If it may not wait,
+/// it refuses ranges that begin in a page table of odd index.
 struct Choosy;
 
 impl Notified<Plain> for Choosy {
@@ -202,7 +202,8 @@ impl World {
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // An embedder that calls this has already allocated memory for these.
+        // The law exempts what the embedder makes at set-up: this `Arc`, and the list of notified
+        // holders. So these allocations always succeed here.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         memory.enlist(&space).expect("there is a number for it");
         let killer = self.oom.killer();

@@ -1,4 +1,4 @@
-//! The forms of address spaces that the law of the waiting heap ends.
+//! The kinds of address spaces with which the law of the waiting heap is tested.
 
 use plimsoll_mm::space::{Access, AddressSpace, Backing};
 use plimsoll_mm::units::Vpn;
@@ -14,13 +14,13 @@ pub(super) enum Form {
     Empty,
     /// A mapping without pages.
     Bare,
-    /// Fewer pages than a gather records without a batch.
+    /// So few pages that the gather that frees them needs no batch.
     Small,
     /// One page in each of many tables.
     Sparse,
-    /// Pages for several batches, in one mapping.
+    /// One mapping with so many pages that the gather that frees them needs several batches.
     Large,
-    /// Huge pages, one of which is only partly mapped any more.
+    /// Huge pages, with a part of one of them unmapped again.
     Huge,
     /// Memory of every kind.
     Full,

@@ -1,7 +1,7 @@
-//! The law of the waiting heap: what ends a shortage of memory never asks the global allocator for
-//! any. It is not enough that such code copes if the allocator fails. A heap that gets its memory
-//! from the page allocator may wait until a process has died, and would then wait for the very code
-//! that asks it.
+//! The law of the waiting heap: code that ends a shortage of memory never asks the global allocator
+//! for memory. It is not enough that such code copes if the allocator fails. A heap that gets its
+//! memory from the page allocator may wait until a process has died, and would then wait for the
+//! very code that asks it.
 //!
 //! The law covers: exit, reaping, `release`, killing, choosing a victim, allocating pages until
 //! memory is out, moving pages to swap, unmapping whole mappings, ending counters, and dropping
@@ -40,9 +40,9 @@ enum End {
     Reaped,
     /// Another process empties its memory before it exits (Linux: `process_mrelease`).
     Released,
-    /// It unmaps its mappings one by one before it exits.
+    /// The process unmaps its mappings one by one before it exits.
     Unmapped,
-    /// Its pages are moved to swap before it exits.
+    /// The pages of the process are moved to swap before it exits.
     SwappedOut,
 }
 
@@ -56,7 +56,8 @@ impl End {
     ];
 }
 
-/// Fills a process as `form` says, then ends it as `end` says, without the heap.
+/// Fills a process as `form` says, then ends it as `end` says. Asserts that the end asks the heap
+/// for nothing.
 fn ends(design: Design, grouping: Grouping, form: Form, end: End) {
     let world = World::new(CPUS, design, grouping);
     let spare = world.kept.spaces.spare_batches(&world.machine);

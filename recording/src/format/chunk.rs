@@ -14,8 +14,8 @@ use super::varint::{put, take};
 /// The number of bytes before a chunk's body: tag, length, checksum.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// The minimum size, in bytes, of a column that is compressed. For a shorter column, the table of
-/// codes would cost more than compression saves.
+/// The minimum size, in bytes, of a column that is compressed. For a shorter column, the code table
+/// of the compressed data would cost more than compression saves.
 const PACKED_FROM_BYTES: usize = 48;
 
 /// The compression level, at most 9. Recording a build with level 9 takes a third more CPU time in

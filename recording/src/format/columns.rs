@@ -56,8 +56,8 @@ pub(super) enum Column {
     /// The header's pairs of name and value, in the first and the last chunk. Events do not use
     /// this column.
     Fields = 22,
-    /// For allocations: the index of the guess of the page that was right, or 0 if none was. The
-    /// next three columns have these indices for frees, batched frees and drains.
+    /// For allocations: which guess of the page frame number was right, as an index from 1, or 0 if
+    /// none was. The next three columns have these indices for frees, batched frees and drains.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,

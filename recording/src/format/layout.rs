@@ -83,8 +83,8 @@ pub(super) fn blank(kind: u64) -> Option<What> {
     })
 }
 
-/// Passes every field of `what` through `side`. Returns `None` if a column ends early or a number
-/// does not fit its field.
+/// Passes every field of `what` through `side`, which writes it to a column or reads it from one.
+/// Returns `None` if a column ends early or a number does not fit its field.
 pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
     match what {
         What::Alloc {

@@ -54,7 +54,7 @@ pub(super) const fn fold(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }
 
-/// Undoes [`fold`].
+/// Maps the result of [`fold`] back to the signed number.
 pub(super) const fn unfold(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }

@@ -116,7 +116,8 @@ impl<'a> Entries<'a> {
                 _ => {
                     self.time_ns = self.time_ns.wrapping_add(step);
                     let (begin, length) = match kind {
-                        // The length includes the four bytes that hold it.
+                        // If the second word holds the length, this length includes the word's own
+                        // four bytes.
                         0 => (at + 8, (second.ok_or(cut)? as usize).checked_sub(4)),
                         words => (at + 4, Some(words as usize * 4)),
                     };

@@ -6,8 +6,8 @@ use crate::event::{HOLD_ENDS, Symbol, What};
 /// The meaning of an event of the kernel in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// An event that recordings have. The function makes it from the fields of the kernel's event;
-    /// the decoder fills in symbols of kernel functions afterwards.
+    /// An event that recordings have. The function in this variant makes it from the fields of the
+    /// kernel's event; the decoder fills in symbols of kernel functions afterwards.
     What(fn(&Record<'_>) -> Option<What>),
     /// The call chain of the preceding event.
     Stack,

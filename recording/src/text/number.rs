@@ -1,4 +1,4 @@
-//! Numbers as the kernel and perf print them.
+//! Parses numbers as the kernel and perf print them.
 
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     match text.strip_prefix(b"0x") {

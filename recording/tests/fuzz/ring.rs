@@ -90,7 +90,8 @@ const SMALL_FIELDS: [&str; 7] = [
     "percpu_refill",
 ];
 
-/// Returns the `format` files of these events, numbered from 1, and `events/header_page`.
+/// Returns the `format` files of events with these names, numbered from 1, and
+/// `events/header_page`.
 fn texts(names: &[&str]) -> (String, String) {
     let field = |kind: &str, offset: usize, size: usize, signed: u8| {
         format!("\tfield:{kind};\toffset:{offset};\tsize:{size};\tsigned:{signed};\n")

@@ -1,4 +1,5 @@
-//! The groups of `xtask/mutants.toml`: files, and the suites that judge their mutants.
+//! Reads the groups of `xtask/mutants.toml`. A group has files of `mm`, and the test suites that
+//! judge the mutants of these files.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,7 @@ impl Group {
     }
 }
 
-/// The groups called `names`; all of them if none is named.
+/// Returns the groups with these names, or all groups if `names` is empty.
 pub(crate) fn read(root: &Path, names: &[String]) -> Result<Vec<Group>, String> {
     let path = root.join("xtask/mutants.toml");
     let text = fs::read_to_string(&path)

@@ -77,8 +77,8 @@ fn draw(all: &[(&Group, Mutant)], seed: u64) -> Vec<usize> {
     sample::drawn(&mutants, seed)
 }
 
-/// Returns the positions of all mutants or, if a sample is requested, of the mutants that it draws
-/// first.
+/// Returns the positions of all mutants. If the options request a sample, returns only those of the
+/// mutants that are drawn first, as many as the sample has.
 fn first_choice(all: &[(&Group, Mutant)], options: &Options) -> Vec<usize> {
     let Some(count) = options.sample else {
         return (0..all.len()).collect();
@@ -127,8 +127,8 @@ fn choose(
     }
 }
 
-/// Returns part number `part`, counted from 0, of `of` parts of the mutants: every `of`-th mutant,
-/// from the one at index `part` on.
+/// Divides the mutants into `of` parts, and returns the part with index `part`: every `of`-th
+/// mutant, from the one at index `part` on.
 fn shard(mutants: Vec<usize>, (part, of): (usize, usize)) -> Vec<usize> {
     mutants.into_iter().skip(part).step_by(of).collect()
 }

@@ -17,7 +17,7 @@ Options:
   --list           Prints the mutants and tries none; some may not compile
 ";
 
-/// The options, which have been checked.
+/// The options of a run, after they have been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) groups: Vec<String>,

@@ -1,4 +1,4 @@
-//! The file with the fate of each mutant in the last run.
+//! The file that says, for each mutant of the last run, whether a test noticed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::change::Change;
 
-/// One change in one place.
+/// A mutant: one change in one place of the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutant {
     /// The name that `cargo mutants` gives to the mutant, with line and column.
@@ -15,7 +15,8 @@ pub(crate) struct Mutant {
     pub(crate) change: Change,
 }
 
-/// Makes mutants of these names and changes, which must be in the order of their places.
+/// Makes mutants with these names and changes. They must be in the order of their places in the
+/// code.
 pub(crate) fn with_keys(listed: Vec<(String, Change)>) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mutants = listed.into_iter().map(|(name, change)| {

@@ -1,4 +1,4 @@
-//! The result: how many mutants were caught, and which survived.
+//! The result of a run: how many mutants were caught, and which survived.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts the fates of mutants that all belong to `group`.
+    /// Counts the results of mutants, all of which belong to `group`.
     pub(crate) fn add(
         &mut self,
         group: &str,

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 /// The path of the list, from the root of the repository.
 pub(crate) const FILE: &str = "xtask/survivors.toml";
 
-/// Reads the keys of the accepted mutants, with the reasons.
+/// Reads the accepted survivors: the key of each mutant, and the reason why it is accepted.
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(root.join(FILE))
         .map_err(|error| format!("cannot read {FILE}: {error}"))?;

@@ -17,7 +17,7 @@ const OPENINGS: [&str; 8] = [
     "As above",
 ];
 
-/// Phrases that hide an actor or a number anywhere in a comment.
+/// Phrases that no comment may contain, because they hide an actor or a number.
 const ANYWHERE: [&str; 7] = [
     "who asks",
     "whoever ",

@@ -6,7 +6,7 @@ use super::{File, Tree};
 /// The largest number of lines in a file; a longer file contains more than one idea.
 const LINES_MAX: usize = 500;
 
-/// Names that would make a run of the memory manager depend on more than its inputs.
+/// Names that `mm` must not use, because a run would then depend on more than its inputs.
 const HIDDEN_INPUTS: [&str; 6] = [
     "std::time",
     "std::env",

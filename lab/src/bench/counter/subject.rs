@@ -1,4 +1,5 @@
-//! The counters that the bench measures: every variant of the manager's counter, and the floor.
+//! The counters that the bench measures: every variant of the manager's counter, and the floor,
+//! which is an atomic addition to a word that no other thread uses.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -63,8 +64,8 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Makes fresh counters: the floor, then the manager's counters on a machine of 64 CPUs, then the
-/// manager's counters on a server of 384 CPUs.
+/// Makes fresh counters: the floor (a word of each thread's own), then the manager's counters on a
+/// machine of 64 CPUs, then the manager's counters on a server of 384 CPUs.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     let small = Host::with_topology(Topology::flat(64));
     let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
@@ -123,9 +124,9 @@ impl<'a> Maker<'a> {
     ///
     /// If `far` is a CPU, also creates three trees whose threads play other CPUs or none. The first
     /// is the published tree, whose threads play CPUs 0 and 64, because CPUs 64 apart share an item
-    /// of that tree. The second is our tree, whose threads play CPU 0 and `far`; in our tree only
-    /// neighbouring CPUs share an item. The third is our tree, whose threads play no CPU; it asks
-    /// the kernel at each addition on which CPU the thread runs.
+    /// (an inner node) of that tree. The second is our tree, whose threads play CPU 0 and `far`; in
+    /// our tree only neighbouring CPUs share an item. The third is our tree, whose threads play no
+    /// CPU; it asks the kernel at each addition on which CPU the thread runs.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -179,7 +180,7 @@ const WIDTH: usize = 4;
 /// The index in its group of the counter to which the benchmark adds.
 const COUNTER: usize = 1;
 
-/// A group of the manager's counters.
+/// A group of the manager's counters, as one subject of the benchmark.
 struct Of<C> {
     name: &'static str,
     host: Host,

@@ -12,7 +12,7 @@ use super::{FRAMES, HUGE};
 use crate::bench::table;
 use crate::report::Table;
 
-/// The table of all subjects that have huge blocks.
+/// A table with the result of each subject (allocator) that has huge blocks.
 pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     let with_huge = subjects.iter().filter(|subject| subject.has(Size::Huge));
     let rows = with_huge.map(|subject| {
@@ -31,7 +31,7 @@ pub(super) fn table_of(subjects: &[Box<dyn Subject>]) -> Table {
     )
 }
 
-/// The result of one subject.
+/// What was counted for one subject (allocator).
 struct Counted {
     /// The number of huge blocks that could be allocated at first.
     before: usize,

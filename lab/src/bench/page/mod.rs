@@ -26,12 +26,13 @@ use crate::error::Error;
 use crate::measure::stats::{self, Estimate};
 use crate::run::progress::Progress;
 
-/// The number of frames that each subject manages: 512 MiB of 4 KiB.
+/// The number of frames that each subject manages: 512 MiB in frames of 4 KiB.
 pub const FRAMES: Pages = Pages(1 << 17);
 /// The number of CPUs of the machine on which Plimsoll's allocator runs. A thread plays each CPU.
 const CPUS: u32 = 2;
 
-/// Measures Plimsoll's page allocator, the floor, and the allocators that `others` makes.
+/// Measures Plimsoll's page allocator, the floor (a minimal allocator), and the allocators that
+/// `others` makes.
 ///
 /// # Errors
 /// If an allocator cannot be made.
@@ -50,7 +51,8 @@ fn run_for(
     progress.start("bench page");
     progress.expect(2 * rounds);
     let mut subjects = ours()?;
-    // Without other allocators, ratios are to the floor, the last subject that `ours` makes.
+    // Without other allocators, each ratio compares with the floor, the last subject that `ours`
+    // makes.
     let others_from = subjects.len() - usize::from(others.is_empty());
     subjects.extend(others);
     let pair = Pair::find();
@@ -85,7 +87,7 @@ fn run_for(
     Ok(Found { tables, rows })
 }
 
-/// Plimsoll's page allocator and the floor.
+/// Makes Plimsoll's page allocator and the floor, which is a minimal allocator.
 fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(vec![
         Box::new(Plimsoll::new("plimsoll", Design::default())?),
@@ -99,7 +101,7 @@ struct Column {
     cells: Vec<Cell>,
 }
 
-/// The result of one subject under one load.
+/// The result of one subject (allocator) under one load.
 struct Cell {
     /// The nanoseconds per operation. `None` if every sample was disturbed.
     ns: Option<Estimate>,
@@ -112,8 +114,8 @@ struct Cell {
     disturbed: usize,
 }
 
-/// Returns the column of each load. Ratios are to the fastest of the subjects from index
-/// `others_from` on.
+/// Returns the column of each load. Each ratio compares a subject's time with the time of the
+/// fastest of the subjects from index `others_from` on.
 fn columns<const LOADS: usize>(
     loads: &[&'static str; LOADS],
     samples: &[Samples<LOADS>],

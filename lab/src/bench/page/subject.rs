@@ -1,5 +1,5 @@
-//! The allocators that the bench measures: the interface, Plimsoll's own page allocator, and a
-//! floor.
+//! The allocators that the bench measures: the interface, Plimsoll's own page allocator, and the
+//! floor, which is a minimal allocator.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,8 @@ use crate::run::progress::Progress;
 
 /// The number of samples of each load and subject.
 pub(super) const ROUNDS: usize = 41;
-/// The number of pairs of an allocation and a freeing in a sample of the hot pair.
+/// The number of pairs in a sample of the load `hot pair`. A pair allocates a block and frees it at
+/// once.
 const PAIRS: usize = 20_000;
 /// The number of frames in a bulk load.
 const BULK: usize = 1 << 16;
@@ -28,7 +29,8 @@ const HUGE_BLOCKS: usize = 128;
 const CHUNK: usize = 64;
 /// The largest number of chunks that wait for the thread that frees them.
 const CHUNKS_WAITING: usize = 8;
-/// The number of chunks in a sample of frames that another thread frees.
+/// The number of chunks in a sample of the load `alloc here, free there`, in which one thread
+/// allocates frames and another frees them.
 const CHUNKS: usize = 256;
 
 /// The loads with one thread, in the order of the columns.
@@ -48,8 +50,9 @@ pub(super) const ALONE: [&str; 10] = [
 /// The loads with two threads, in the order of the columns.
 pub(super) const TOGETHER: [&str; 2] = ["64 out, back, each", "alloc here, free there"];
 
-/// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no such
-/// blocks. In a load that frees what it allocates, an operation is an allocation with its freeing.
+/// One sample: nanoseconds per operation; `None` if it is disturbed or the subject has no blocks of
+/// the load's size. In a load that frees what it allocates, an operation is an allocation with its
+/// freeing.
 pub(super) type Sample = Option<f64>;
 
 /// The samples of one subject: for each load, one sample per round.
@@ -79,7 +82,7 @@ pub(super) fn alone(
     all
 }
 
-/// Memory for the numbers of blocks, and the generator that shuffles them.
+/// Memory for the numbers that identify the allocated blocks, and the generator that shuffles them.
 struct Room {
     blocks: Vec<usize>,
     rng: Xoshiro256PlusPlus,
@@ -199,8 +202,8 @@ pub(super) fn together(
     (0..subjects.len()).map(samples_of).collect()
 }
 
-/// Runs the part of thread `nth` in all loads with two threads. Returns the spans of both loads for
-/// each subject in each round.
+/// Does the work of thread `nth` (0 or 1) in all loads with two threads. Returns the spans of both
+/// loads for each subject in each round.
 fn thread_of_two(
     subjects: &[Box<dyn Subject>],
     nth: usize,
@@ -336,7 +339,7 @@ impl Span {
         }
     }
 
-    /// The span from the first beginning to the last end of both spans.
+    /// The span from the earlier of the two beginnings to the later of the two ends.
     fn around([one, other]: [Self; 2]) -> Self {
         Self {
             begin: one.begin.min(other.begin),
@@ -345,7 +348,7 @@ impl Span {
         }
     }
 
-    /// The nanoseconds per operation, if there were `operations` of them.
+    /// The nanoseconds per operation, if `operations` operations ran in this span.
     fn per(self, operations: usize) -> Sample {
         let ns = (self.end - self.begin).as_nanos() as f64;
         (!self.disturbed).then_some(ns / operations as f64)

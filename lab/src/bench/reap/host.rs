@@ -1,4 +1,4 @@
-//! The race between exit and helpers, on threads of this computer.
+//! Races on threads of this computer: exit and helpers together empty an address space, the victim.
 //!
 //! The pages of a victim are those of an arena. When a thread empties a victim, the memory behind
 //! each freed page is either returned to the kernel or kept by the arena. Before a race that

@@ -6,11 +6,11 @@
 //! cases take turns in each round, so that other load on the computer affects all of them equally.
 //! The times of each case are compared with the times of exit without helpers in the same round.
 //!
-//! To free a page takes different work on this computer and in the simulator, so compare only the
-//! ratios of the two, not their times. On this computer, the cost of a page is the manager's work
-//! on real cache lines, and the time that the kernel takes to accept the returned memory. In the
-//! simulator, the cost of a page is the time that Linux takes for reverse mappings, translations
-//! and page lists, according to the profile `laptop-2`.
+//! Freeing a page takes different work on this computer and in the simulator, so compare only
+//! ratios, not times, between this computer and the simulator. On this computer, the cost of a page
+//! is the manager's work on real cache lines, and the time that the kernel takes to accept the
+//! returned memory. In the simulator, the cost of a page is the time that Linux takes for reverse
+//! mappings, translations and page lists, according to the profile `laptop-2`.
 
 mod host;
 mod report;
@@ -39,8 +39,8 @@ struct Case {
     helps: bool,
 }
 
-/// The cases. Times are compared with those of the first case, waits for locks with those of the
-/// third.
+/// The cases. All times are compared with those of the first case, except the waits for page-table
+/// locks, which are compared with those of the third case.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -237,7 +237,8 @@ mod tests {
     #[test]
     fn every_race_frees_everything() {
         let pages = Pages(2048);
-        // On a computer with one CPU, both threads share it: the race is slow but still a race.
+        // On a computer with one CPU, the last user and the helper share it: the race is slow but
+        // still a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
         for stage in [

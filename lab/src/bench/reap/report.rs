@@ -22,7 +22,7 @@ const ALONE: usize = 0;
 const ASCENDING: usize = 2;
 
 impl On {
-    /// The head of the column, in tables, of the races in this setting.
+    /// The heading of the table column for races in this setting.
     const fn head(self) -> &'static str {
         match self {
             Self::GivenBack => "given back",
@@ -32,7 +32,7 @@ impl On {
         }
     }
 
-    /// The names, for programs, of the machine and of the setting.
+    /// The names of the machine and of the setting in the numbers that programs read ([`Row`]).
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),
@@ -46,7 +46,7 @@ impl On {
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // To time each acquisition slows the race down, so the other times of these races mean
+            // Timing each acquisition slows the race down, so the other times of these races mean
             // nothing.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],

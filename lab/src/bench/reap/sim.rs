@@ -36,8 +36,8 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages`, and empties it by its last user and `helpers` helpers. If the case
-/// is one without helpers, only the last user empties the victim.
+/// Builds a victim of `pages`. The victim's last user and `helpers` helpers empty it; in a case
+/// without helpers, the last user empties it alone.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

@@ -8,9 +8,9 @@ use plimsoll_mm::units::{Pages, Vpn};
 /// How the victim's pages are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// In mappings of [`MAPPING`] pages, with gaps between them.
+    /// The pages are in mappings of [`MAPPING`] pages each, with gaps between them.
     Many,
-    /// In a single mapping.
+    /// All pages are in a single mapping.
     One,
 }
 

@@ -1,4 +1,5 @@
-//! The trees of mappings that are measured: ours, and those that a Rust program would use instead.
+//! The trees of mappings that are measured: the manager's tree, and trees that a Rust program would
+//! use instead.
 
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 //!
 //! A probe on `percpu_counter_add_batch` records each addition. If the recording lacks this probe,
 //! the additions are the differences between successive precise sums in `rss_stat` events. The
-//! recording begins before the log does, so the judge searches the recorded additions for the log's
-//! additions as one consecutive run. If the kernel split an addition of the log in two, the judge
-//! still counts that addition as equal. A note gives the number of such splits.
+//! recording begins before the log does, so [`Additions`] searches the recorded additions for the
+//! log's additions as one consecutive run. If the kernel split an addition of the log in two, that
+//! addition still counts as equal. A note gives the number of such splits.
 
 use std::collections::BTreeMap;
 
@@ -73,8 +73,8 @@ impl Judge for Additions {
 }
 
 /// The recorded additions that are compared with the log. If a probe recorded additions, these are
-/// the additions to the counter that has the most. Otherwise these are the additions to the
-/// anonymous pages of the address space that has the most.
+/// the additions to the counter that has most of them. Otherwise these are the changes in the
+/// number of anonymous pages of the address space that has most of them.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -82,8 +82,8 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// The additions to each counter that the probe on `percpu_counter_add_batch` recorded, by the
-/// counter's address.
+/// The additions to each counter that the probe on `percpu_counter_add_batch` recorded, keyed by
+/// the counter's address.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {
@@ -100,8 +100,9 @@ fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     by_counter
 }
 
-/// The additions to the anonymous pages of each address space, by the number that identifies the
-/// address space in `rss_stat` events. An addition is the difference between two successive sums.
+/// The additions to the anonymous pages of each address space, keyed by the number that identifies
+/// the address space in `rss_stat` events. An addition is the difference between two successive
+/// sums.
 fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
     let page = i64::from(page_bytes.max(1));
     let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();

@@ -25,7 +25,7 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// The names that a recording may give to the text with the log of the recorded program.
+/// The names under which a recording may hold the log of the recorded program.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
 /// Compares the readings of resident pages in a program's log with those of Plimsoll's flat

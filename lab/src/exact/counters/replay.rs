@@ -5,8 +5,9 @@
 //! the table. Linux also interrupts the unmapping of a page table if it has to reschedule, and then
 //! subtracts the pages unmapped so far. The log does not say where Linux interrupted an unmapping.
 //! So if the replay's reading after an unmapping differs from the recorded one, the replay tries
-//! one more cut: after the first page, after the second, and so on. It keeps the first cut that
-//! gives the recorded reading, and reports the number of such cuts.
+//! one more cut, which splits the unmapping into two subtractions: after the first page, after the
+//! second, and so on. It keeps the first cut that gives the recorded reading, and reports the
+//! number of such cuts.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ pub(super) struct Replayed {
     /// The largest error of the counter's approximate sum, in pages. Unlike a reading, the sum may
     /// be negative.
     pub(super) worst: u64,
-    /// The accuracy that the counter promises after the last step.
+    /// The largest error that the counter promises for its approximate sum, after the last step.
     pub(super) bound: Accuracy,
     pub(super) first_difference: Vec<String>,
 }
@@ -125,7 +126,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.beside + self.approximate().max(0)
     }
 
-    /// Adds as a page fault does, so a counter that begins as one cache line may grow into a tree.
+    /// Adds `delta`. If the counter is still one cache line, it may grow into a tree, as it may in
+    /// a page fault.
     fn add(&mut self, cpu: u32, delta: i64) {
         let _entered = self.host.enter(CpuId(cpu));
         let before = self.approximate();

@@ -191,7 +191,8 @@ fn place(choice: &str) -> Place {
     }
 }
 
-/// The numbers of a list such as `0-2,5,global_oom`, up to the first entry that is not a range.
+/// The numbers in a list of ranges such as `0-2,5,global_oom`, up to the first entry that is not a
+/// range.
 pub(super) fn list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<(u32, u32)> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -93,7 +93,8 @@ fn selecting_of(release: &str) -> Selecting {
 struct Comparison {
     compared: u64,
     identical: u64,
-    /// The number of kills whose shortage has no table of processes in the log.
+    /// The number of kills that cannot be compared, because the log has no table of processes for
+    /// their shortage.
     set_aside: u64,
     first_difference: Vec<String>,
     notes: Vec<String>,

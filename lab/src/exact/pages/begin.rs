@@ -35,8 +35,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The best moment of a recording: the first of [`MOMENTS`] that has both zones and a mark,
-    /// otherwise the first that has zones. `None` if none has zones.
+    /// The best moment of a recording: the first of [`MOMENTS`] whose text has zones and whose mark
+    /// is in the recording, otherwise the first whose text has zones. `None` if no text has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -80,13 +80,13 @@ pub(crate) struct ZoneState {
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// The state of one CPU's lists in a zone, and the list that is assumed to hold the pages that no
-/// event shows.
+/// The state of one CPU's lists in a zone. `home` is the list that is assumed to hold the pages
+/// that were on the lists before the recording and that no event shows.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
     home: ListId,
-    /// The number of pages on the CPU's lists in the zone that no event shows.
+    /// The number of pages on these lists that no event shows.
     never_seen: u32,
 }
 
@@ -132,7 +132,7 @@ impl State {
     }
 }
 
-/// Plimsoll's allocator and the derived lists of the kernel, ready for the first operation.
+/// Plimsoll's allocator and our picture of the kernel's lists, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
@@ -187,8 +187,8 @@ impl Beginning {
     }
 }
 
-/// Adds to the list `home` the pages that `/proc/zoneinfo` counts (`count`) and that the lists of
-/// lengths `lens` lack.
+/// Adds blocks to `home`, the list for pages that no event shows, until all lists together have
+/// `count` pages, the number in `/proc/zoneinfo`. `lens` are the lengths of the lists before.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
@@ -210,9 +210,9 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Returns the list that is assumed to hold the pages that no event shows: the first list that is
-/// never seen empty. The list of movable single pages is tried first, because most pages are
-/// movable. If every list is seen empty, returns the list of reclaimable single pages.
+/// Returns the list that is assumed to hold the CPU's listed pages that no event shows: the first
+/// list that is never seen empty. The list of movable single pages is tried first, because most
+/// pages are movable. If every list is seen empty, returns the list of reclaimable single pages.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);

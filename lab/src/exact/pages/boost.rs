@@ -133,7 +133,7 @@ mod tests {
     }
 
     /// The limit of a boost is a fraction of the high watermark, but at least a page block. A zone
-    /// gets no boost if its high watermark or the factor is 0.
+    /// gets no boost if its high watermark or `watermark_boost_factor` is 0.
     #[test]
     fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
         let zone = |high| ZoneInfo {

@@ -1,4 +1,5 @@
-//! Performs the operations of a recording, and pairs Plimsoll's moves with the kernel's.
+//! Performs the operations of a recording on Plimsoll's allocator, and pairs each move of pages
+//! that Plimsoll makes with the kernel's.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,9 @@ use super::op::{Action, Kind, Op};
 use super::pair::{Amount, Pair};
 use super::stage::Stage;
 
-/// Performs `ops` and pairs Plimsoll's moves with the kernel's. After a difference, Plimsoll's
-/// lists are set to the lengths of the kernel's, so that one difference does not cause others.
+/// Performs `ops` and pairs Plimsoll's moves with the kernel's. After each difference, Plimsoll's
+/// lists are set to the lengths of the kernel's lists, so that one difference does not cause
+/// others.
 pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
@@ -95,7 +97,7 @@ fn kind(site: Site) -> Option<Kind> {
         Site::Refill => Some(Kind::Refill),
         Site::Spill => Some(Kind::Spill),
         // The periodic work lets lists decay and drains lists of remote nodes. The kernel's events
-        // do not tell one from the other.
+        // do not distinguish the two, so both count as decays.
         Site::Decay | Site::DrainRemoteNode => Some(Kind::Decay),
         Site::Drain => Some(Kind::Drain),
         _ => None,
@@ -112,8 +114,8 @@ mod tests {
     use crate::exact::pages::stage::{Knobs, Start};
     use crate::exact::pages::zoneinfo::ZoneInfo;
 
-    /// Makes a machine with one CPU, whose lists have 20 movable pages that no event shows, and one
-    /// zone with 8,192 free pages.
+    /// Makes a machine with one CPU and one zone with 8,192 free pages. The CPU's lists have 20
+    /// movable pages that no event shows.
     fn twenty_listed() -> (Stage, Follow) {
         let zone = ZoneInfo {
             name: "DMA32".to_owned(),

@@ -50,7 +50,7 @@ impl Future {
         }
     }
 
-    /// The first event that touches `pfn`.
+    /// The first event of the recording that touches frame `pfn`.
     pub(super) fn first(&self, pfn: u64) -> Option<usize> {
         self.first.get(&pfn).map(|&index| index as usize)
     }

@@ -63,8 +63,8 @@ pub(crate) struct Place {
     pub(crate) list: ListId,
 }
 
-/// All lists, with the frames on them. A block that was on a list before the recording is unknown
-/// until an event shows it.
+/// All lists of the recorded kernel, with the frames on them. A block that was on a list before the
+/// recording is missing here until an event shows it.
 #[derive(Default)]
 pub(crate) struct Lists {
     frames: HashMap<Place, BTreeMap<i64, u64>>,

@@ -1,5 +1,5 @@
-//! A machine that runs one operation at a time, on the CPU that the recording names. Time does not
-//! pass, no CPU waits for a lock, and no job is deferred.
+//! A machine on which the replay performs one operation at a time, on the CPU that the recording
+//! names. Time does not pass, no CPU waits for a lock, and no job is deferred.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -14,7 +14,7 @@ use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
-/// A machine that runs one operation at a time.
+/// A machine that performs one recorded operation at a time.
 pub(super) struct Stepwise {
     topology: Topology,
     cpu: Cell<CpuId>,

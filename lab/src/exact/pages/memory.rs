@@ -46,7 +46,8 @@ pub(crate) fn layout(areas: &[Area]) -> Layout {
     Layout::of(layouts).lazily()
 }
 
-/// Blocks of one zone that have been in use since before the recording.
+/// A zone's blocks that count as in use since before the recording, so that recorded frees can
+/// return them.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     by_order: [Vec<Pfn>; Order::COUNT],
@@ -62,8 +63,8 @@ impl Stock {
         free: u64,
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
-            // Each free block needs pages in use beside it, so a zone that would be nearly all free
-            // gets fewer free blocks of the largest order.
+            // A free block must have pages in use beside it, or it would merge with its neighbour.
+            // So a zone that would be nearly all free gets fewer free blocks of the largest order.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });
@@ -136,8 +137,8 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Makes a stock beside `free` free pages in a fresh zone of `managed` pages. Returns the
-    /// resulting numbers of free pages and of pages in the stock.
+    /// Leaves `free` pages free in a fresh zone of `managed` pages and makes a stock of all others.
+    /// Returns the resulting numbers of free pages and of pages in the stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {

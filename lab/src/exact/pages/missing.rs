@@ -1,4 +1,5 @@
-//! Data that a recording lacks: notes about it, and the moves that cannot be judged without it.
+//! What a recording lacks: notes for the reader about missing data, and the moves that cannot be
+//! judged without it.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::report::value::human;
 const KSWAPD: &str = "vmscan:mm_vmscan_kswapd_wake";
 const DIRECT: &str = "vmscan:mm_vmscan_direct_reclaim_begin";
 
-/// Notes on data that the recording lacks and on which moves depend.
+/// Returns notes about data that the recording lacks although Plimsoll's moves depend on it.
 pub(super) fn notes(header: &Header) -> Vec<String> {
     let mut notes = Vec::new();
     if header.text("cache slice").is_none() {
@@ -45,8 +46,8 @@ fn unrecorded_reclaim(header: &Header) -> Option<String> {
     })
 }
 
-/// The number by which the counters of `/proc/vmstat` whose names begin with `prefix` rose in total
-/// during the recording; `None` if the recording does not have their values at both ends.
+/// The sum of the increases, during the recording, of all counters of `/proc/vmstat` whose names
+/// begin with `prefix`; `None` if the recording does not have their values at both ends.
 fn rise(header: &Header, prefix: &str) -> Option<u64> {
     let total = |text: &str| {
         let counters = text.lines().filter(|line| line.starts_with(prefix));
@@ -85,8 +86,8 @@ pub(super) fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Opti
 mod tests {
     use super::*;
 
-    /// A header with the counters of `/proc/vmstat` before and after, and the names of the events
-    /// that were recorded.
+    /// A header with the counters of `/proc/vmstat` before and after the recording, and with the
+    /// names of the events that were recorded.
     fn header(before: &str, after: &str, recorded: &[&str]) -> Header {
         let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         Header {
@@ -111,7 +112,8 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].starts_with(said), "{notes:?}");
     }
 
-    /// The note counts only the kind of reclaim whose event was not recorded.
+    /// If the recorder asked for the events of one kind of reclaim (by kswapd, or by allocations),
+    /// the note counts only the other kind.
     #[test]
     fn each_event_of_reclaim_is_missed_by_itself() {
         let notes = notes(&header(BEFORE, AFTER, &[KSWAPD]));

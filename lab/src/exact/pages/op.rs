@@ -2,7 +2,7 @@
 
 use super::lists::ListId;
 
-/// An operation of the recorded kernel on pages or page lists.
+/// An operation of the recorded kernel on pages or page lists, such as an allocation or a drain.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Op {
     /// The index of the event that shows the operation.
@@ -34,8 +34,8 @@ pub(crate) enum Action {
         list: ListId,
         pfns: Vec<u64>,
     },
-    /// A bulk allocation took `pages` single pages, or as many as there were, that were on the
-    /// CPU's lists before the recording and that no event shows.
+    /// A bulk allocation took `pages` single pages that were on the CPU's lists before the
+    /// recording and that no event shows, or as many of them as there were.
     BulkNeverSeen { zone: u8, pages: u32 },
     /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },

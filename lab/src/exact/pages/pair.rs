@@ -1,8 +1,10 @@
-//! The kernel's move and Plimsoll's for the same operation.
+//! Pairs of moves: the kernel's move and Plimsoll's move for the same operation. A move transfers
+//! blocks between page lists and a zone.
 
 use super::op::Kind;
 
-/// The size of a move, in pages and in blocks.
+/// The size of a move, in pages and in blocks. A move is what one operation transfers between lists
+/// and a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,

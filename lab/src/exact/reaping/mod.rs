@@ -152,8 +152,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Reaps a victim again and compares the steps. Ranges are compared only if the victim's
-    /// mappings are known.
+    /// Lets Plimsoll's reaper empty a recorded victim, and compares its steps with the kernel's
+    /// steps. Ranges are compared only if the victim's mappings are known.
     fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
         let before_start = real.iter().take_while(|step| **step != Step::Start);
         let busy = before_start.filter(|step| **step == Step::Skip).count();
@@ -166,8 +166,9 @@ impl Comparison {
         }
     }
 
-    /// Releases a victim again and compares the ranges, if the recording has the marks
-    /// `plimsoll: release PID` and `plimsoll: released PID`.
+    /// Lets Plimsoll release a recorded victim (as `process_mrelease` does), and compares the
+    /// emptied ranges, if the recording has the marks `plimsoll: release PID` and `plimsoll:
+    /// released PID`.
     fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
         let Some(real) = between_marks(&recording.events, victim) else {
             return;

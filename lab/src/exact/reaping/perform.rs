@@ -95,7 +95,7 @@ pub(super) fn released(
     (ranges.collect(), outcome.is_ok())
 }
 
-/// Performs Plimsoll's counterpart of `process_mrelease`, with these flags, in the situation that
+/// Performs Plimsoll's counterpart of `process_mrelease`, with `flags`, in the situation that
 /// `case` names. Returns the name of the errno, or `0` for success; `None` if the case is unknown.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
@@ -294,9 +294,9 @@ impl Witness {
     }
 }
 
-/// Records each range that a helper empties, just before that, as an MMU notifier of Linux could. A
-/// call with `may_wait` comes from the thread that changes mappings. It is not recorded, but waits
-/// at the two barriers.
+/// Records each range just before a helper empties it, as an MMU notifier of Linux could. A call
+/// with `may_wait` comes from the thread that changes mappings. It is not recorded, but waits at
+/// the two barriers.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {

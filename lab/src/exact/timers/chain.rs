@@ -1,4 +1,4 @@
-//! Finds the firings in a recording, and which timer belongs to which vmstat work.
+//! Finds in a recording which timers fired, and which timer belongs to which vmstat work.
 //!
 //! The vmstat work rearms its timer before the work ends. So a timer counts as the work's next
 //! firing if two conditions hold: the thread that runs the work arms the timer on the work's CPU,
@@ -32,8 +32,8 @@ pub(super) struct Armed {
     pub(super) now: u64,
     /// The jiffy for which the timer was armed.
     pub(super) expires: u64,
-    /// The jiffy at which the kernel's wheel is to fire the timer; `None` if the kernel does not
-    /// print it.
+    /// The jiffy at which the kernel's timer wheel plans to fire the timer; `None` if the kernel
+    /// does not print this jiffy.
     pub(super) bucket: Option<u64>,
     /// The jiffy at which the timer fired; `None` if it did not fire during the recording.
     pub(super) fired: Option<u64>,

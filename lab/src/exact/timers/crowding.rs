@@ -32,7 +32,7 @@ const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// machine shows nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// The maximum number of CPUs to simulate; more would take too long.
+/// The maximum number of CPUs to simulate; a larger machine would take too long.
 const CPUS_MAX: u32 = 512;
 
 /// The lengths of the windows in which CPUs that start their work together are counted, in ms.

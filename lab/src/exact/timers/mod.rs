@@ -1,6 +1,7 @@
 //! Timers: compares the kernel's timers of the per-CPU vmstat work and of the shepherd with
-//! Plimsoll's. The jiffies for which the kernel arms these timers are compared with
-//! `round-jiffies`, and the jiffies at which the kernel's wheel fires them with the wheel of `mm`.
+//! Plimsoll's. The jiffies for which the kernel arms these timers are compared with those of the
+//! schedule `round-jiffies`, and the jiffies at which the kernel's timer wheel fires them with
+//! those of the wheel of `mm`.
 //!
 //! `chain` finds the firings in a recording. `crowding` compares how many CPUs start their work
 //! together in the recording and on a simulated machine with as many CPUs.

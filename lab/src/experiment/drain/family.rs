@@ -134,8 +134,8 @@ fn show_range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Says what the merged patch and bounded holds gain while there is plenty of memory, or while
-/// memory is short.
+/// Says what is gained by the merged patch, and by bounded holds (our design), while there is
+/// plenty of memory, or while memory is short.
 pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     let of = |design, metric: &Metric| {
         let ratios = range(family, design, metric, |scene| scene.pressure == pressure);
@@ -155,9 +155,9 @@ pub(super) fn worth(family: &[Member], pressure: Pressure) -> String {
     )
 }
 
-/// A workload of ours, and the changes of throughput by the patch that the mailing-list thread
-/// published for this workload, in percent: of the number of rounds, of rounds per second of real
-/// time, and of rounds per second of CPU time.
+/// One of our workloads, with the changes of throughput that the mailing-list thread published for
+/// the patch on this workload, in percent. The throughput is the number of rounds, the number of
+/// rounds per second of real time, and the number of rounds per second of CPU time.
 struct Claim {
     scene: Scene,
     published: [f64; 3],

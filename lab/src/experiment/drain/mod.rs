@@ -131,16 +131,18 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
 }
 
 const UNBATCHED: &str = "unbatched";
-/// Linux's holds, but allocations drain all lists even while another CPU does so (our rule).
+/// Linux's holds of the zone lock, but an allocation drains all lists even while another CPU drains
+/// them (our rule).
 const ALL_DRAIN: &str = "unbatched-all-drain";
-/// The predecessor of the patch that was merged.
+/// The predecessor of the patch that was merged. It releases only the zone lock between batches.
 const ZONE_LOCK: &str = "batched-zone-lock";
-/// Only the second patch of the series as it was first posted.
+/// Only the second patch of the series as it was first posted: only drains are divided into
+/// batches.
 const DRAINS: &str = "batched-drains";
 /// The patch as merged into Linux.
 const MERGED: &str = "batched";
 const BOUNDED_PAGES: &str = "bounded-pages";
-/// Our holds, but only one CPU at a time drains all lists (Linux's rule).
+/// Our holds of the zone lock, but only one CPU at a time drains all lists (Linux's rule).
 const ONE_DRAIN: &str = "bounded-one-drain";
 const BOUNDED: &str = "bounded";
 const DESIGNS: [&str; 8] = [
@@ -153,7 +155,7 @@ const DESIGNS: [&str; 8] = [
     ONE_DRAIN,
     BOUNDED,
 ];
-/// The metrics with verdicts.
+/// The metrics in which the report compares designs, with a verdict for each difference.
 const COMPARED: [Metric; 7] = [
     HOLD_MAX,
     WAIT_MAX,
@@ -189,7 +191,7 @@ fn conclude(run: &Run<'_, Scene, Kept>) -> Result<(Vec<Table>, Finding), Error> 
     Ok((tables, finding(&run.results, &family)))
 }
 
-/// For each design of [`SHOWN`], its name and what was kept of its run with the first seed.
+/// For each design of [`SHOWN`], its name and the data kept of its run on the first seed.
 fn shown<'a>(run: &'a Run<'_, Scene, Kept>) -> impl Iterator<Item = (&'a String, &'a Kept)> {
     let each = run.each().map(|(design, kept)| (&design.name, kept));
     each.filter(|(name, _)| SHOWN.contains(&name.as_str()))

@@ -1,5 +1,5 @@
-//! The figures that the mailing-list thread on batched frees published, for comparison with our
-//! rows.
+//! The figures that the mailing-list thread on batched frees published. The report shows them
+//! beside our own figures.
 
 use super::{MERGED, UNBATCHED};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -97,7 +97,7 @@ pub(super) struct Shape {
     pub(super) name: &'static str,
     workers: u32,
     bytes: u64,
-    /// The virtual length of a run with full effort.
+    /// The simulated time that a run covers, unless the effort is quick.
     length: Nanos,
 }
 
@@ -151,7 +151,7 @@ pub(super) struct Scene {
     pub(super) length: Nanos,
 }
 
-/// The data of one run that the tables need besides its sample.
+/// The data of one run that tables need besides the values of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) holds: HoldLog,
@@ -193,7 +193,7 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 }
 
 impl Scene {
-    /// The main workload of a machine: memory is short, and in the state `memory`.
+    /// The main workload of a machine. Memory is short; `memory` says how fragmented it is.
     pub(super) fn new(
         machine: &str,
         card: Card,
@@ -221,7 +221,7 @@ impl Scene {
         })
     }
 
-    /// The same machine with the workers of `shape`, for as long as that shape needs.
+    /// The same scene with the workers of `shape`, and with runs as long as that shape needs.
     pub(super) fn with_shape(&self, shape: Shape, effort: Effort) -> Self {
         let length = match effort {
             Effort::Full => shape.length,
@@ -272,8 +272,8 @@ impl Scene {
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.shape.workers) * self.shape.bytes;
         Pages::from_bytes(match self.pressure {
-            // Beside the pages that the workers map, their CPUs' page lists may hold as many pages
-            // again.
+            // Twice what the workers want, because the page lists of their CPUs may hold as many
+            // pages as the workers map.
             Pressure::Plenty => 2 * wanted,
             Pressure::Short => wanted * mapped_percent(self.use_ns) / 100,
         })

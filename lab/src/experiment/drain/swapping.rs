@@ -2,11 +2,11 @@
 //! the machine has. What do the designs gain while the kernel reclaims and swaps?
 //!
 //! The load is `stress-ng --vm 10 --vm-bytes 30G` on 176 CPUs with 250 GB of memory and 179 GB of
-//! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run
-//! swaps within a second of virtual time. The watermarks and the limits of the page lists follow
-//! from the memory, as Linux computes them; the CPUs, batches and prices stay those of the whole
-//! machine. In contrast to the workloads of `scene`, nothing else uses memory, and every page that
-//! an allocation is short of is reclaimed: by kswapd, or by the allocation itself.
+//! swap. The lab scales the workers, the memory and the swap down by [`SCALE`], so that a run swaps
+//! within a second of virtual time. The watermarks and the limits of the page lists follow from the
+//! memory, as Linux computes them; the CPUs, batches and prices stay those of the whole machine. In
+//! contrast to the workloads of `scene`, nothing else uses memory, and if an allocation finds too
+//! few free pages, kswapd or the allocation itself reclaims some.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -65,7 +65,7 @@ const OUT: Metric = Metric::neither("pages_out", Unit::Pages);
 const OUT_DIRECT: Metric = Metric::neither("pages_out_direct", Unit::Pages);
 /// The number of inactive pages that passes of reclaim looked at.
 const SCANNED: Metric = Metric::neither("pages_scanned", Unit::Pages);
-/// The number of times that an allocation reclaimed.
+/// The number of times that an allocation reclaimed memory itself (direct reclaim).
 const DIRECT: Metric = Metric::neither("direct_reclaims", Unit::Count);
 /// The number of times that a kswapd was woken.
 const WAKES: Metric = Metric::neither("kswapd_wakes", Unit::Count);
@@ -102,7 +102,7 @@ const METRICS: &[Reading<Seen>] = readings!(|seen| {
 struct Seen {
     stats: Stats,
     log: crate::run::testbed::Log,
-    /// The pages that workers touched within `window`.
+    /// The number of pages that workers touched within `window`, the measured part of the run.
     pages: f64,
     window: Nanos,
     /// The total time that workers ran within `window`. They sleep only while they wait for
@@ -173,7 +173,7 @@ impl Scene {
         let pressure = testbed.pressure.clone().expect("it was asked for");
         let cpus = self.profile.topology.cpus();
         // The CPUs are divided into equal parts, and a worker runs on the first CPU of each part.
-        // So the last CPU has no worker.
+        // So the last CPU has no worker, and kswapd runs there.
         pressure.seat_kswapd(CpuId(cpus - 1));
         let worker = StressSwap {
             bytes: WORKER_BYTES,

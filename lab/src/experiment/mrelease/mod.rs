@@ -1,4 +1,4 @@
-//! `reproduce mrelease`: how much sooner is a dead large process's memory free if others help?
+//! `reproduce mrelease`: how much sooner is the memory of a dead large process free if others help?
 //!
 //! Any number of threads may call `process_mrelease` on one dying process to free its memory
 //! sooner. Linux lets all these threads walk the same page tables. For each way to share the work
@@ -123,7 +123,7 @@ fn conclude(run: &Run<'_, Scene, Raced, Emptier>) -> Result<(Vec<Table>, Finding
     Ok((tables, finding(headline, huge)))
 }
 
-/// The runs of several emptiers on one victim.
+/// The runs of several emptiers (ways to empty an address space) on one victim.
 #[derive(Clone, Copy)]
 struct Ran<'a> {
     emptiers: &'a [Emptier],
@@ -136,7 +136,7 @@ impl Ran<'_> {
         faster(self.results, design, &WALL)
     }
 
-    /// Says what limits a design's race.
+    /// Names what limits the speed of a design's race, such as a lock.
     fn limit(&self, design: &str) -> String {
         let mut races = self.emptiers.iter().zip(self.raced);
         let found = races.find(|(emptier, _)| emptier.name == design);

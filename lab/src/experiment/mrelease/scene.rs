@@ -30,7 +30,7 @@ pub(super) struct Scene {
 
 /// The number of pages of the victim: 16 GiB.
 const PAGES: u64 = 16 << 18;
-/// The factor by which the larger victim has more pages.
+/// The larger victim has this many times as many pages as the other victim.
 const LARGER: u64 = 4;
 /// The number of pages of the victim in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;
@@ -83,7 +83,8 @@ impl Scene {
     }
 }
 
-/// Exit alone; then, for each of `numbers`, every way of reaping with this number of helpers.
+/// The emptiers to compare: exit alone; then, for each of `numbers`, every way of reaping with this
+/// number of helpers.
 pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     let with = |helpers: usize| {
         Reaping::ALL

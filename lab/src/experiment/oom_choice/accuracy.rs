@@ -298,8 +298,8 @@ fn times(run: &Run<'_, Scene>) -> Table {
     )
 }
 
-/// The table of wrong choices at each card. Prices do not change which pages are counted on which
-/// CPU, but they change in which order the CPUs count them.
+/// The table of wrong choices at each card (low, middle and high prices). Prices do not change
+/// which pages are counted on which CPU, but they change in which order the CPUs count them.
 fn cards(run: &Run<'_, Scene>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -455,8 +455,8 @@ mod tests {
         }
     }
 
-    /// The patch's 16 precise sums are enough for 10 processes, but too few for 200 processes in
-    /// the band.
+    /// The patch makes 16 precise sums. They are enough for 10 processes, but too few for 200
+    /// processes that approximate sums cannot tell apart (that are in the band).
     #[test]
     fn the_patch_is_right_with_few_and_wrong_with_many_that_are_alike() {
         for kind in Kind::WITHOUT_A_HOG {
@@ -473,7 +473,8 @@ mod tests {
         let [regret, lot] = [REGRET, BY_LOT].map(|metric| value(&metric, &choices));
         let share = regret / lot;
         assert!((0.5..=1.5).contains(&share), "{regret} of {lot} bytes");
-        // Cheap sums cannot tell these processes apart, so a proof needs nearly all precise sums.
+        // Approximate sums cannot tell these processes apart, so a proof needs nearly all precise
+        // sums.
         let least = value(&LEAST, &choices);
         assert!((90.0..=100.0).contains(&least), "{least}");
     }

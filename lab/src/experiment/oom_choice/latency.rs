@@ -63,8 +63,8 @@ const FEW: u32 = 1000;
 /// The number of processes in the matrix of a quick run.
 const COUNT_QUICK: u32 = 200;
 
-/// The largest number of seeds on other machines and at other cards. These tables show times, and
-/// no verdicts.
+/// The largest number of seeds for the tables of other machines and of other cards. These tables
+/// show times, and no verdicts.
 const SIDE_SEEDS: usize = 3;
 
 fn hog(count: u32) -> Metric {
@@ -88,12 +88,13 @@ struct Scene {
     profile: Profile,
     /// The numbers of processes in the populations with one hog.
     counts: &'static [u32],
-    /// The number of processes in the population that is entirely in the band.
+    /// The number of processes in the population that is entirely in the band: approximate sums
+    /// cannot tell its processes apart.
     in_band: u32,
 }
 
-/// Two selections of one run: the first from a population with one hog, the second from a
-/// population in the band. Each comes with its number of processes.
+/// Two selections of one run, each with the number of processes. The first is among processes with
+/// one hog, the second among processes that approximate sums cannot tell apart.
 type Kept = [(u32, Chosen); 2];
 
 impl Scene {
@@ -286,7 +287,7 @@ fn machines(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     ))
 }
 
-/// The table of the most important metrics at each card.
+/// The table of the most important metrics at each card: with low, middle and high prices.
 fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -326,11 +327,12 @@ fn cards(run: &Run<'_, Scene, Kept>) -> Result<Table, Error> {
 /// If one process is a hog, our selection may take at most this many times as long as a selection
 /// that makes one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// If all processes are in the band, our selection must be at least this many times as fast as a
-/// selection that makes a precise sum of every process.
+/// If approximate sums cannot tell any processes apart (all are in the band), our selection must be
+/// at least this many times as fast as a selection that makes a precise sum of every process.
 const BAND_GAIN_MIN: f64 = 5.0;
 
-/// The table of the targets. A quick run measures only the target that concerns grown trees.
+/// The table of the targets. A quick run measures only the target for processes whose counters are
+/// all trees.
 fn goals(results: &Results, matrix: &Matrix) -> Table {
     let ratio = |pair, metric: Metric| {
         let measured = results.has(&metric);
@@ -420,8 +422,9 @@ mod tests {
         assert_eq!(chosen(PRECISE, Kind::OneHog, 200).sums, 200);
     }
 
-    /// If all processes are in the band, our selector has to sum them all. It sums many at once,
-    /// which is faster than the precise selector's sums one by one.
+    /// If approximate sums cannot tell any processes apart (all are in the band), our selector has
+    /// to make a precise sum of each. It sums many at once, which is faster than the precise
+    /// selector's sums one by one.
     #[test]
     fn all_in_the_band_have_to_be_summed_and_that_is_cheaper_together() {
         let [precise, ours] = [PRECISE, OURS].map(|way| chosen(way, Kind::InTheBand, 300));

@@ -45,8 +45,8 @@ const SEEDS: usize = 2;
 
 const HOG: Metric = Metric::lower("hog_ns", Unit::Nanos);
 const BAND: Metric = Metric::lower("band_ns", Unit::Nanos);
-/// The percentage of selections that choose a wrong victim, in populations that are entirely in the
-/// band.
+/// The percentage of selections that choose a wrong victim, in populations whose processes
+/// approximate sums cannot tell apart.
 const BAND_WRONG: Metric = Metric::lower("band_wrong_percent", Unit::Percent);
 
 /// A selector with a kind of counters.
@@ -70,7 +70,7 @@ const fn suffix(growth: Growth) -> &'static str {
     }
 }
 
-/// The measurements of all cells of the matrix.
+/// The measurements of all cells of the matrix. A cell is a selector with a kind of counters.
 pub(super) struct Matrix {
     results: Results,
     /// The number of processes in each population.
@@ -79,7 +79,7 @@ pub(super) struct Matrix {
 
 impl Matrix {
     /// Lets each selector with each kind of counters choose among `count` processes: once with a
-    /// hog, and once with all processes in the band.
+    /// hog, and once with processes that approximate sums cannot tell apart (all in the band).
     pub(super) fn measure(
         profile: &Profile,
         count: u32,
@@ -149,9 +149,9 @@ impl Matrix {
         )
     }
 
-    /// Returns the ratio of the times of two selections among processes with one hog: our selector
-    /// if every process has a tree, divided by a selector that makes one approximate sum of each
-    /// process over flat counters.
+    /// Returns a ratio of times to select among processes with one hog: the time of our selector if
+    /// every process has a tree, divided by the time to make one approximate sum of each process
+    /// over flat counters.
     pub(super) fn every_tree_grown(&self) -> Estimate {
         let grown = format!("{OURS}{}", suffix(Growth::Every));
         self.results.compare((APPROXIMATE, &grown), &HOG).ratio
@@ -177,7 +177,7 @@ impl Matrix {
     }
 }
 
-/// Makes the two selections of one cell on one seed.
+/// Makes both selections (with a hog, and in the band) of one cell on one seed.
 fn sample(profile: &Profile, count: u32, case: &Case<Cell>) -> Sample {
     let choose = |kind| {
         let population = Population::new(kind, count, profile.topology.cpus(), case.seed);

@@ -26,19 +26,19 @@ use crate::catalog::designs::Named;
 /// The machine for which selection times were published.
 const MACHINE: &str = "epyc-9654-256";
 
-/// The selection of Linux from 6.18 on.
+/// The design with the selection of Linux from 6.18 on, which sums every counter precisely.
 const PRECISE: &str = "select-precise+flat";
-/// The selection of Linux before 6.18.
+/// The design with the selection of Linux before 6.18, which reads approximate sums.
 const APPROXIMATE: &str = "select-approximate+flat";
 const PATCH: &str = "select-two-pass+tree";
 const OURS: &str = "select-bounded+one-sided";
 
-/// Each design, with the head of its column in tables.
+/// Each design, with the heading of its column in tables.
 fn heads(designs: &[Named]) -> impl Iterator<Item = (String, &Named)> {
     designs.iter().map(|design| (short(design), design))
 }
 
-/// The head of a design's column in tables.
+/// The heading of a design's column in tables.
 fn short(design: &Named) -> String {
     let name = design.name.replace('+', " ");
     name.trim_start_matches("select-").to_owned()

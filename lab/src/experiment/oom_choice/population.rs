@@ -17,7 +17,8 @@ pub(super) const MB: i64 = 256;
 const RUN_MAX: i64 = 2048;
 /// The number of pages of a hog: 64 GiB.
 const HOG: i64 = 64 << 18;
-/// A number of pages that every tree in this experiment carries up to its root without a remainder.
+/// A number of pages of which nothing remains in the lower levels of a tree: every tree in this
+/// experiment passes all of them up to its root.
 pub(super) const WHOLE: i64 = 1 << 15;
 
 /// The kind of a population: what its processes have in common.
@@ -77,7 +78,7 @@ pub(super) struct Run {
 /// The processes, and the CPUs on which each of them touched its pages.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// The adjustment of each process.
+    /// The adjustment (`oom_score_adj`) of each process.
     pub(super) adjs: Vec<ScoreAdj>,
     /// For each CPU, the processes that start on it.
     pub(super) born: Vec<Vec<u32>>,

@@ -242,7 +242,8 @@ impl ProcessSet {
 }
 
 impl Parts {
-    /// The time that all CPUs have spent on each part since the machine started.
+    /// The time that all CPUs together have spent on each part of selections since the machine
+    /// started.
     fn so_far(sim: &Sim) -> Self {
         let of = |work: Work| sim.stats().work_ns[work as usize];
         Self {

@@ -1,4 +1,5 @@
-//! The published times of choosing a victim, for comparison with our rows.
+//! The times to choose a victim that the mailing-list thread on counter trees published. The report
+//! shows them beside our own times.
 
 use super::{APPROXIMATE, MACHINE, PATCH, PRECISE};
 use crate::experiment::declared::{Figure, Published, Reported};
@@ -57,7 +58,7 @@ const fn pair(
     }
 }
 
-/// A published time in milliseconds with cheap sums.
+/// A published time in milliseconds, of a selection by approximate sums.
 const fn single(what: &'static str, metric: &'static str, ms: f64, why: &'static str) -> Figure {
     Figure {
         what,

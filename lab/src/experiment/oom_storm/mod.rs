@@ -95,7 +95,7 @@ fn with_reaping(selector: &str, reaping: &str) -> String {
     format!("{selector}+{reaping}")
 }
 
-/// The metrics that have a separate row for each design. Tables show the rest.
+/// The metrics that have a separate row for each design. The other metrics are only in tables.
 fn shown(scenes: &Scenes) -> Vec<Metric> {
     scenes.of_each(&[WAITED, WORST, KILLS, FREE])
 }

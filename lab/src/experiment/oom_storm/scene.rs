@@ -1,4 +1,5 @@
-//! The storms of the experiment, the designs, and the metrics of a storm.
+//! The storms of the experiment (runs in which allocators wait for memory), the designs, and the
+//! metrics of a storm.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::{Nanos, Pages};
@@ -101,13 +102,14 @@ const DEVICE_ANSWERS: Nanos = Nanos::from_ms(5000);
 
 // The names of the scenes.
 
-/// The victim exits without helpers.
+/// The scene in which the victim exits without helpers.
 pub(super) const EXITS: &str = "exits";
-/// A daemon calls `process_mrelease` for each victim.
+/// The scene in which a daemon calls `process_mrelease` for each victim.
 pub(super) const HELPED: &str = "helped";
-/// A thread of the victim waits for a device, so only the reaper can empty the victim.
+/// The scene in which a thread of the victim waits for a device, so only the reaper can empty the
+/// victim.
 pub(super) const STUCK: &str = "stuck";
-/// No process is much larger than all others.
+/// The scene in which no process is much larger than all others.
 pub(super) const CROWD: &str = "crowd";
 
 /// A machine and the storms that run on it.
@@ -125,7 +127,7 @@ impl Scenes {
         })
     }
 
-    /// This machine with only those scenes whose names are in `names`.
+    /// The same machine, with only the scenes whose names are in `names`.
     pub(super) fn only(mut self, names: &[&str]) -> Self {
         self.all.retain(|scene| names.contains(&scene.name));
         self
@@ -149,7 +151,7 @@ impl Scenes {
         self.all.iter().flat_map(of).collect()
     }
 
-    /// `metrics` once for each scene, under the names that they have in that scene.
+    /// Each of `metrics` once for each scene. A metric's name begins with the name of the scene.
     pub(super) fn of_each(&self, metrics: &[Metric]) -> Vec<Metric> {
         let of = |scene: &Scene| -> Vec<Metric> {
             metrics.iter().map(|metric| scene.metric(metric)).collect()

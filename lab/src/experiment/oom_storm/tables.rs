@@ -163,7 +163,7 @@ pub(super) fn kills(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// The ratio of B to A, followed by the word of the verdict unless there is no difference.
+/// The ratio of design B to design A. If they differ, the verdict follows in a word.
 fn with_word(compared: Comparison) -> String {
     let word = match compared.verdict {
         Verdict::Lower => " lower",
@@ -174,7 +174,7 @@ fn with_word(compared: Comparison) -> String {
     format!("{}{word}", human_ratio(&compared.ratio))
 }
 
-/// The note that explains a ratio without a word.
+/// The note that explains a ratio without a verdict.
 const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
 /// A table that shows whether the way of reaping matters.
@@ -222,8 +222,8 @@ pub(super) fn reaping(run: &Run<'_, Scenes>) -> Table {
     )
 }
 
-/// A table of selectors with the counters of their own designs, and with other counters. Each design
-/// comes with the results that have its runs.
+/// A table of selectors with the counters of their own designs, and with other counters. Each
+/// design is paired with the results of its runs.
 pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table {
     let table = tabulate!(
         "Effects of the selector, and of its counters",
@@ -250,7 +250,8 @@ pub(super) fn swapped(designs: &[(&Named, &Results)], scenes: &Scenes) -> Table 
     })
 }
 
-/// A table that compares Linux, the patches and ours with each other at each card.
+/// A table that compares Linux, the patches and our design with each other at each card: with low,
+/// middle and high prices.
 pub(super) fn cards(run: &Run<'_, Scenes>) -> Result<Table, Error> {
     let wholes = run.named(&[LINUX, PATCH, OURS]);
     let at = |card: Card| {

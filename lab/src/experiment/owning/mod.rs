@@ -69,16 +69,16 @@ const fn declare(
 const LINUX: &str = "lists-6.18";
 /// The batching patch as merged into Linux.
 const BATCHED: &str = "batched";
-/// Our holds of the zone lock. No CPU owns page blocks.
+/// Our holds of the zone lock, each of which is short. No CPU owns page blocks.
 const BOUNDED: &str = "bounded";
-/// Owned page blocks as proposed, on the kernel for which they were posted.
+/// CPUs own page blocks as the patches proposed it, on the kernel for which they were posted.
 const RFC: &str = "batched+block-owned-rfc";
-/// Owned page blocks as proposed, with our holds of the zone lock.
+/// CPUs own page blocks as the patches proposed it, with our holds of the zone lock.
 const RFC_BOUNDED: &str = "bounded+block-owned-rfc";
 const OURS: &str = "bounded+block-owned";
 const DESIGNS: [&str; 6] = [LINUX, BATCHED, BOUNDED, RFC, RFC_BOUNDED, OURS];
 
-/// The metrics with verdicts.
+/// The metrics in which the report compares designs, with a verdict for each difference.
 const COMPARED: [Metric; 8] = [
     RATE,
     COST,

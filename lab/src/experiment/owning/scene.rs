@@ -35,7 +35,8 @@ pub(super) const WAIT_MAX: Metric = Metric::lower("wait_max_ns", Unit::Nanos);
 pub(super) const HOLD_MAX: Metric = Metric::lower("hold_max_ns", Unit::Nanos);
 /// The time that all CPUs together waited for locks of page lists.
 pub(super) const PCP_WAIT: Metric = Metric::lower("pcp_wait_total_ns", Unit::Nanos);
-/// The number of pages on lists and in inboxes when the load ends.
+/// The number of pages on lists and in inboxes when the load ends. A page that another CPU frees
+/// waits in the inbox of the CPU that owns its block.
 pub(super) const LISTED: Metric = Metric::lower("listed_at_end", Unit::Pages);
 /// The number of huge blocks that were free at the beginning and are not free after everything was
 /// freed and all lists were drained.

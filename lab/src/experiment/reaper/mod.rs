@@ -62,7 +62,7 @@ const ASCENDING: &str = "ascending";
 const PATCH: &str = "descending-by-vma";
 const OURS: &str = "meet-in-the-middle";
 
-/// Exit alone, then exit with one helper in every way of reaping.
+/// The emptiers to compare: exit alone, then exit with one helper in every way of reaping.
 fn emptiers() -> Vec<Emptier> {
     let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
         name: reaping.name().to_owned(),
@@ -114,7 +114,7 @@ fn thread_table(run: &Run<'_, Scenes, Raced, Emptier>) -> Table {
         (what, metric.expect("a metric of the first scene"))
     };
     let rows = THREAD.map(find);
-    // The published victim does not have the size of ours. So the times for page-table locks and
+    // The published victim and our victim differ in size. So the times for page-table locks and
     // reverse mappings are also shown as shares of the running time, which can be compared.
     let cell = |metric: &Metric, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);

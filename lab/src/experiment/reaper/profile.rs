@@ -1,7 +1,8 @@
 //! The phases of the reaper's work, beside the profile of an earlier run that the mailing-list
 //! thread published.
 //!
-//! That run profiled only the reaper. The names are those of the kernel's functions.
+//! The published run profiled only the reaper. In both, a phase is named after the kernel's
+//! function.
 
 use plimsoll_mm::event::Phase;
 

@@ -1,13 +1,14 @@
-//! The targets of meet-in-the-middle with one reaper, and whether the runs reach them.
+//! The targets for our design, meet-in-the-middle, with one reaper, and whether the runs reach
+//! them.
 
 use super::scene::{Scene, Scenes};
 use super::{ASCENDING, OURS, PATCH};
 use crate::experiment::declared::{Results, Target};
 use crate::experiment::emptier::{self, ALONE, LISTED, RAN, SETTLED, TABLE_WAIT, WALL, faster};
 
-/// The largest allowed percentage by which the work of ours exceeds the work of exit alone.
+/// The largest allowed percentage by which the work of our design exceeds the work of exit alone.
 const WORK_PERCENT_MAX: f64 = 3.0;
-/// The smallest allowed speed of ours, as a multiple of the speed of exit alone.
+/// The smallest allowed speed of our design, as a multiple of the speed of exit alone.
 const FASTER_MIN: f64 = 1.8;
 /// The smallest allowed speed-up with one large mapping, as a multiple of the speed-up with many
 /// small mappings.
@@ -58,8 +59,8 @@ pub(super) fn of(results: &Results, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// The target for the work of ours in one scene, compared with exit alone. The work includes the
-/// later return of listed pages to their zones.
+/// The target for the work of our design in one scene, compared with exit alone. The work includes
+/// the later return of listed pages to their zones.
 fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (results.ratio((ALONE, OURS), &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -71,8 +72,8 @@ fn work(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The target for the speed of ours in one scene. It also shows how many pages are on page lists at
-/// the end, with ours and with exit alone.
+/// The target for the speed of our design in one scene. It also shows how many pages are on page
+/// lists at the end, with our design and with exit alone.
 fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     let times = faster(results, OURS, &scene.metric(WALL));
     let listed = |design| results.show(design, &scene.metric(LISTED));
@@ -88,8 +89,8 @@ fn speed(results: &Results, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The number of cases in which ours waits longer for page tables than the patch, and the number of
-/// all cases. A case is a seed and a scene.
+/// The number of cases in which our design waits longer for page tables than the patch, and the
+/// number of all cases. A case is a seed and a scene.
 fn cases_above(results: &Results, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

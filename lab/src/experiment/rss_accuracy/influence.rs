@@ -138,7 +138,8 @@ fn what_it_takes(cells: &[Cell]) -> String {
     )
 }
 
-/// The sentence about the programs with which ours has a larger error than the published tree.
+/// The sentence about the programs with which our counter has a larger error than the published
+/// tree.
 fn where_ours_is_worse(cells: &[Cell]) -> String {
     let worse = cells
         .iter()

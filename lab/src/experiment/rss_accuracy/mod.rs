@@ -97,7 +97,8 @@ fn headline(effort: Effort) -> Program {
 fn conclude(run: &Run<'_, Scene, Seen>) -> Result<(Vec<Table>, Finding), Error> {
     let cells = influence::measure(&run.scene.profile, run.options, run.progress);
     let mut tables = vec![workload(run), courses(run), influence::table(&cells)];
-    // Another card changes times but should not change errors, so one seed is enough.
+    // Another card (low or high prices) changes times but should not change errors, so one seed is
+    // enough.
     if run.options.effort == Effort::Full {
         tables.push(cards(run)?);
     }
@@ -158,8 +159,8 @@ fn courses(run: &Run<'_, Scene, Seen>) -> Table {
     )
 }
 
-/// A table of the worst errors at every card, on the first seed. Prices should not change which
-/// pages are counted on which CPU.
+/// A table of the worst errors at every card (with low, middle and high prices), on the first seed.
+/// Prices should not change which pages are counted on which CPU.
 fn cards(run: &Run<'_, Scene, Seen>) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {

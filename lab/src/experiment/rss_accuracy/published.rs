@@ -1,4 +1,5 @@
-//! The published errors of resident-page counters, for comparison with our rows.
+//! The errors of resident-page counters that the mailing-list thread on counter trees published.
+//! The report shows them beside our own errors.
 
 use super::{FLAT, MACHINE, MIB, PAGE, TREE, influence};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -80,7 +80,8 @@ fn conclude(run: &RssRun<'_>) -> Result<(Vec<Table>, Finding), Error> {
     Ok((tables, finding(&run.results)))
 }
 
-/// A table of what the tasks spend their time on if they run in `mode`.
+/// A table of what the tasks spend their time on if `mode` says that they are processes, or
+/// threads.
 fn times(run: &Run<'_, Scene, Kept>, mode: Mode, note: String) -> Table {
     let of_tasks = |tasks: u32| {
         let runs = run.each();

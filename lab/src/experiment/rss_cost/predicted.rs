@@ -9,7 +9,7 @@ use crate::report::value::human;
 use crate::report::{Table, tabulate};
 use crate::workload::page_fault::Mode;
 
-/// The factor by which a prediction may miss a published rate and still count as one that holds.
+/// The factor by which a prediction may miss a published rate and still count as right.
 const HOLDS_WITHIN: f64 = 2.0;
 
 /// A row of the table: one mode with one number of tasks.

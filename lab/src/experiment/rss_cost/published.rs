@@ -1,4 +1,5 @@
-//! The published rates of `page_fault1`, for comparison with our rows.
+//! The rates of will-it-scale's `page_fault1` that the mailing-list thread on counter trees
+//! published. The report shows them beside our own rates.
 
 use super::{FLAT, MACHINE, TREE};
 use crate::experiment::declared::{Figure, Published, Reported};

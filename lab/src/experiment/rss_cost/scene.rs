@@ -19,7 +19,7 @@ use crate::run::testbed::Testbed;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
-/// Both ways to run the benchmark.
+/// The two ways to run the benchmark: the tasks are processes, or threads of one process.
 pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
 /// The name of the mode in metrics.
@@ -59,7 +59,7 @@ const fn bytes(mode: Mode, tasks: u32) -> u64 {
     }
 }
 
-/// The data of one run that the tables need besides its sample.
+/// The data of one run that tables need besides the values of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     /// For each mode and number of tasks, the percentage of the tasks' time that went to each of
@@ -72,7 +72,7 @@ pub(super) struct Kept {
 /// The shares of the tasks' time, in percent, for each of [`PARTS`].
 pub(super) type Percents = [f64; PARTS.len()];
 
-/// The parts of a task's time: first kinds of work, then waits for locks, then the rest.
+/// The parts of a task's time: first kinds of work, then waits for locks, then all other time.
 pub(super) const PARTS: [&str; 11] = [
     "fault",
     "unmap",

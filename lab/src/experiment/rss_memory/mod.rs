@@ -66,7 +66,8 @@ const MACHINES: [(u32, u32); 10] = [
 /// The number of CPUs of the mailing-list thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of counters. Its `Display` text is the name of its design.
+/// A kind of owner of four counters. This experiment compares owners as others compare designs; the
+/// `Display` text is the name of that design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// An owner of counters of this kind, in the state that the owner has after its creation.
@@ -118,8 +119,8 @@ fn all_metrics() -> Vec<Metric> {
 }
 
 /// Returns the metrics that the report shows as columns. Of the cold times, only that at
-/// [`HEADLINE`] CPUs is a column. A separate table shows the others, because the important columns
-/// would be hard to find among thirty.
+/// [`HEADLINE`] CPUs is a column. A separate table shows the other cold times, because the
+/// important columns would be hard to find among thirty.
 fn shown(_: &Effort) -> Vec<Metric> {
     let mut shown = all_metrics();
     let headline = cold(HEADLINE);
@@ -294,8 +295,8 @@ mod tests {
         assert_eq!(tree_bytes(7), 18688.0 + 16384.0);
     }
 
-    /// Our counters take one cache line until their tree has grown. A grown tree is smaller than
-    /// the published tree.
+    /// A new owner of our counters takes one cache line. A grown tree is smaller than the published
+    /// tree.
     #[test]
     fn ours_is_never_larger_than_the_tree_and_a_line_as_long_as_it_stays() {
         for (cpus, _) in MACHINES {
@@ -318,7 +319,8 @@ mod tests {
             Owner::New(Counting::Tree),
             Owner::Grown,
         ] {
-            // The difference is more than a thousandfold, so it shows on a busy computer, too.
+            // Other owners take more than a thousand times as long as a new owner of our counters,
+            // so the difference shows on a busy computer, too.
             let (its_warm_ns, its_cold_ns) = times(owner);
             assert!(
                 its_warm_ns > 4.0 * warm_ns && its_cold_ns > 4.0 * cold_ns,

@@ -1,4 +1,5 @@
-//! The memory of four counters of the published tree, computed from how the tree is built.
+//! The memory that four counters of the mailing-list thread's tree take, computed from how that
+//! tree is built.
 
 use super::{TREE, tree_bytes};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -3,8 +3,8 @@
 //! The mailing-list thread on batching began with soft lockups and RCU stalls on a machine with 316
 //! CPUs. This experiment looks for them. It measures the longest stretch that a CPU spends without
 //! a reschedule point, and runs Linux's detectors. Then it applies several causes, each in runs of
-//! its own: more pages between two reschedule points; steals; slower memory; and slower memory on a
-//! machine with more CPUs.
+//! its own: more pages between two reschedule points; steals (a hypervisor takes CPUs away); slower
+//! memory; and slower memory on a machine with more CPUs.
 //!
 //! The submodule `scene` has the workload, the causes and the metrics.
 
@@ -55,7 +55,7 @@ const TRIED: [&str; 2] = [UNBATCHED, BOUNDED];
 /// The number of seeds of the runs with each cause.
 const SEEDS: usize = 1;
 
-/// The results with one cause.
+/// The results of the runs with one cause.
 struct Tried {
     cause: &'static str,
     scene: Scene,

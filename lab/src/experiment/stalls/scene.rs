@@ -88,7 +88,7 @@ pub(super) struct Cause {
 /// The largest number of pages of a gather that Linux frees between two reschedule points.
 const CHUNK: usize = 512;
 
-/// The causes. The machine runs with one of them at a time.
+/// The causes of long stretches that the experiment tries, one at a time.
 pub(super) const CAUSES: &[Cause] = &[
     cause("none", 3000, |_| {}),
     cause(
@@ -215,7 +215,7 @@ impl Scene {
         )
     }
 
-    /// This scene with `cause`.
+    /// The same scene, to which `cause` applies.
     pub(super) fn with(&self, cause: &Cause) -> Self {
         let mut scene = self.clone();
         if scene.length >= FULL {

@@ -21,7 +21,8 @@ use crate::workload::stress_vm::{Pause, StressVm};
 const HZ: [u32; 4] = [100, 250, 300, 1000];
 const SHEPHERD: &str = "shepherd-at-once";
 
-/// The largest crowds of each schedule at each tick rate.
+/// The largest crowds (numbers of CPUs whose vmstat work starts together) of each schedule at each
+/// tick rate.
 #[derive(Clone, Debug)]
 pub(super) struct Crowding {
     cpus: u32,

@@ -64,7 +64,7 @@ static DECLARATION: Declaration<Scene> = Declaration {
 /// The design of Linux, with which every cause is compared. It batches frees, as Linux did at the
 /// time of the mailing-list thread.
 const BASELINE: &str = "round-jiffies+shepherd-at-once";
-/// The patch as it was posted.
+/// The design with the patch (`vmstat_spread_delay`) as it was posted.
 const PATCH: &str = "stretched+shepherd-at-once";
 const OURS: &str = "phased+shepherd-phased";
 /// The designs with only one of the patch's two changes: the longer interval (`SLOWED`), or the
@@ -84,9 +84,9 @@ const PLAIN: &str = "grace-72";
 /// of freeing a page by several factors.
 const MAPPED: &str = "grace-72+kasan";
 
-/// The metrics that get verdicts. Verdicts on the others would say the same: the waits of all
-/// waiters rise and fall with those that perf shows, and the waits at all call sites with those at
-/// free_pcppages_bulk.
+/// The metrics that get verdicts. Verdicts on the other metrics would say the same: the waits of
+/// all waiters rise and fall with those that perf shows, and the waits at all call sites with those
+/// at free_pcppages_bulk.
 const COMPARED: [Metric; 10] = [
     PERF_CONTENTIONS,
     PERF_TOTAL_WAIT,
@@ -112,8 +112,8 @@ const SCHEDULES: [&str; 6] = [
 /// schedules, which only separate causes, the shepherd would be a second change.
 const WITH_OUR_SHEPHERD: [&str; 3] = ["round-jiffies", "stretched", "phased"];
 
-/// Every schedule with Linux's shepherd, Linux first, then three of them with ours. All designs
-/// batch frees, as Linux did at the time of the mailing-list thread.
+/// Every schedule with Linux's shepherd, Linux first, then three of these schedules with our
+/// shepherd. All designs batch frees, as Linux did at the time of the mailing-list thread.
 fn designs() -> Result<Vec<Named>, Error> {
     let linux = SCHEDULES.map(|schedule| format!("{schedule}+shepherd-at-once"));
     let ours = WITH_OUR_SHEPHERD.map(|schedule| format!("{schedule}+shepherd-phased"));

@@ -1,5 +1,5 @@
-//! The figures that the mailing-list thread on `vmstat_spread_delay` published, for comparison with
-//! our rows.
+//! The figures that the mailing-list thread on `vmstat_spread_delay` published. The report shows
+//! them beside our own figures.
 
 use super::{BASELINE, MAPPED, PATCH, PLAIN};
 use crate::experiment::declared::{Figure, Published, Reported};

@@ -49,7 +49,8 @@ const SETTLED: Nanos = Nanos::from_ms(2600);
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// The time from the phase of one CPU to that of the next, in nanoseconds, if phases are exact.
+    /// The time from the phase of one CPU to that of the next, in nanoseconds, if timers fire
+    /// exactly at their phases.
     phase_gap_ns: f64,
 }
 
@@ -57,8 +58,9 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// The time for which a firing holds the zone lock to drain lists, in nanoseconds. Each run
-    /// gives a mean over its firings; this is the median of these means over the seeds.
+    /// The time for which a firing (one run of the vmstat work) holds the zone lock to drain lists,
+    /// in nanoseconds. Each run of the simulator gives a mean over its firings; this is the median
+    /// of these means over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -106,9 +108,9 @@ pub(super) fn measure(
     })
 }
 
-/// Runs the workload once. Returns the mean time that a firing holds the zone lock to drain lists,
-/// the number of contentions of decays, and the sum of the waits of decays; times are in
-/// nanoseconds.
+/// Runs the workload once. Returns the mean time that a firing (one run of the vmstat work) holds
+/// the zone lock to drain lists, the number of contentions of decays, and the sum of the waits of
+/// decays; times are in nanoseconds.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves enough pages on the lists for a full drain in every later second.
@@ -188,8 +190,8 @@ impl Regime {
         })
     }
 
-    /// The sentence that says at which drain length contention with exact phases jumps, or that it
-    /// does not jump at any measured length.
+    /// The sentence that says at which drain length the contention with exact phases (the schedule
+    /// `phased`) jumps, or that it does not jump at any measured length.
     fn jump(&self) -> String {
         let phased = || self.cells.iter().filter(|cell| cell.schedule == "phased");
         let jump = phased()

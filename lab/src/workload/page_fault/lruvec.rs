@@ -92,7 +92,8 @@ mod tests {
         assert_eq!(contentions([0, far.expect("it has two sockets")]), 0);
     }
 
-    /// 1000 pages are 32 batches of 31 pages and one of 8.
+    /// A CPU that takes 1000 pages off the lists takes the lock 33 times: for 32 batches of 31
+    /// pages, and for one batch of 8 pages.
     #[test]
     fn a_hold_moves_at_most_a_batch_and_each_page_has_its_price() {
         let sim = removed([0, 1]);

@@ -308,7 +308,7 @@ mod tests {
         }
         vmas.unmap(&sim, 1);
         vmas.unlock_all();
-        // Only the lower one has an `anon_vma` before they merge.
+        // Before the merge, only the lower mapping has an `anon_vma`.
         vmas.prepare_at(2);
         assert_eq!(vmas.map(&sim), 1);
         vmas.unlock_all();

@@ -49,7 +49,7 @@ pub(crate) struct Storm {
 /// How a hog dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its threads notice that they must die, and the last of them empties the hog's memory.
+    /// The hog's threads notice that they must die, and the last of them empties the hog's memory.
     AtOnce,
     /// As [`Ending::AtOnce`]. In addition, a daemon on another CPU is notified of every kill and
     /// calls `process_mrelease`.
@@ -288,7 +288,7 @@ fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     taken
 }
 
-/// The number of a zone's free pages that an allocation that may wait cannot get.
+/// The number of free pages of a zone that are out of reach for an allocation that may wait.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
@@ -309,7 +309,8 @@ mod tests {
 
     use super::*;
 
-    /// Eight CPUs: two for a hog, three for allocators, and one each for reaper, helper and device.
+    /// A storm on eight CPUs: two for a hog, three for allocators, and one each for reaper, helper
+    /// and device.
     fn small(ending: Ending) -> Storm {
         Storm {
             headcount: Headcount {

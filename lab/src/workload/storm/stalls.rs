@@ -131,13 +131,13 @@ impl Stall {
 pub(crate) struct Death {
     /// The process that was told to die.
     pub(crate) process: u32,
-    /// The time at which it was told to die.
+    /// The time at which the process was told to die.
     pub(crate) told: u64,
-    /// The time at which a task began to empty its memory.
+    /// The time at which a task began to empty the process's memory.
     pub(crate) emptying: Option<u64>,
-    /// The time at which the first of its pages was freed.
+    /// The time at which the first of the process's pages was freed.
     pub(crate) back: Option<u64>,
-    /// The time at which all memory that it can yield was free.
+    /// The time at which all memory that the process can yield was free.
     pub(crate) free: Option<u64>,
 }
 
@@ -325,7 +325,7 @@ mod tests {
         TimedEvent { at, cpu, what }
     }
 
-    /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both sleep.
+    /// CPU 0 selects a victim and kills it, CPU 1 finds the OOM lock taken, and both sleep.
     fn two() -> Vec<TimedEvent> {
         use Edge::{Begin, End};
         vec![
@@ -340,7 +340,7 @@ mod tests {
             note(61, 0, StormEvent::Pause(Begin)),
             note(70, 5, StormEvent::Empty(7)),
             note(75, 5, StormEvent::Back(7)),
-            // CPU 5 runs ahead of the others.
+            // CPU 5 runs ahead of the others, so its event is recorded too early.
             note(99, 5, StormEvent::Free(7)),
             note(80, 1, StormEvent::Pause(End)),
             note(80, 0, StormEvent::Pause(End)),
@@ -369,8 +369,8 @@ mod tests {
         }
     }
 
-    /// A task that sleeps in the last resort, while no victim is dying and no task selects one, is
-    /// in the part `busy`.
+    /// A task that sleeps in the last resort, while no victim is dying and no task selects a
+    /// victim, is in the part `busy`.
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();

@@ -41,7 +41,7 @@ pub(super) struct StormWorld {
     processes: Vec<Arc<Process<Sim>>>,
     population: Population,
     ending: Ending,
-    /// The process on whose behalf each CPU allocates.
+    /// For each CPU, the process for which it allocates.
     current: RefCell<Vec<Option<u32>>>,
     reaper_runs: Cell<bool>,
     pub(super) seen: Rc<Seen>,
@@ -66,7 +66,7 @@ pub(super) struct Proc {
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,
     pub(super) kills: RefCell<Vec<Kill>>,
-    /// The process whose memory each CPU is emptying.
+    /// For each CPU, the process whose memory it is emptying.
     emptying: RefCell<Vec<Option<u32>>>,
     /// For each process, whether the current selection has looked at it.
     looked: RefCell<Vec<bool>>,
@@ -80,7 +80,8 @@ pub(crate) struct Kill {
     pub(crate) process: u32,
     /// The number of pages that this process had.
     pub(crate) pages: u64,
-    /// The size of the largest process that was not dying yet, or of this one if it was larger.
+    /// The size of the largest process that was not dying yet, or of the process that was told to
+    /// die if it was larger.
     pub(crate) most: u64,
 }
 

@@ -64,8 +64,8 @@ pub(crate) enum MemoryLeft {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// The OOM reaper. It starts at once, whereas the reaper of Linux waits for two seconds. The
-    /// reaper also started at once in the test of the patch that lets it start at the highest
-    /// mapping.
+    /// reaper also started at once in the published test of the patch with which it begins at the
+    /// highest mapping.
     Reaper,
     /// A task that calls `process_mrelease`.
     Asked,
@@ -206,7 +206,7 @@ impl Race {
 
 impl Times {
     /// Notes that a task has finished its work. If the address space has ended by then, all memory
-    /// is free. The earliest such time counts.
+    /// is free; the earliest time at which a task finds this counts.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {

@@ -1,5 +1,5 @@
-//! Bursts: each CPU allocates and frees many pages in a row, then stays idle for a while, so that
-//! `high` decays.
+//! The load `bursts`: each CPU allocates and frees many pages in a row, then stays idle for a
+//! while, so that `high` decays.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Each CPU changes a few counters in each period, so that its vmstat work never becomes dormant.
+//! The load `dirty`: each CPU changes a few counters in each period, so that its vmstat work never
+//! becomes dormant.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! Faults: every CPU maps, touches and unmaps pages. In the first part, all CPUs run together. In
-//! the second part, the CPUs run one after the other. In the third part, all CPUs run together
-//! again, but each worker unmaps its pages on the next CPU.
+//! The load `fault`: every CPU maps, touches and unmaps pages. In the first part, all CPUs run
+//! together. In the second part, the CPUs run one after the other. In the third part, all CPUs run
+//! together again, but each worker unmaps its pages on the next CPU.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Files: every CPU writes, reads and deletes files and fills pipes, which allocates pages of
-//! several migrate types. Then page cache is read while little memory is left.
+//! The load `files`: every CPU writes, reads and deletes files and fills pipes, which allocates
+//! pages of several migrate types. Then page cache is read while little memory is left.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Forks: programs start and exit. For each program, the kernel allocates stacks, page tables, and
-//! pages in bulk.
+//! The load `fork`: programs start and exit. For each program, the kernel allocates stacks, page
+//! tables, and pages in bulk.
 
 use std::io;
 

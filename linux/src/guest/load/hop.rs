@@ -1,5 +1,6 @@
-//! A program that moves from CPU to CPU: it maps pages on one CPU and unmaps them on another. After
-//! each step the program reads how many resident pages the kernel reports for the program itself.
+//! The load `hop`: a program moves from CPU to CPU. It maps pages on one CPU and unmaps them on
+//! another. After each step the program reads how many resident pages the kernel reports for the
+//! program itself.
 //!
 //! The readings are stored as the text `hop` of the recording, one reading per line:
 //!

@@ -1,4 +1,4 @@
-//! Random operations of many kinds, with random sizes, orders and CPUs.
+//! The load `mixed`: random operations of many kinds, with random sizes, orders and CPUs.
 
 use std::io;
 

@@ -139,7 +139,8 @@ impl Guest {
         if cpu + 1 < self.cpus { cpu + 1 } else { first }
     }
 
-    /// Returns one program for each working CPU, as made by `program`.
+    /// Returns one list of steps for each working CPU. `program` makes the list, except its first
+    /// step, which binds the worker to the CPU.
     fn programs(self, program: impl Fn(u32) -> Vec<Op>) -> Vec<Vec<Op>> {
         let pinned = |cpu| [vec![Op::Cpu(cpu)], program(cpu)].concat();
         self.workers().map(pinned).collect()

@@ -57,7 +57,8 @@ pub(crate) struct OwnHeap {
     asked: AtomicU64,
 }
 
-/// All pages with blocks of one size that have at least one free block.
+/// The pages with blocks of one size. The list that begins at `first` has only pages with a free
+/// block.
 struct Size {
     locked: AtomicBool,
     first: UnsafeCell<*mut Header>,
@@ -257,8 +258,8 @@ impl Size {
 /// The caller holds the lock of the list that `page` is on or is being added to. The caller has no
 /// other reference to the header, and drops the returned one before it creates another.
 unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
-    // SAFETY: pages on a list are live, and the holder of its lock owns them; the caller guarantees
-    // the rest.
+    // SAFETY: pages on a list are live, and the holder of its lock owns them. The caller guarantees
+    // that there is no other reference to the header.
     unsafe { page.as_mut() }
 }
 
@@ -361,8 +362,8 @@ fn fill(page: *mut Header, size: usize) {
 
 // SAFETY: a block is inside frames that the page allocator gave to this heap, and is large enough
 // and aligned. A user owns its block until the user frees it. The block then returns to its origin,
-// this heap or `System`, which `dealloc` finds by the address. Nothing here unwinds: the
-// expectations hold unless a block is freed twice.
+// this heap or `System`, which `dealloc` finds by the address. Nothing here unwinds: no `expect`
+// fails unless a block is freed twice.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(source) = self.source.get() else {

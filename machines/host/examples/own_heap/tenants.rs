@@ -1,5 +1,5 @@
-//! The users of the memory that the heap does not use: tenants with address spaces, the OOM killer,
-//! and the reaper.
+//! Tenants with address spaces, the OOM killer, and the reaper. They use the memory that the heap
+//! of the process does not use.
 //!
 //! Code that runs while memory is exhausted must not allocate. Its lists are allocated in advance,
 //! and it prints nothing.
@@ -241,8 +241,8 @@ impl Tenant {
         let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
-        // The process is freed when its last reference is retired. The reaper may hold that
-        // reference.
+        // `retire` frees the process only if it gets the last reference. If the reaper still holds
+        // a reference, the reaper frees the process.
         for known in [listed, in_house, Some(process)].into_iter().flatten() {
             let retired = killer.retire(host, known);
             assert_eq!(retired, Ok(()), "its pages were counted right");

@@ -1,4 +1,5 @@
-//! The parts of an arena that only Linux has.
+//! The parts of an arena that only Linux supports: files in memory, returning memory to the kernel,
+//! populating it, and counting resident frames.
 #![expect(
     unsafe_code,
     reason = "giving memory back writes zeros to it, which its owner alone may"

@@ -243,9 +243,9 @@ impl Arena {
     /// The number of frames for which the kernel currently holds memory (Linux:
     /// `/proc/self/pagemap`). Frames that were only read may count as well.
     ///
-    /// For memory with a file descriptor, this is the memory of the file, which counts whichever
-    /// process touched it. Up to 1024 frames of the file lie outside the arena. They count too if
-    /// another process touched them, or a huge page covers them.
+    /// For memory with a file descriptor, this is the memory of the file, whichever process touched
+    /// it. Up to 1024 frames of the file lie outside the arena. They count too if another process
+    /// touched them, or a huge page covers them.
     ///
     /// # Errors
     /// If the kernel does not report this number, or the arena is absent in this child of a fork.

@@ -6,11 +6,11 @@
 //! then issue a barrier on all CPUs that run threads of this process, and wait until the owner has
 //! left.
 //!
-//! How this excludes: the owner stores the lock's address in its seat and then reads the lock's
-//! state. Another thread changes the state and then reads the seat. With a full barrier between
-//! each thread's two steps, at least one of the two threads sees the store of the other. The
-//! barrier of the other thread acts on the owner's CPU too, so the owner needs only an order of the
-//! compiler ([`light_barrier`]).
+//! Why at most one thread holds the lock: the owner stores the lock's address in its seat and then
+//! reads the lock's state. Another thread changes the state and then reads the seat. With a full
+//! barrier between each thread's two steps, at least one of the two threads sees the store of the
+//! other. The barrier of the other thread acts on the owner's CPU too, so the owner needs only a
+//! compiler barrier ([`light_barrier`]).
 //!
 //! A thread that only tries the lock, but is not its owner, ends the bias. Each such end makes the
 //! next bias [`BIAS_GROWTH`] times harder to get. So threads that alternate soon use the lock
@@ -59,13 +59,13 @@ impl Seat {
 #[derive(Clone, Copy)]
 pub(crate) struct Sitter<'a> {
     seat: &'a Seat,
-    /// Makes the type `!Send`: it is the thread that has the right.
+    /// Makes the type `!Send`: the right belongs to the thread that created the value.
     _not_send: PhantomData<*const ()>,
 }
 
 impl<'a> Sitter<'a> {
-    /// The caller must make sure that only the calling thread uses `seat` from now on, until this
-    /// thread no longer uses any copy of the result.
+    /// Gives the calling thread the right to use `seat`. The caller must make sure that no other
+    /// thread uses the seat until this thread no longer uses any copy of the result.
     pub(crate) fn new(seat: &'a Seat) -> Self {
         Self {
             seat,
@@ -83,8 +83,8 @@ pub(crate) trait Seating {
 /// A lock that can be biased to a seat of `P`.
 #[repr(align(128))]
 pub(crate) struct Biased<P> {
-    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. [`TAKEN`] is added while a thread
-    /// holds the lock that did not take it as its owner.
+    /// The token of the owner's seat, [`UNOWNED`] or [`NEVER`]. While the lock is held, [`TAKEN`]
+    /// is added, unless the holder took the lock as its owner.
     state: AtomicUsize,
     /// The token of the thread that took the unbiased lock last. Only the thread that has set
     /// [`TAKEN`] changes this word.
@@ -217,9 +217,9 @@ impl<P: Seating> Biased<P> {
         if self.state.load(Relaxed) != seat.token || seat.holding.load(Relaxed) != 0 {
             return None;
         }
-        // Release pairs with the Acquire in `is_inside`: a thread that waits for another lock,
-        // which this thread held before, may read this address instead of the 0 that was stored
-        // then.
+        // Release pairs with the Acquire in `is_inside`. A thread that waits for another lock,
+        // which this thread held before, may read this address instead of the 0 that the release
+        // stored. It must see the writes under that lock too.
         seat.holding.store(self.address(), Release);
         light_barrier();
         // Acquire pairs with the Release in `Held::drop` of the last thread that set `TAKEN`. The

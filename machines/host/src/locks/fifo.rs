@@ -58,8 +58,8 @@ pub(crate) struct Place<'a> {
 
 impl Fifo {
     /// Returns whether no thread waits in the queue. A thread may join right after this check, and
-    /// the caller may then get the lock before it. That is fair: the two count as having arrived
-    /// together.
+    /// the caller may then get the lock before that thread. That is fair: the two count as having
+    /// arrived together.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed is enough: the answer does not make the caller read other memory. The lock that

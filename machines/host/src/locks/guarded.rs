@@ -26,13 +26,13 @@ pub(crate) unsafe trait Excludes {}
 // served holds the lock. The Release store to `serving` pairs with the Acquire load that reads the
 // stored value.
 unsafe impl Excludes for Ticket {}
-// SAFETY: a thread that takes the lock by its state is alone with `TAKEN`, which only one exchange
-// sets at a time. A thread that takes it as its owner has stored the lock's address in its own seat
-// and has then read a state without `TAKEN`. A barrier follows the exchange, so one of the two sees
-// the other: the owner leaves at once, or the other thread waits or gives up. The owner changes
-// only while `TAKEN` is set and no owner is inside, and no two threads have the same seat
-// (`seats.rs`). The Release stores of `Held::drop` pair with the Acquire accesses in `sit`, `take`
-// and `is_inside`.
+// SAFETY: a thread can hold the lock in two ways. It can set `TAKEN` by an exchange, which succeeds
+// for one thread at a time. Or it can be the owner: it stores the lock's address in its own seat
+// and then reads a state without `TAKEN`. A barrier follows the exchange, so at least one of two
+// such threads sees the other: the owner then leaves at once, or the other thread waits or gives
+// up. The owner changes only while `TAKEN` is set and no owner is inside, and no two threads have
+// the same seat (`seats.rs`). The Release stores of `Held::drop` pair with the Acquire accesses in
+// `sit`, `take` and `is_inside`.
 unsafe impl<P: Seating> Excludes for Biased<P> {}
 
 /// A value behind a raw lock.

@@ -1,4 +1,4 @@
-//! A value behind a [`Biased`] lock.
+//! The lock `OwnerLock`: a value behind a [`Biased`] lock.
 
 use std::fmt;
 
@@ -15,12 +15,13 @@ use crate::host::OwnerLocks;
 /// A lock around a value that one CPU, the owner, acquires often and cheaply. Other CPUs acquire
 /// the lock seldom, and wait while it is held.
 ///
-/// With [`OwnerLocks::Biased`], a thread that alone plays the CPU
-/// acquires the lock without an atomic read-modify-write instruction.
+/// With [`OwnerLocks::Biased`], a thread that alone plays the CPU acquires the lock without an
+/// atomic read-modify-write instruction.
 pub struct OwnerLock<T>(Guarded<Biased<Threads>, T>);
 
 impl<T> OwnerLock<T> {
-    /// Creates an unlocked lock around `value`, which threads take as `locks` says.
+    /// Creates an unlocked lock around `value`. Threads take the lock in the way that `locks`
+    /// names.
     pub fn new(locks: OwnerLocks, value: T) -> Self {
         let after = match locks {
             OwnerLocks::Biased { after } => Some(after),

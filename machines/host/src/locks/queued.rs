@@ -1,4 +1,4 @@
-//! A value behind a [`Ticket`].
+//! The lock `TicketLock`: a value behind a [`Ticket`], which is a spinlock.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::spin_or_leave;
 use super::ticket::Ticket;
 use crate::Host;
 
-/// A lock around a value, which serves waiters in the order of arrival.
+/// A lock around a value. It serves waiters in the order of arrival.
 pub struct TicketLock<T>(Guarded<Ticket, T>);
 
 impl<T> TicketLock<T> {
@@ -74,7 +74,8 @@ mod tests {
                         .expect("no thread panics while it holds the lock")
                         .push(waiter);
                 });
-                // Start the next waiter only after this one has its ticket.
+                // Start the next waiter only after this one has taken its ticket, so that the order
+                // is known.
                 while lock.next.load(Relaxed) != waiter + 1 {
                     thread::yield_now();
                 }

@@ -1,6 +1,6 @@
-//! The interface of a lock without a value.
+//! The interface of a raw lock, which admits one holder at a time but contains no value.
 
-/// A lock without a value.
+/// A lock that admits one holder at a time and contains no value.
 pub(crate) trait RawLock: Default {
     /// The guard of an acquisition, which releases the lock when it is dropped.
     type Held<'a>

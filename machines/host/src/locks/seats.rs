@@ -1,4 +1,5 @@
-//! The seats of this process: a thread that plays a CPU gets one, and keeps it until it ends.
+//! The seats of this process. A seat is the place where a thread notes which biased lock it holds.
+//! A thread that plays a CPU gets a seat, and keeps it until the thread ends.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -10,7 +11,7 @@ use super::biased::{Seat, Seating, Sitter};
 /// exchange.
 const SEATS: usize = 1024;
 
-/// The seats of this process.
+/// The table of this process's seats, to which its locks can be biased.
 pub(crate) struct Threads;
 
 impl Seating for Threads {

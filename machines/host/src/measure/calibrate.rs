@@ -1,10 +1,10 @@
 //! The prices of a lock between two CPUs. Each price is the mean of the middle half of many
 //! timings.
 //!
-//! Because only the middle half counts, no [`Watch`](super::watch::Watch) is needed: an interrupt
-//! spoils only the timing during which it happens. The price is the mean of that half rather than
-//! the median, because some clocks tick in steps of 10 ns. Every wait for the other CPU has a time
-//! limit.
+//! An interrupt spoils only the timing during which it happens, and such long timings are not in
+//! the middle half. So the measurement needs no [`Watch`](super::watch::Watch), which detects when
+//! a thread did not run. The price is the mean of that half rather than the median, because some
+//! clocks tick in steps of 10 ns. Every wait for the other CPU has a time limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -26,7 +26,7 @@ const TIMINGS: u64 = 2000;
 /// The number of steps in each timing of a step that is too short to be timed alone.
 const STEPS: u32 = 64;
 
-/// The time for which a CPU waits before a timing, without using the line of the lock, in
+/// The time for which a CPU waits before a timing, without touching the lock's cache line, in
 /// nanoseconds.
 const SETTLE_NS: f64 = 400.0;
 
@@ -38,8 +38,8 @@ const HOLD_NS: f64 = 500.0;
 /// nanoseconds.
 const PATIENCE_NS: f64 = 3e9;
 
-/// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are
-/// idle.
+/// Measures the prices of a lock, which are the times of its steps, between the CPUs of `pair`.
+/// Takes a fraction of a second if the CPUs are idle.
 ///
 /// # Errors
 /// If a thread cannot be pinned, or the CPUs are so busy that they do not run at the same time.

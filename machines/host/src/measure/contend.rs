@@ -1,4 +1,5 @@
-//! Two threads that repeatedly think, acquire one lock, hold it and release it.
+//! Two threads that repeatedly wait for a while (*think*), acquire one lock, hold it and release
+//! it.
 //!
 //! The lock is the host's [`TicketLock`], but waiters behave differently here: they read the clock
 //! between attempts and never yield.

@@ -1,8 +1,8 @@
 //! Times a lock between two CPUs of this computer, to check simulated machines.
 //!
-//! [`prices`] measures the prices that a simulated machine takes as input. [`lock_waits`] measures
-//! the waits that the simulated machine must then predict. Both return [`CannotMeasure`], rather
-//! than panic, if the measurement is impossible.
+//! [`prices`] measures the times of a lock's steps, which a simulated machine takes as input
+//! (*prices*). [`lock_waits`] measures the waits that the simulated machine must then predict. Both
+//! return [`CannotMeasure`], rather than panic, if the measurement is impossible.
 //!
 //! Other work on the computer need not prevent a measurement. Each thread watches its clock. If the
 //! clock jumps, the thread was not running, and the samples of both threads near the jump are
@@ -100,7 +100,7 @@ pub struct Load {
 /// The waits for a lock, each from the request to the first read of the locked value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// The share of kept acquisitions that found the lock held, from 0 to 1.
+    /// The share of acquisitions that found the lock held, from 0 to 1, among those that were kept.
     pub contended_share: f64,
     /// The mean wait, in nanoseconds.
     pub mean_ns: f64,
@@ -119,13 +119,13 @@ pub struct Waits {
     /// The mean time by which a request came later than planned, in nanoseconds. A thread notices
     /// that the planned time has come only when it next reads the clock.
     pub late_ns: f64,
-    /// The number of acquisitions that were kept.
+    /// The number of acquisitions that were kept, because neither thread was disturbed.
     pub kept: usize,
     /// The share of acquisitions that were kept, from 0 to 1.
     pub kept_share: f64,
 }
 
-/// The price of one step, from the middle half of many timings.
+/// The time that one step takes, from the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The mean of the middle half of the timings, in nanoseconds.
@@ -142,7 +142,8 @@ pub struct Price {
 /// In published tables, one line takes at least 20 ns.
 const TWO_LINES_NS: f64 = 30.0;
 
-/// The prices that two CPUs pay for a lock.
+/// The times of the steps of a lock between two CPUs. A simulated machine takes such prices as
+/// input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
     /// The transfer of one cache line from one CPU to the other, in one direction.
@@ -252,8 +253,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// Returns the smallest value of `sorted` that is not exceeded by at least the share `share` of all
-/// values (nearest rank). Zero if `sorted` is empty.
+/// Returns the smallest value of `sorted` that at least the share `share` of all values do not
+/// exceed (nearest rank). Zero if `sorted` is empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -7,11 +7,11 @@ use std::cell::{Cell, RefCell};
 
 use super::clock::{self, Rate};
 
-/// The longest time between two readings that does not count as a jump, in nanoseconds. A line
-/// transfer takes far less, an interrupt more.
+/// The longest time between two readings that does not count as a jump, in nanoseconds. The
+/// transfer of a cache line takes far less, an interrupt more.
 const JUMP_NS: f64 = 600.0;
 
-/// A span of the clock, in ticks.
+/// A span of time between two readings of the clock, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,

@@ -66,7 +66,7 @@ pub struct Builder {
     layout: Option<Layout>,
     huge: HugePages,
     populate: bool,
-    /// All other settings. [`Builder::build`] replaces the layout in it.
+    /// All settings that no other field holds. [`Builder::build`] replaces the layout in it.
     config: Config<Host>,
     knobs: Vec<(Knob, u64)>,
     counters: Vec<CounterSpec>,

@@ -1,4 +1,5 @@
-//! Reads the files: `cpu/possible`, `cpu/cpu*/topology`, `cpu/cpu*/cache`, `node/node*/cpulist`.
+//! Reads the files of sysfs that describe CPUs and nodes: `cpu/possible`, `cpu/cpu*/topology`,
+//! `cpu/cpu*/cache` and `node/node*/cpulist`.
 //!
 //! A CPU without a `topology` directory is offline. Caches and nodes may be missing altogether, as
 //! in some virtual machines. A file that exists but cannot be parsed is an error.

@@ -1,4 +1,4 @@
-//! Directories as Linux would present them, and the topologies that are read from them.
+//! Tests with directories as Linux would present them. The right topologies must be read from them.
 
 use std::{env, fs, process};
 

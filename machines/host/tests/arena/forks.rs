@@ -1,4 +1,4 @@
-//! What a child may do after a process with an arena and a manager has forked.
+//! Tests what a forked child may do with the arena and the manager of its parent.
 #![expect(
     unsafe_code,
     reason = "the tests fork, and read memory through pointers"
@@ -41,7 +41,8 @@ fn in_child(child: impl FnOnce() -> i32) -> (End, String) {
         // SAFETY: a child that hangs is killed, as the alarm has no handler.
         unsafe { libc::alarm(20) };
         let code = child();
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: `_exit` ends the child at once, without the exit handlers and destructors of the
+        // parent.
         unsafe { libc::_exit(code) };
     }
     assert!(pid > 0, "the process can fork");

@@ -1,4 +1,4 @@
-//! The options of an arena, and what another mapping of its file sees.
+//! Tests of the options of an arena, and of a second mapping of an arena's file.
 #![expect(
     unsafe_code,
     reason = "the tests read and write pages through their pointers"

@@ -1,5 +1,5 @@
-//! Arenas for real use: with a file descriptor, on nodes, that grow and shrink, in a process that
-//! forks, and whose free memory returns to the kernel. Linux only.
+//! Tests of arenas for real use: with a file descriptor, on nodes, that grow and shrink, in a
+//! process that forks, and whose free memory returns to the kernel. Linux only.
 #![cfg(target_os = "linux")]
 
 mod forks;

@@ -1,4 +1,4 @@
-//! Zones that grow and shrink while threads allocate and free.
+//! Tests of zones that grow and shrink while threads allocate and free.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Free huge blocks whose memory returns to the kernel in the background.
+//! Tests that the memory of free huge blocks returns to the kernel in the background.
 #![expect(unsafe_code, reason = "the tests write pages through their pointers")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,10 +80,10 @@ impl World {
         assert_eq!(zone.blocks[Order::MAX.index()], 16);
     }
 
-    /// Runs a round by hand, and returns the number of pages that it returned.
+    /// Runs one round on this thread. Returns the number of pages whose memory the kernel got.
     fn round(&self, sweep: &mut Sweep, most: Pages) -> u32 {
         let report = |pfn, order: Order| {
-            // SAFETY: the block is free.
+            // SAFETY: the block is free, so nothing uses its memory.
             let given = unsafe { self.arena.give_back(pfn, order.pages()) };
             given.is_ok()
         };
@@ -103,8 +103,8 @@ fn a_block_is_returned_once_after_it_stayed_free() {
         assert_eq!(world.resident(), 8192);
         assert_eq!(world.round(&mut sweep, all), 0, "it has just been used");
         let given = world.round(&mut sweep, all);
-        // A round leaves the zone's high watermark free at every moment. The zone has so many more
-        // free pages that this does not hold back any block.
+        // While a round holds free blocks outside the zone, at least as many pages as the high
+        // watermark stay free. This zone has so many free pages that the rule delays no block.
         assert_eq!(given, PAGES.0);
         assert_eq!(world.resident(), 0);
         assert_eq!(world.round(&mut sweep, all), 0, "it was returned before");
@@ -163,8 +163,8 @@ fn what_is_refused_is_tried_again() {
 #[test]
 fn the_watermark_stays_free_while_blocks_are_away() {
     let world = world(ArenaOptions::new(PAGES), Grouping::Off);
-    // Two blocks are left. The watermark fits into one of them, so one block may leave the zone at
-    // a time, but not both.
+    // Two free blocks are left. One of them has enough pages for the high watermark, so one block
+    // may leave the zone at a time, but not both.
     let taken: Vec<Pfn> = (0..14).map(|_| world.take(Order::MAX)).collect();
     let high = world.manager.pages().view(&world.host)[0].watermarks.high;
     let mut sweep = Sweep::default();

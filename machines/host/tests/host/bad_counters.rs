@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32};
 
-/// Topologies in which CPUs share some cores, caches and sockets, and the ids are arbitrary.
+/// Generates topologies in which CPUs share some cores, caches and sockets. The ids are arbitrary.
 fn topology() -> impl Strategy<Value = Topology> {
     let number = || prop_oneof![3 => 0..4u32, 1 => any_u32()];
     let place = (number(), number(), 0..4u32, number());
@@ -137,8 +137,8 @@ proptest! {
     ) {
         prop_assert_eq!(Batch::new(size).is_ok(), size >= 2 && size.is_power_of_two());
         let cpus = topology.cpus();
-        // Shapes for 5000 to 2^20 CPUs would take too long to create in each case. Shapes for more
-        // CPUs are refused at once.
+        // Shapes for 5000 to 2^20 CPUs would take too long to create in each run of this test.
+        // Shapes for more CPUs are refused at once.
         let other = if (5000..=1 << 20).contains(&other) { cpus } else { other };
         let host = Host::with_topology(topology.clone());
         let _entered = host.enter(CpuId(0));

@@ -1,5 +1,6 @@
-//! The batches that are set aside for gathers: which gathers may take how many, and what happens if
-//! none are left.
+//! A gather is a collection of unmapped pages that wait to be freed. It grows by batches, some of
+//! which are set aside. These tests check which gathers may take how many batches, and what happens
+//! if none are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -42,8 +43,8 @@ fn times(
     let spare = spaces.spare_batches(&host);
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The first and the last mapping keep the page tables that they share with the middle mapping.
-    // Otherwise these page tables would be counted, too.
+    // The first and the last of these mappings share page tables with the middle one. So an
+    // unmapping of the middle one does not free these tables, which would be counted too.
     for (start, pages) in [(512, 1), (START.0, pages), (START.0 + pages, 1)] {
         let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         space.map(memory, request).expect("nothing is mapped there");
@@ -76,8 +77,8 @@ fn exited(pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Returns the number of steps in which the pages are freed when an address space ends that no
-/// helper shares. All its page tables are freed together, after all its pages.
+/// Returns the number of steps in which the pages are freed when an address space without helpers
+/// ends. All its page tables are freed together, after all its pages.
 fn exited_alone(pages: u64, batches: u32) -> u32 {
     let design = Design {
         reaping: Reaping::Ascending,
@@ -107,7 +108,7 @@ fn reaped(reaping: Reaping, pages: u64, batches: u32) -> u32 {
     })
 }
 
-/// Every CPU can fill a gather while an exit fills another.
+/// There are enough batches for every CPU to fill a gather while an exit fills another one.
 #[test]
 fn there_are_batches_for_each_cpu_and_for_the_dying() {
     for cpus in [1, 2, 64] {
@@ -118,7 +119,8 @@ fn there_are_batches_for_each_cpu_and_for_the_dying() {
     }
 }
 
-/// A living process that moves pages to swap leaves 19 batches to dying processes.
+/// A living process that moves pages to swap must not take the last 19 batches that are set aside:
+/// they are for dying processes.
 #[test]
 fn the_last_batches_are_not_for_swapping_out() {
     assert_eq!(swapped_out(1000, 19), 1000 / 8);
@@ -141,7 +143,8 @@ fn a_gather_without_batches_goes_on_with_its_own_records() {
     assert_eq!(exited(1000, 0), (1000 + 3) / 8 + 1 + 1);
 }
 
-/// An unmapping leaves 19 batches to processes that exit, which may take all of them.
+/// An unmapping must not take the last 19 batches that are set aside. A process that exits may take
+/// all of them.
 #[test]
 fn the_last_batches_are_for_the_dying() {
     assert_eq!(unmapped(1000, 19), 1000 / 8);
@@ -154,6 +157,7 @@ fn the_last_batches_are_for_the_dying() {
 /// batch, too.
 #[test]
 fn the_last_batches_are_for_page_tables_of_the_dying() {
-    // The gather itself has no room for the 11 tables in which the pages are.
+    // The pages need 11 page tables, and the gather itself has room for only 8 records. So the
+    // tables need a batch.
     assert_eq!(exited_alone(512 * 10, 19), 2, "the pages, then the tables");
 }

@@ -329,8 +329,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // The page block that served the pair is kept for atomic requests. Most of its pages are free,
-    // but they do not count as free pages for this comparison.
+    // The page block from which the block of two pages was allocated is kept for atomic requests.
+    // Most of its pages are free, but they do not count as free pages for this comparison.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -396,8 +396,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             high,
         };
         // The free pages of the zone are compared with the sum of the high watermark and the
-        // reserve. This sum is above the drift mark, so the zone's counter is compared as it is,
-        // without the CPUs' differentials.
+        // reserve. This sum is above the zone's drift mark (Linux: `percpu_drift_mark`), so the
+        // zone's counter is compared as it is, without the CPUs' differentials.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

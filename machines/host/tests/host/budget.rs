@@ -1,4 +1,5 @@
-//! Budgets against a model, the errors of exhausted budgets, and which processes die together.
+//! Tests of budgets: a comparison with a model, the errors of exhausted budgets, and which
+//! processes die together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,8 +20,8 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Creates a budget for each entry of `limits`: its limit, and the index of an earlier budget that
-/// it is under. The first budget is under none.
+/// Creates a budget for each entry of `limits`, which has the budget's limit and the index of its
+/// parent, an earlier budget. The first budget has no parent.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {
@@ -185,9 +186,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// Creates a line of four budgets, each under the previous one, and a fifth budget under the first.
-/// The fifth budget kills its processes together, and so does each budget of the line for which
-/// `together` is true.
+/// Creates a line of four budgets, of which each is the parent of the next, and a fifth budget
+/// whose parent is the first. The fifth budget kills its processes together, and so does each
+/// budget of the line for which `together` is true.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {

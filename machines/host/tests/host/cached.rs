@@ -1,4 +1,5 @@
-//! The laws of reclaim for pages of files, on real threads.
+//! Runs the laws of reclaim for pages of files on real threads. A law is a contract that holds on
+//! every machine.
 
 use plimsoll_mm::laws::cached;
 

@@ -16,7 +16,7 @@ use plimsoll_mm::space::{
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 
-/// A call of a [`Contents`].
+/// A call of a method of [`Contents`], as [`Store`] records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Clear(Pfn),
@@ -27,7 +27,7 @@ enum Call {
     Forget(SwapSlot),
 }
 
-/// A store that has room for `room` pages and records the calls that it gets.
+/// A store of swapped pages that has room for `room` pages and records the calls that it gets.
 #[derive(Clone)]
 struct Store {
     room: usize,

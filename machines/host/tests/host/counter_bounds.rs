@@ -1,5 +1,6 @@
-//! The error of an approximate sum can be exactly as large as the shape's bound. With many CPUs,
-//! this error is larger than the published comparison allows for, so that comparison is wrong.
+//! The error of an approximate sum can be exactly as large as the bound that follows from the shape
+//! of the counter's tree. With many CPUs, this error is larger than the published comparison allows
+//! for, so that comparison is wrong.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -120,7 +121,8 @@ fn the_published_tree_is_as_far_behind_as_its_shape_says() {
     }
 }
 
-/// Returns the result of comparing a full counter, which has a batch of 4, with its own value.
+/// Fills the tree of a counter with a batch of 4 as [`fill`] does. Returns the result of comparing
+/// the counter with its own value.
 fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     let host = Host::with_topology(Topology::flat(cpus));
     let _entered = host.enter(CpuId(0));

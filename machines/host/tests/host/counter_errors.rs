@@ -1,6 +1,6 @@
-//! Areas, shapes and items of counters that do not fit together are refused with an error that says
-//! what is wrong, and nothing is written. If an address space ends with pages still counted, the
-//! error names their kind.
+//! Counters refuse areas (per-CPU memory), shapes (forms of the tree) and items that do not fit
+//! together. The error says what is wrong, and nothing is written. If an address space ends with
+//! pages still counted, the error names their kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// A machine, and the area and shape from which trees are created on it.
+/// A machine, and the memory and the shape with which counter trees are created on it.
 struct Parts {
     host: Host,
     area: Arc<Area<Host>>,

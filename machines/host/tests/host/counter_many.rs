@@ -8,7 +8,7 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The largest number of groups in a test. Two chunks of the per-CPU memory do not hold so many.
+/// The largest number of groups in a test. It is more than two chunks of per-CPU memory can hold.
 const GROUPS_MAX: usize = 150;
 
 /// An addition: the group, the counter in the group, the CPU, and the amount. The first three
@@ -108,8 +108,8 @@ proptest! {
     }
 }
 
-/// From the 257th place on, several chunks are allocated together. Groups in each of them must find
-/// their own words, not those of another chunk.
+/// An area of per-CPU memory grows by chunks. From the 257th group on, several chunks are allocated
+/// together. Groups in each of them must find their own words, not those of another chunk.
 #[test]
 fn groups_in_chunks_that_were_allocated_together_share_no_words() {
     const COUNT: usize = 1000;
@@ -136,7 +136,8 @@ fn groups_in_chunks_that_were_allocated_together_share_no_words() {
 }
 
 /// A group that was dropped or destroyed gives its place back, and a new group there begins at 0.
-/// Neither changes another group, whichever chunk the place is in.
+/// Neither the return nor the reuse of a place changes another group, whichever chunk the place is
+/// in.
 #[test]
 fn places_come_back_from_every_chunk() {
     const COUNT: usize = 400;

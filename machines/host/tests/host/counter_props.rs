@@ -60,12 +60,14 @@ fn one_counter(host: &Host, counting: Counting, batch: Batch) -> (Plan<Host>, An
     (plan, counters)
 }
 
-/// Returns whether the result of a comparison is compatible with the true order. `Equal` always is.
+/// Returns whether the result of a comparison is compatible with the true order. `Equal` always is,
+/// because it also means that the comparison cannot decide.
 fn agrees(told: Ordering, truth: Ordering) -> bool {
     told == Ordering::Equal || told == truth
 }
 
-/// Returns the value of a counter, and values so close to it that the comparison is hard.
+/// Returns the value of a counter, and values so close to it that an approximate comparison may not
+/// be able to decide.
 fn values_near(precise: i64, accuracy: Accuracy) -> Vec<i64> {
     let [under, over] = [accuracy.under, accuracy.over].map(u64::cast_signed);
     let steps = [0, 1, under, over, under + over, under + over + 1];

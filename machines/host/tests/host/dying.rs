@@ -1,4 +1,5 @@
-//! Runs the laws of dying address spaces on real threads.
+//! Runs the laws of dying address spaces on real threads. A law is a contract that holds on every
+//! machine.
 
 use plimsoll_mm::laws::{frontier, reaping, touching};
 

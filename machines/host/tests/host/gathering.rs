@@ -1,4 +1,4 @@
-//! The number of pages that an address space gathers before it frees them to the allocator.
+//! Tests how many unmapped pages an address space gathers before it frees them to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
 /// batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// What the unmapping of some pages takes.
+/// The steps and the memory that an unmapping takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steps {
     /// The number of steps in which the gathered pages are freed.
@@ -30,7 +30,7 @@ struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Plenty,
-    /// A request that must not wait gets no page.
+    /// Too little memory is free for a request that must not wait.
     Nothing,
 }
 
@@ -57,8 +57,8 @@ fn unmap(pages: u64, huge: bool, left: Left) -> Steps {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The first and the last mapping keep the page tables that they share with the middle mapping.
-    // Otherwise these page tables would be counted, too.
+    // The first and the last of these mappings share page tables with the middle one. So the
+    // unmapping of the middle one does not free these tables, which would be counted too.
     let start = if huge { 512 } else { 513 };
     for (start, pages, huge) in [
         (start - 1, 1, false),
@@ -118,7 +118,8 @@ fn a_batch_is_added_when_there_is_no_room_for_another_page() {
         (9, 1),
         (8 + 509, 1),
         (8 + 510, 2),
-        // The page table in the middle is freed, too, and needs a record.
+        // One page table in the middle of the mapping is freed too. It needs a record, so these
+        // limits are one page lower.
         (8 + 2 * 510 - 2, 2),
         (8 + 2 * 510 - 1, 3),
     ] {
@@ -133,7 +134,8 @@ fn without_memory_for_a_batch_eight_go_together() {
         let steps = unmap(pages, false, Left::Nothing);
         assert_eq!(steps, Steps { times, batches: 0 }, "{pages} pages");
     }
-    // The first pages are freed onto a list of this CPU, and one of them then holds a batch.
+    // The first pages that are freed go to a page list of this CPU. Then the gather allocates one
+    // of them to hold a batch.
     let steps = unmap(100, false, Left::Nothing);
     assert_eq!(
         steps,
@@ -144,8 +146,8 @@ fn without_memory_for_a_batch_eight_go_together() {
     );
 }
 
-/// Each huge page has two records: itself, and the page of the table that was kept for splitting
-/// it.
+/// Each huge page takes two records of a gather: one for itself, and one for the page table that
+/// was kept for splitting it.
 #[test]
 fn huge_pages_go_together_with_their_tables() {
     for (huge, batches) in [(1, 0), (2, 0), (3, 0), (4, 1), (20, 1)] {

@@ -307,7 +307,8 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
         assert_eq!(used + zone.free.0, PAGES);
         let again = pages.seed_free(&host, 0, &free);
         assert_eq!(again, Err(SeedError::NotFresh(0)));
-        // The caller owns the blocks in use, and may split and free them.
+        // `seed_free` returned all other memory as allocated blocks, `in_use`. This test owns these
+        // blocks, and may split and free them.
         let unmovable = in_use
             .iter()
             .find(|block| block.mobility == UNMOVABLE && block.order > Order::ZERO);

@@ -1,4 +1,5 @@
-//! Two laws of words on real threads, and a check that a broken law is detected.
+//! Tests the runner of laws on real threads, with two laws about shared words. A law is a contract
+//! that holds on every machine. Another test checks that a broken law is detected.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

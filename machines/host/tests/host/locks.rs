@@ -1,5 +1,5 @@
-//! The promises of the locks, on real threads: one holder at a time, and a release even after a
-//! panic.
+//! Tests of the locks on real threads: there is one holder at a time, and a lock is released even
+//! after a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -33,7 +33,8 @@ fn slow_increment(count: &mut u64) {
 fn no_turn_of_a_lock_is_lost() {
     let host = host();
     for (nth, class) in LockClass::ALL.into_iter().enumerate() {
-        // On this machine the locks of all classes are the same, so one class is tried at length.
+        // On this machine the locks of all classes are the same, so only one class is tried at
+        // length.
         let turns = if nth == 0 { TURNS } else { TURNS / 100 };
         let lock = host.lock(class, CpuId(0), 0_u64);
         thread::scope(|scope| {
@@ -169,7 +170,8 @@ fn no_turn_is_lost_while_an_owner_migrates_and_its_successors_end() {
                     lock.with(&host, Site::Drain, slow_increment);
                 }
             });
-            // Each thread inherits the seat of its predecessor, and moves from CPU to CPU.
+            // Each thread gets the seat of the thread before it, and with the seat the locks that
+            // are biased to it. Each thread moves from CPU to CPU.
             let player = |_| {
                 let play = || {
                     let moves = mask.cpus().iter().cycle().take(20);
@@ -203,8 +205,8 @@ fn an_owner_that_panics_lets_go_and_none_enters_twice() {
         let panics = || lock.try_local(&host, Site::PcpFree, |_| panic!("planted"));
         catch_unwind(AssertUnwindSafe(panics)).expect_err("the holder panics");
         let nested = lock.try_local(&host, Site::PcpFree, |_| {
-            // The owner tries the same lock a second time, as an interrupt handler could, and
-            // another lock.
+            // While the owner holds the lock, it tries the same lock again, as an interrupt handler
+            // could. It also tries another lock.
             let again = lock.try_quick(&host, Site::PcpFree, |_| ()).is_some()
                 || lock.try_local(&host, Site::PcpFree, |_| ()).is_some();
             let other = inner.try_local(&host, Site::PcpFree, |_| ()).is_some();

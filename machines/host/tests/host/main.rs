@@ -1,4 +1,5 @@
-//! Laws, swarms and checks of the memory manager on real CPUs.
+//! Tests of the memory manager on real CPUs: laws (contracts that hold on every machine), swarms
+//! (many random runs) and other checks.
 //!
 //! They form a single test program, so that the memory manager is compiled for real CPUs only once.
 

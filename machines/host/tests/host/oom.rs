@@ -1,4 +1,5 @@
-//! The laws of kills, exits and the reaper on real threads.
+//! Runs the laws of kills, exits and the reaper on real threads. A law is a contract that holds on
+//! every machine.
 
 use plimsoll_mm::laws::oom;
 

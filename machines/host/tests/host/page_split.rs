@@ -174,8 +174,8 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
         ..Tried::default()
     };
     assert_eq!(why, Err(AllocError::OutOfMemory(tried)));
-    // NoWait stops at the min watermark. A request that may wait gets no more pages, but calls the
-    // reclaimer before it fails.
+    // The `NoWait` requests above stopped at the min watermark. A request that may wait gets no
+    // more pages, but calls the reclaimer before it fails.
     assert_eq!(take(Urgency::Normal), 0);
     assert_eq!(asked.load(Relaxed), 1);
     assert!(take(Urgency::Atomic) > 0, "it may go below the mark");

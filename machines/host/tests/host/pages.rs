@@ -1,4 +1,5 @@
-//! The laws of the memory manager on real threads.
+//! Runs the laws of the page allocator and of the vmstat work on real threads. A law is a contract
+//! that holds on every machine.
 
 use plimsoll_mm::laws;
 

@@ -1,4 +1,5 @@
-//! Pools: the settings of the builder, what it refuses, and the handle of a thread.
+//! Tests of pools: the settings of the builder, the settings that it refuses, and the handle of a
+//! thread.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -243,7 +244,8 @@ fn counters_of_every_variant_are_made_and_destroyed() {
         assert_eq!(values.collect::<Vec<_>>(), [0, -3]);
         counters.destroy(&host);
     }
-    // A group has room for more counters than have a name.
+    // The last group of counters has room for more than ten. An id that refers to this spare room
+    // must be refused too.
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(spec);
     let twelve = NamedCounters::new(&host, Counting::Flat, &names).expect("twelve counters");
     let ten = NamedCounters::new(&host, Counting::Flat, &names[..10]).expect("ten counters");

@@ -1,5 +1,5 @@
-//! The rule by which an allocation that finds no block tries again, with a [`Pressure`] that
-//! returns what a test tells it to.
+//! Tests the rule by which an allocation that finds no block tries again. A [`Pressure`], the
+//! object that reclaims used pages, returns what the test tells it to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -17,7 +17,8 @@ use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 /// again (Linux: `MAX_RECLAIM_RETRIES`).
 const ROUNDS: u32 = 16;
 
-/// A reclaim that frees nothing, but says that it did in the rounds for which `progress` is true.
+/// A [`Pressure`] that frees nothing, but says that it did in the rounds for which `progress` is
+/// true.
 struct Scripted {
     progress: fn(u32) -> bool,
     rounds: Arc<AtomicU32>,
@@ -39,8 +40,9 @@ impl Pressure<Host> for Scripted {
 
 const PAGES: u32 = 1 << 14;
 
-/// Allocates a block of `order` below the watermark `min`, which is above all free memory. Returns
-/// the number of rounds of reclaim, and the error.
+/// Requests a block while the min watermark, `min`, is above the number of free pages, so that the
+/// allocation reclaims and finally fails. Returns the number of rounds of reclaim, and what the
+/// error says about them.
 fn rounds(
     layout: Layout,
     min: u32,

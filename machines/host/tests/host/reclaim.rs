@@ -1,4 +1,4 @@
-//! The laws of reclaim on real threads.
+//! Runs the laws of reclaim on real threads. A law is a contract that holds on every machine.
 
 use plimsoll_mm::laws::{kswapd, reclaim};
 

@@ -46,7 +46,7 @@ fn lock(host: &Host) -> Shared {
     host.rw_lock(LockClass::Mmap, CpuId(0), 0)
 }
 
-/// Calls `write`, which adds 1 while it holds the lock, `times` times. Meanwhile three readers
+/// Calls `write` `times` times; each call adds 1 while it holds the lock. Meanwhile three readers
 /// acquire the lock repeatedly, and their holds overlap.
 fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
     let host = Host::new();
@@ -90,7 +90,8 @@ fn a_writer_that_may_be_killed_gets_in_though_readers_keep_coming() {
     });
 }
 
-/// Runs `meanwhile` as a reader that holds the lock, while the writer in `asks` is known to wait.
+/// This thread holds the lock as a reader. It runs `meanwhile` as soon as the writer in `asks`,
+/// which runs on another thread, waits.
 fn while_a_writer_waits(
     asks: impl FnOnce(&Host, &Shared) + Send,
     meanwhile: impl FnOnce(&Host, &Shared),
@@ -109,7 +110,8 @@ fn while_a_writer_waits(
     });
 }
 
-/// Checks for longer than a slice of waiting that no `try_read` succeeds.
+/// Checks that no `try_read` succeeds, for longer than the slice of time in which a writer that may
+/// be killed waits.
 fn assert_nobody_passes(host: &Host, lock: &Shared) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(30) {

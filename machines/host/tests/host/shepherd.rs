@@ -1,4 +1,5 @@
-//! The shepherd does nothing about a CPU whose work is currently running.
+//! The shepherd, which restarts the vmstat work of dormant CPUs, does nothing about a CPU whose
+//! vmstat work is running.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -36,7 +37,7 @@ fn work_that_runs_is_not_dormant() {
         let handler = move |_: &Host, job| {
             if job == Job::VmstatUpdate {
                 runs.send(()).expect("the test listens");
-                // An error means that the test has ended.
+                // The wait fails if the test has ended.
                 let _ = left
                     .lock()
                     .expect("no handler panicked")

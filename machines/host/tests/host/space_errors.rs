@@ -1,4 +1,4 @@
-//! Every error of an address space: the refused call has changed nothing, and the message says what
+//! Tests every error of an address space: a refused call changes nothing, and the message says what
 //! the caller can do.
 
 use crate::support;
@@ -179,7 +179,7 @@ fn there_are_only_so_many_mappings() {
     }
     let too_many = MapError::TooMany(4);
     // Replacing the middle of a mapping leaves two parts of it. Together with the new mapping and
-    // two mappings elsewhere, there would be five.
+    // two mappings elsewhere, there would be five, but only four are allowed.
     let why = map_refused(&world, Place::Replace(Vpn(105)), 2, FILE);
     assert_eq!(why, too_many);
     world.map_at(400, 10, SHARED);

@@ -19,7 +19,8 @@ use support::world::{Sizes, What, World, seen};
 const BASE: u64 = (1 << 18) - 4 * 512;
 const SPAN: u64 = 8 * 512;
 
-/// The place of a step: a page number, or an offset in a mapping selected by its index.
+/// The place at which a step acts: a page number, or an offset in a mapping that is selected by its
+/// index.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Page(u64),

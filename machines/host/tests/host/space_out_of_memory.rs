@@ -212,8 +212,8 @@ fn emptying_needs_no_memory() {
             let memory = world.memory();
             assert_eq!(world.space.unmap(memory, Vpn(1500), 2000), Ok(()));
             let state = world.state();
-            // The number of pages that remain mapped of the split huge page, and the number of
-            // private copies of file pages.
+            // The huge page was split, and `parts` of its pages remain mapped. `copies` is the
+            // number of private copies of file pages.
             let (parts, copies) = (3584 - 3500, 40);
             assert_eq!(state.rss[1], 500 + parts + 512 + copies);
             assert_eq!(state.used, [state.rss[1]; 3]);

@@ -151,8 +151,8 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
         let object = Object::new(&host, kind);
         assert_eq!(object.kind(), kind);
         let mut model: BTreeMap<u64, Pfn> = BTreeMap::new();
-        // There are more indexes than a batch holds. They are not sorted, many are repeated, and
-        // the smallest and the largest index are among them.
+        // The indexes are more than a batch holds. They are not sorted, many are repeated, and the
+        // smallest and the largest possible index are among them.
         let indexes = (0..100)
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);

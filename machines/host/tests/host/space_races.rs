@@ -83,9 +83,9 @@ fn manager(host: &Host) -> Manager<Host> {
     Manager::new(host, config).expect("an arena is a layout")
 }
 
-/// If several walkers empty an address space and few tables are left, each walker frees the pages
-/// that it has gathered as soon as it has emptied a table. A full table has 512 pages, so one table
-/// is enough.
+/// If several walkers empty an address space and few tables are left, a walker does not keep many
+/// gathered pages: it frees them after each table that had enough of them. A full table has 512
+/// pages, which is enough.
 #[test]
 fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     const TABLES: u32 = 6;
@@ -101,7 +101,7 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     let filled = space.populate(memory, Vpn(512)..Vpn(512 + pages));
     filled.expect("there is memory");
     drop(entered);
-    // The last user has joined and has claimed nothing yet.
+    // When CPU 0 stops, its thread, the last user, counts as a walker but has claimed no table yet.
     let ended = gate.run(&host, || space.exit(memory), || space.try_reap(memory));
     assert_eq!(ended, (Ok(Exited::Finished), Reaped::All));
     assert_eq!(gate.steps.load(Relaxed), TABLES, "a step for each table");
@@ -109,7 +109,7 @@ fn a_helper_beside_another_walker_frees_its_pages_after_each_table() {
     assert_eq!(space.destroy(&host), Ok(()));
 }
 
-/// A holder of translations, which counts the ranges of which it was notified.
+/// A listener, which is notified before ranges are unmapped, and counts them.
 struct Listener(Arc<AtomicU32>);
 
 impl Notified<Host> for Listener {
@@ -124,8 +124,8 @@ impl Notified<Host> for Listener {
 }
 
 /// A write fault that found no page allocates one. If another CPU maps the page of the file in the
-/// meantime, a device may use that page, so the fault must notify the device before it puts its own
-/// page there.
+/// meantime, a listener, such as a device, may use that page. So the fault must notify the listener
+/// before it puts its own page there.
 #[test]
 fn a_page_of_a_file_that_was_mapped_during_a_write_fault_is_announced() {
     const START: u64 = 512;

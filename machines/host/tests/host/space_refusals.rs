@@ -1,4 +1,5 @@
-//! If a listener refuses to let a helper empty a range, the next walker empties that range.
+//! A listener is notified before a range is unmapped, and may refuse to let a helper empty the
+//! range. Then the next walker empties that range.
 
 use crate::support;
 
@@ -23,8 +24,8 @@ struct Told {
     released: AtomicU32,
 }
 
-/// A listener. If it `may_refuse`, it refuses ranges for which it may not wait, until
-/// `refusals_left` is 0.
+/// A listener. If `may_refuse` is true, it refuses ranges for which it may not wait, and each
+/// refusal lowers `refusals_left` by 1 until this is 0.
 struct Listener {
     told: Arc<Told>,
     may_refuse: bool,

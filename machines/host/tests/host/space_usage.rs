@@ -1,5 +1,5 @@
-//! Three ways to get the number of pages that killing a process would free: an approximate reading,
-//! a precise sum, and one call for many processes.
+//! Tests three ways to get the number of pages that killing a process would free: an approximate
+//! reading, a precise sum, and one call for many processes. They must agree.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ fn chosen(selection: &Selection) -> Option<u32> {
 }
 
 /// The processes of a census, with approximate readings that carry no information. So a selection
-/// has to sum all of them. It sums the last 16 processes one by one, and the others together.
+/// has to sum all of them. It sums the last 16 processes one by one, and all earlier ones together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {

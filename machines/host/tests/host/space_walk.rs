@@ -13,14 +13,15 @@ use plimsoll_mm::space::{Access, END, MappingKind, Walked};
 use plimsoll_mm::units::{CpuId, Order, Pfn, Vpn};
 use support::world::{Sizes, What, World};
 
-/// An entry without its frame: the first page, the order, the counter and the kind of the mapping.
+/// An entry of a page table without its frame: the first page, the order, the counter that counts
+/// it, and the kind of its mapping.
 type Entry = (u64, Order, Option<RssKind>, Option<MappingKind>);
 
 const ANON: Option<RssKind> = Some(RssKind::Anon);
 const ONE: Order = Order::ZERO;
 const HUGE: Order = Order::HUGE;
 
-/// The first of the frames that the mapping of given frames maps.
+/// The first frame of the mapping whose backing is given frames.
 const FRAMES: u32 = 9000;
 
 /// Creates a world with a mapping of each kind. Each mapping has touched and untouched pages,

@@ -222,7 +222,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&stage);
         drop(workers);
         stage.is_whole();
-        // In Linux, rounding to whole seconds delays the first firings.
+        // Linux rounds the first firings to whole seconds, so few of them happen during this test.
         let least = if design.schedule.name() == "phased" {
             20
         } else {

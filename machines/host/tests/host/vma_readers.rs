@@ -1,9 +1,8 @@
-//! Readers of the tree of mappings on real threads, while one thread changes the tree.
+//! Tests of threads that read the tree of mappings while another thread changes it.
 //!
 //! The start of a mapping determines its end and its id. So the tests notice if a reader puts
 //! together a mapping from the parts of two. Mappings with even numbers never change. Mappings with
 //! odd numbers are added, removed, cut and overwritten.
-//! cut and overwritten.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -1,4 +1,5 @@
-//! What the storm makes the kernel do to threads: moves to other CPUs, signals and forks.
+//! Makes the kernel disturb the threads of the storm: moves them to other CPUs, sends them signals,
+//! and forks.
 #![expect(unsafe_code, reason = "signals and forks have no safe interface")]
 
 use std::mem;
@@ -6,7 +7,7 @@ use std::ptr;
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 
-/// Returns the kernel's number of the calling thread.
+/// Returns the thread id of the calling thread, by which the kernel knows it.
 pub(crate) fn this_thread() -> i32 {
     gettid().as_raw_nonzero().get()
 }
@@ -18,7 +19,7 @@ pub(crate) fn move_to(thread: i32, cpus: &[u32]) -> bool {
     sched_setaffinity(Pid::from_raw(thread), &set).is_ok()
 }
 
-/// Sends a signal to a thread, whose handler does nothing. Returns whether the kernel did so.
+/// Sends a thread a signal whose handler does nothing. Returns whether the kernel did so.
 pub(crate) fn interrupt(thread: i32) -> bool {
     let process = std::process::id();
     // SAFETY: the signal has a handler, which does nothing.
@@ -72,14 +73,15 @@ fn set_timer(micros: libc::suseconds_t) {
 /// # Panics
 /// If the child does not abort.
 pub(crate) fn fork_and_fail(child: impl FnOnce()) {
-    // SAFETY: the child closes its error stream, runs `child`, which takes no lock of a thread that
-    // the child does not have before it aborts, and ends.
+    // SAFETY: the child closes its error stream, runs `child` and ends. Until `child` aborts, it
+    // takes no lock that a thread may hold which the child does not have.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the child needs no error stream: the parent sees how it ends.
         unsafe { libc::close(2) };
         child();
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: `_exit` ends the child at once, without the exit handlers and destructors of the
+        // parent.
         unsafe { libc::_exit(0) };
     }
     assert!(pid > 0, "the process can fork");

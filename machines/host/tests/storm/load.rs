@@ -30,7 +30,7 @@ pub(crate) struct Load {
     owners: Box<[AtomicU8]>,
     taken: AtomicU64,
     freed: AtomicU64,
-    /// The kernel's numbers of the threads that the storm moves and interrupts.
+    /// The thread ids (`gettid`) of the threads that the storm moves and interrupts.
     threads: Mutex<Vec<i32>>,
     pub(crate) moves: AtomicU64,
     pub(crate) signals: AtomicU64,
@@ -113,7 +113,7 @@ impl Load {
         while !is_over() {
             let next = Instant::now() + MOVE_EVERY;
             // A thread ends only after it has taken this lock. So while the lock is held, each
-            // number in the list still belongs to its thread.
+            // thread id in the list still belongs to its thread.
             let threads = self.threads.lock().expect("no thread panicked");
             for thread in &*threads {
                 let cpu = mask.real(turn).expect("this thread runs somewhere");
@@ -132,8 +132,8 @@ impl Load {
         }
     }
 
-    /// Adds a block to the zone or removes one, and reports the free blocks, whose memory a program
-    /// would return to the kernel.
+    /// Adds a block to the zone or removes one. Then reports the free blocks, as a program does
+    /// that returns their memory to the kernel.
     pub(crate) fn resize(&self) {
         let turn = self.resized.fetch_add(1, Relaxed);
         let blocks = u64::from((MOST.0 - LEAST.0) / BLOCK.0);

@@ -26,7 +26,7 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 use kernel::Signals;
 use load::Load;
 
-/// The CPUs that threads play, apart from the threads that play no CPU.
+/// The number of CPUs that threads play. Some threads of the storm play none.
 const CPUS: u32 = 4;
 /// The CPU that goes offline and comes back.
 const LEAVES: CpuId = CpuId(3);
@@ -83,8 +83,8 @@ fn every_count_is_exact_after_a_storm() {
     assert!(load.forks.load(Relaxed) > 5, "the process forked");
 }
 
-/// Threads that live only for a moment allocate pages. This thread frees the pages after those
-/// threads have ended.
+/// Starts threads that live only for a moment and allocate pages. The calling thread frees the
+/// pages after those threads have ended.
 fn pass_pages_on(load: &Load, is_over: impl Fn() -> bool + Copy) {
     while !is_over() {
         let (sender, receiver) = mpsc::channel::<(Pfn, Order)>();

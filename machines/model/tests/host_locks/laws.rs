@@ -20,7 +20,7 @@ use crate::job_queue::JobQueue;
 use crate::raw::RawLock;
 use crate::ticket::Ticket;
 
-/// Adds 1 with a separate load and store.
+/// Adds 1 with a separate load and store, so an addition is lost if two threads do this at once.
 fn add_one(sum: &AtomicU32) {
     let before = sum.load(Relaxed);
     sum.store(before + 1, Relaxed);
@@ -122,8 +122,8 @@ impl<L: RawLock> Guarded<L> {
     }
 }
 
-/// Asserts that each holder is alone. The main thread and `others` more threads each acquire the
-/// lock `rounds` times.
+/// Asserts that no two threads hold a lock at once. The main thread and `others` more threads each
+/// acquire the lock `rounds` times.
 pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
     let guarded = Arc::new((Guarded::<L>::default(), rounds));
     let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
@@ -136,7 +136,7 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The seats that the laws bias a lock to.
+/// The seats that the laws bias a lock to. A thread on a seat may own locks that are biased to it.
 struct Seats;
 
 impl Seating for Seats {
@@ -175,7 +175,7 @@ impl Owned {
         self.add_with(self.lock.try_local(me));
     }
 
-    /// Does what [`Owned::try_on`] does, but first by the quick way.
+    /// Does what [`Owned::try_on`] does, but calls `try_quick` first, the fast path of the owner.
     fn try_quickly_on(&self, seat: usize) {
         let me = Some(Sitter::new(&Seats::seats()[seat]));
         let held = self.lock.try_quick(me);
@@ -211,7 +211,7 @@ impl Owned {
     }
 }
 
-/// Asserts that the owner of a lock and a thread that waits for the lock are never inside at once.
+/// Asserts that the owner of a lock and a thread that waits for the lock never hold it at once.
 pub(crate) fn an_owner_meets_a_drain() {
     let owned = Owned::by_this_thread();
     let drain = spawn(&owned, Owned::drain);
@@ -221,7 +221,7 @@ pub(crate) fn an_owner_meets_a_drain() {
     owned.is_whole();
 }
 
-/// Asserts that the owner of a lock and a thread that becomes the owner are never inside at once.
+/// Asserts that the owner of a lock and a thread that becomes its owner never hold it at once.
 pub(crate) fn an_owner_meets_another_thread() {
     let owned = Owned::by_this_thread();
     let other = spawn(&owned, |owned| owned.try_on(1));
@@ -231,8 +231,8 @@ pub(crate) fn an_owner_meets_another_thread() {
     owned.is_whole();
 }
 
-/// Asserts that an owner, a thread that becomes the owner and a thread that waits for the lock are
-/// alone when they are inside.
+/// Asserts that no two of three threads hold a lock at once: its owner, a thread that becomes its
+/// owner, and a thread that waits for it.
 pub(crate) fn an_owner_meets_both() {
     let owned = Owned::by_this_thread();
     let others = [
@@ -245,7 +245,8 @@ pub(crate) fn an_owner_meets_both() {
     owned.is_whole();
 }
 
-/// Asserts that the main thread and `others` more threads are alone in a lock that is never biased.
+/// Asserts that no two threads hold a lock that is never biased at once. The main thread and
+/// `others` more threads try to acquire it.
 pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     let owned = Arc::new(Owned::new(None));
     let threads: Vec<_> = (0..others)
@@ -256,8 +257,8 @@ pub(crate) fn a_lock_without_owners_has_one_holder(others: u32) {
     owned.is_whole();
 }
 
-/// Asserts that each holder is alone if one thread waits for the lock and two other threads only
-/// try to acquire it.
+/// Asserts that no two threads hold a lock at once if one thread waits for it and two other threads
+/// only try to acquire it.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
@@ -366,12 +367,13 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // A further thread can pass only if no waiter is left in the queue.
+        // This wait ends only if no waiter is left in the queue.
         self.fifo.join(Purpose::Read).wait();
     }
 }
 
-/// Asserts that each waiter passes alone. The main thread and `others` more threads pass.
+/// Asserts that only one thread at a time is first in the queue and adds to the sum. The main
+/// thread and `others` more threads do so.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
@@ -381,8 +383,8 @@ pub(crate) fn waiters_pass_alone(others: u32) {
     behind.is_whole();
 }
 
-/// Asserts that two threads pass in the order in which they joined. The main thread is first in the
-/// queue until both have been started.
+/// Asserts that two threads become first in the queue in the order in which they joined it. The
+/// main thread is first until both have been started.
 pub(crate) fn waiters_pass_in_order() {
     let behind = Arc::new(Behind::default());
     let first = behind.fifo.join(Purpose::Read);
@@ -407,8 +409,9 @@ pub(crate) fn waiters_pass_in_order() {
     behind.is_whole();
 }
 
-/// Asserts that a killed waiter leaves the queue intact. One waiter is killed, or passes before it
-/// is killed. Another waiter passes, and the main thread, which was first, leaves.
+/// Asserts that a killed waiter leaves the queue intact. The main thread is first in the queue and
+/// leaves it. One of the two waiters behind it is killed while it waits, or becomes first before it
+/// is killed. The other waiter becomes first.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.fifo.join(Purpose::Write);

@@ -68,8 +68,9 @@ pub(crate) fn sleep(_: Duration) {
     thread::yield_now();
 }
 
-/// Issues a full barrier on the calling thread only: under a model checker, the other side of the
-/// barrier is a full barrier too.
+/// Stands for `membarrier`, which issues a full barrier on all CPUs that run threads of the
+/// process. Here the calling thread's barrier is enough, because `light_barrier` is a full barrier
+/// too.
 pub(crate) fn heavy_barrier() {
     fence(SeqCst);
 }

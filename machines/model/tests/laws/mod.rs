@@ -1,4 +1,5 @@
-//! Laws that hold under every model checker, and broken variants that every checker must catch.
+//! Laws that hold under every model checker, and broken variants of them that every checker must
+//! catch.
 //!
 //! The test that includes this module provides the machine and runs laws on it.
 
@@ -97,7 +98,7 @@ fn a_lost_update_is_caught() {
     assert!(why.is_some_and(|why| why.contains("left == right")));
 }
 
-/// A value that a flag publishes.
+/// A value, and a flag that a thread sets after it has stored the value.
 pub(crate) struct Published {
     value: ModelWord,
     flag: ModelWord,

@@ -1,10 +1,11 @@
-//! The laws of reclaim for pages of files, under loom and shuttle.
+//! Checks the laws of reclaim for pages of files with two model checkers: loom tries all
+//! interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws::cached;
 use plimsoll_model::own_process::in_own_process;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules that shuttle tries for each law.
+/// The number of random interleavings that shuttle tries for each law.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,8 +1,9 @@
-//! The laws of the memory manager under loom, exhaustively, and under shuttle, at random.
+//! Checks the laws of the memory manager with two model checkers: loom tries all interleavings with
+//! few preemptions, shuttle tries random ones.
 //!
-//! They form a single test program, so that the memory manager is compiled for each checker only
-//! once. Tests that expect a panic are in separate programs, because shuttle's panic hook reports
-//! every thread that loom ends.
+//! All these tests form a single program, so that the memory manager is compiled for each checker
+//! only once. Tests that expect a panic are in separate programs, because shuttle's panic hook
+//! reports every thread that loom ends.
 
 mod cached;
 mod dying;

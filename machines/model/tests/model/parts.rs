@@ -1,11 +1,11 @@
-//! The laws of the data structures that address spaces share: under loom, exhaustively, and under
-//! shuttle, at random.
+//! Checks the laws of the data structures that address spaces share with two model checkers: loom
+//! tries all interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules that shuttle tries for each law. All of them together take several
-/// seconds in a debug build.
+/// The number of random interleavings that shuttle tries for each law. All of them together take
+/// several seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,9 +1,10 @@
-//! The laws of the reader-writer lock, under loom and shuttle.
+//! Checks the laws of the reader-writer lock with two model checkers: loom tries all interleavings
+//! with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_model::{loom, shuttle};
 
-/// The number of schedules that shuttle tries for each law.
+/// The number of random interleavings that shuttle tries for each law.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,4 +1,5 @@
-//! The laws for readers of the tree of mappings, under loom and shuttle.
+//! Checks the laws for readers of the tree of mappings with two model checkers: loom tries all
+//! interleavings with few preemptions, shuttle tries random ones.
 
 use plimsoll_mm::laws;
 use plimsoll_model::own_process::in_own_process;

@@ -145,14 +145,14 @@ impl Sim {
         self.0.hooks.pages_observed.set(true);
     }
 
-    /// Makes `handler` run all jobs: it is called for each job, as kernel work on the CPU to which
-    /// the job was deferred. Replaces the previous handler.
+    /// Sets `handler` as the function that runs jobs, in place of the previous one. The machine
+    /// calls it for each job, as kernel work on the CPU to which the job was deferred.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
         *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Makes the machine call `handler`, as kernel work, on each CPU that runs out of work.
-    /// Replaces the previous handler.
+    /// Sets `handler` as the idle hook, in place of the previous one. The machine calls it, as
+    /// kernel work, on each CPU that runs out of work.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
         *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }

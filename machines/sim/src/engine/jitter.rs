@@ -39,8 +39,8 @@ impl Inner {
         of.map_or(u64::MAX, |of| of.next(self.cur.get()))
     }
 
-    /// Lets the disturbances that are due on the running CPU happen now, except those that are
-    /// masked.
+    /// Lets the disturbances happen that are due on the running CPU, except masked ones: the CPU
+    /// spends their lengths now.
     #[inline]
     pub(crate) fn disturb(&self) {
         if let Some(of) = &self.disturbances {

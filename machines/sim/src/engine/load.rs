@@ -78,11 +78,11 @@ struct Member {
 /// The number of busy CPUs of one socket.
 struct Socket {
     cores: u32,
-    /// The number of CPUs that were busy when window `window` began.
+    /// The number of CPUs that were busy when the window with the number `window` began.
     busy: Cell<i64>,
     window: Cell<u64>,
-    /// For each remembered window after `window`: the number of busy CPUs when that window begins,
-    /// minus the number when the window before it began.
+    /// For each remembered window after `window`: the number of busy CPUs when it begins, minus the
+    /// number when the window before it began.
     changes: [Cell<i64>; WINDOWS],
 }
 
@@ -179,8 +179,9 @@ impl LoadState {
         moved.set(moved.get() + bytes);
     }
 
-    /// Lets `cpu`, which has the smallest key of all CPUs, enter the window that contains the time
-    /// `now`. Returns the pace of `cpu` in this window; `percent` is its speed on an idle machine.
+    /// Lets `cpu`, which has the smallest key (time and number) of all CPUs, enter the window that
+    /// contains the time `now`. Returns the pace of `cpu` in this window; `percent` is its speed on
+    /// an idle machine.
     pub(crate) fn enter(&self, cpu: usize, now: u64, percent: u32) -> Pace {
         let member = &self.cpus[cpu];
         let number = now >> WINDOW_BITS;
@@ -226,8 +227,8 @@ impl Socket {
     }
 
     /// Records that the number of busy CPUs changes by `by` during window `number`. The change
-    /// takes effect when the next window begins, or at once if the socket has already reached that
-    /// window.
+    /// takes effect when the next window begins. If `busy` already counts for that window, the
+    /// change takes effect at once.
     fn change(&self, number: u64, by: i64) {
         let from = (number + 1).min(self.window.get() + WINDOWS as u64 - 1);
         let slot = match from > self.window.get() {
@@ -262,8 +263,8 @@ impl Node {
         window
     }
 
-    /// The stretch of window `number`. When a CPU asks for it, no CPU can move bytes in an earlier
-    /// window any more.
+    /// The stretch of window `number`. It is final: when a CPU asks for it, no CPU can move bytes
+    /// in an earlier window any more.
     fn stretch(&self, number: u64) -> u64 {
         let window = self.window(number);
         if window.stretch.get() == 0 {

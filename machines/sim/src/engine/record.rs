@@ -157,7 +157,7 @@ impl LockCells {
         bump(&self.failed_tries);
     }
 
-    /// Counts a finished wait. `traced` says whether `perf` would show this wait.
+    /// Counts a finished wait. `traced` says whether `perf lock contention` would show this wait.
     pub(crate) fn waited(&self, wait: LongestWait, traced: bool) {
         bump(&self.contentions);
         if traced {

@@ -15,7 +15,7 @@ const LINE: usize = 64;
 /// The number of cache lines of a task that a resumption reads.
 const TASK_LINES: usize = 2;
 /// The cache lines of a stack that are fetched, counted from the line of the frame in which the
-/// task was suspended. The switch of stacks has saved its registers below this frame.
+/// task was suspended. The code that switches stacks has saved the registers below this frame.
 const STACK_LINES: [isize; 4] = [-2, -1, 0, 1];
 
 /// The task that a CPU ran when it was suspended last, and an address near the end of its stack.
@@ -34,8 +34,8 @@ impl Default for Resume {
 }
 
 impl Resume {
-    /// Records `task`, which is about to be suspended, and an address on its stack, on which this
-    /// runs.
+    /// Records `task`, which is about to be suspended, and an address on its stack. The caller runs
+    /// on this stack.
     #[inline(always)]
     pub(crate) fn note<T>(&self, task: &T) {
         let here = 0;

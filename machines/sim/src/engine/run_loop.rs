@@ -110,7 +110,8 @@ impl Inner {
         }
     }
 
-    /// Lets every CPU with an earlier key run first. Returns the caller's key.
+    /// An order point: lets every CPU with an earlier key (time and CPU number) run first. Returns
+    /// the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
@@ -144,7 +145,8 @@ impl Inner {
         task.suspend();
     }
 
-    /// Lowers the key of CPU `cpu`, which is not running, to `when` if the key is later than that.
+    /// Makes CPU `cpu`, which is not running, continue at the key `when`, unless its own key is
+    /// earlier.
     pub(crate) fn post(&self, cpu: usize, when: u64) {
         if when < self.tree.leaf(cpu) {
             self.tree.set(cpu, when);
@@ -161,7 +163,7 @@ impl Inner {
         }
     }
 
-    /// Resumes the earliest CPU. Returns `false` if no key is before `horizon`.
+    /// Resumes the CPU with the earliest key. Returns `false` if no key is before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
@@ -209,8 +211,8 @@ impl Inner {
         }
     }
 
-    /// Prepares the engine for running `cpu`, on a machine that is not `plain`: loads the prices of
-    /// `cpu` and sets `local`.
+    /// Prepares the engine for running `cpu` on a machine whose CPUs have different prices or must
+    /// not take the fast path of a per-CPU lock. Loads the prices of `cpu` and sets `local`.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);

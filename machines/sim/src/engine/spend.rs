@@ -192,7 +192,7 @@ impl Inner {
         self.prices.set_pace(cpu, pace);
     }
 
-    /// Adds the bytes that the running CPU has moved since the last call to the bytes of its node.
+    /// Counts, for the running CPU's node, the bytes that this CPU has moved since the last call.
     #[inline]
     pub(crate) fn settle(&self) {
         let bytes = self.moved.take();

@@ -76,11 +76,12 @@ pub(crate) struct Inner {
     /// [`LockModel::ReleaseEvent`](crate::LockModel::ReleaseEvent) each release must be an ordered
     /// step.
     pub(crate) ceremonial: bool,
-    /// True if all CPUs always have the same pace and `ceremonial` is false.
+    /// True if all CPUs always have the same pace, and owners of per-CPU locks may take the fast
+    /// path.
     pub(crate) plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
-    /// For each CPU, the host's memory that its next resumption reads.
+    /// For each CPU, the addresses in the host's memory that its next resumption reads.
     pub(crate) resumes: Box<[Resume]>,
     pub(crate) tree: Tree,
     pub(crate) tasks: Arena<Task>,

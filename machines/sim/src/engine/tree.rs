@@ -22,13 +22,13 @@ pub(crate) const fn key(time_ns: u64, cpu: usize) -> u64 {
     time_ns << CPU_BITS | cpu as u64
 }
 
-/// The time of a key.
+/// The time in a key, in nanoseconds.
 #[inline]
 pub(crate) const fn time_of(key: u64) -> u64 {
     key >> CPU_BITS
 }
 
-/// The CPU of a key.
+/// The number of the CPU in a key.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "masked to 12 bits")]
 pub(crate) const fn cpu_of(key: u64) -> usize {

@@ -23,7 +23,8 @@ use crate::locks::lock_queue::{Queue, Section};
 pub struct SimCpuLock<T> {
     /// The owner's clock when the owner's last section started, in nanoseconds.
     owner_start: Cell<u64>,
-    /// The queue of the CPUs that wait for the lock. The queue's home is the owner.
+    /// The queue of the CPUs that wait for the lock. The lock's cache line belongs to memory near
+    /// the owner.
     queue: Queue,
     value: RefCell<T>,
 }
@@ -59,8 +60,8 @@ impl<T> SimCpuLock<T> {
     }
 
     /// The slow path of [`SimCpuLock::enter_local`]. Outside a run, it is always taken. In a run,
-    /// it is taken if another CPU holds the lock or held it last, if the machine is `ceremonial`,
-    /// or if the task has left the owner's CPU.
+    /// it is taken if another CPU holds the lock or held it last, if the task has left the owner's
+    /// CPU, or if the options of the run rule out the fast path.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {
@@ -106,7 +107,7 @@ impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let section = self.enter_local(&sim.0, site)?;
         // `f` is called at only one place, so that it is inlined. Outside a run the value may
-        // already be borrowed.
+        // already be borrowed; this function then returns `None`.
         let result = f(&mut *self.value.try_borrow_mut().ok()?);
         self.queue.release_spinning(&sim.0, site, &section);
         Some(result)

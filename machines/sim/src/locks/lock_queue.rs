@@ -38,14 +38,14 @@ use crate::tasks::wait::Access;
 /// The value of `Waiter::start` while the waiter is parked, because its start is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The value of `Section::epoch` if the release must look for parked CPUs in any case, because
-/// other CPUs may have seen the lock held. No epoch of the engine has this value.
+/// The value of `Section::epoch` if other CPUs may have seen the lock held, so that the release has
+/// to look for parked CPUs. No epoch of the engine has this value.
 const SEEN: u64 = u64::MAX;
 
 /// A lock without its value. Few locks have waiters, so the waiters are boxed, and the other fields
 /// fit into one cache line.
 pub(crate) struct Queue {
-    /// The key at which the last section ended.
+    /// The key (time and CPU) at which the last section under the lock ended.
     free_key: Cell<u64>,
     /// The CPU that held the lock last. [`NO_CPU`] if a CPU holds the lock, or if the next turn is
     /// promised to a CPU.
@@ -57,7 +57,7 @@ pub(crate) struct Queue {
     holder: Cell<(CpuId, Site)>,
     pub(crate) home: CpuId,
     pub(crate) class: LockClass,
-    /// True if `waiters` has entries, stale ones included.
+    /// True if `waiters` has entries, even if the sections of all these waiters have already begun.
     queued: Cell<bool>,
     waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
@@ -75,7 +75,7 @@ struct Waiter {
     site: Site,
 }
 
-/// One section under a lock.
+/// One critical section under a lock.
 pub(crate) struct Section {
     pub(crate) start: u64,
     epoch: u64,
@@ -283,7 +283,8 @@ impl Queue {
             blocker: blocker.0,
             blocker_site: blocker.1,
         };
-        // Linux traces every waiter of a mutex, but not the first waiter of a queued spinlock.
+        // Linux traces every waiter of a mutex. Of the waiters of a queued spinlock, it traces
+        // those that wait behind another waiter.
         let traced = behind || self.class.sleeps();
         let access = if self.class.sleeps() {
             Access::Sleep
@@ -364,7 +365,7 @@ impl Queue {
         }
     }
 
-    /// Ends a section that no other CPU has seen.
+    /// Ends a section during which no other CPU has run.
     #[inline(always)]
     fn end(&self, sim: &Inner, site: Site, section: &Section) {
         let (this, now) = (sim.cur.get(), sim.clock.get());
@@ -373,8 +374,8 @@ impl Queue {
         self.free_at.set(cpu_id(this));
     }
 
-    /// Ends a section that other CPUs may have seen. This is an order point, and hands the lock to
-    /// the CPU that has waited longest.
+    /// Ends a section during which other CPUs may have run and found the lock held. This is an
+    /// order point, and hands the lock to the CPU that has waited longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();

@@ -24,7 +24,7 @@ pub struct SimRwLock<T> {
 
 impl<T> SimRwLock<T> {
     /// # Panics
-    /// If `class` does not sleep.
+    /// If `class` is not a class of sleeping locks.
     pub(crate) fn new(class: LockClass, home: CpuId, value: T) -> Self {
         Self {
             queue: RwQueue::new(class, home),

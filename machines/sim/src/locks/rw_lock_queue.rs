@@ -30,7 +30,7 @@ use crate::tasks::wait::Access;
 /// The value of `Waiter::start` until the waiter is admitted.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The bit that distinguishes a reader's acquisition in the hash.
+/// The bit that marks an acquisition as a reader's in the hash of the run.
 const SHARED: u64 = 0x80;
 
 /// The way in which a task holds the lock.
@@ -46,10 +46,11 @@ pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A lock that readers share, without its value.
 pub(crate) struct RwQueue {
-    /// The number of readers that hold the lock, including admitted ones.
+    /// The number of readers that hold the lock. An admitted reader counts even before its section
+    /// begins.
     readers: Cell<u32>,
-    /// The task that holds the lock as a writer, or has been admitted as a writer; otherwise
-    /// [`NOBODY`].
+    /// The task that holds the lock as a writer, even if it was admitted and its section has not
+    /// begun yet; otherwise [`NOBODY`].
     writer: Cell<u32>,
     /// The CPU whose request reached the lock's cache line last: it has the line or will get it.
     line: Cell<CpuId>,
@@ -203,7 +204,7 @@ impl RwQueue {
         }
     }
 
-    /// Waits until the line has arrived.
+    /// Waits until the lock's cache line has reached the requesting CPU.
     fn bring(&self, sim: &Inner, request: &Request) {
         sim.clock.set(sim.clock.get() + request.rest_ns);
     }

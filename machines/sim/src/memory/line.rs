@@ -69,7 +69,7 @@ impl LineState {
         }
     }
 
-    /// Charges the running CPU for a load. The caller then reads the value.
+    /// Charges the running CPU for the time of a load. The caller then reads the value.
     #[inline]
     pub(crate) fn read(&self, sim: &Inner, order: Ordering) {
         if order != Ordering::Relaxed || sim.options.strict {

@@ -17,7 +17,8 @@ use plimsoll_mm::units::Pages;
 
 use crate::engine::state::Inner;
 
-/// The number of pages in a chunk, which is a block of the largest order.
+/// The number of pages in a block of the largest order. The tags of one such block are stored
+/// together, in one [`Chunk`].
 const CHUNK: usize = 1024;
 
 /// The tags of one block.
@@ -26,7 +27,7 @@ type Chunk = Box<[Cell<u8>; CHUNK]>;
 /// The tags of a zone: one byte per page frame.
 pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
-    /// The tag of the first page of each block that has no chunk.
+    /// For each block whose pages have no tags of their own yet: the tag of its first page.
     heads: Box<[Cell<u8>]>,
     /// The machine if it is strict, so that its CPUs access the tags in turn; otherwise `None`. The
     /// reference is weak, because handlers of the machine may own the tags.
@@ -52,7 +53,7 @@ impl SimTags {
         }
     }
 
-    /// The stored tag of `page`; `None` if its block has no chunk.
+    /// The stored tag of `page`; `None` if only the tag of the first page of its block is stored.
     #[inline(always)]
     fn stored(&self, page: u32) -> Option<&Cell<u8>> {
         let page = page as usize;

@@ -68,7 +68,8 @@ pub(super) fn read(root: &Section<'_>) -> Result<Option<Bandwidth>, ProfileError
 }
 
 impl Bandwidth {
-    /// The bandwidth and the bytes at `card`.
+    /// The bandwidth, and the bytes that each kind of work moves, at `card` (the low end, the
+    /// middle or the high end of each range).
     pub(super) fn at(&self, card: Card) -> LoadedBandwidth {
         let mut moved_bytes = [0; Work::ALL.len()];
         for (work, bytes) in &self.bytes {

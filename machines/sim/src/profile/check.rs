@@ -1,4 +1,5 @@
-//! Checks on the values of a profile: the memory must fit, and the costs must be in order.
+//! Checks on the values of a profile: the memory must fit, and costs must not fall from a lower
+//! card to a higher card or with distance.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -113,8 +114,8 @@ pub(super) fn range(table: &Section<'_>, key: CostKey) -> Result<Range, ProfileE
     Ok(range)
 }
 
-/// Reads `at` and `then` of the price `key` from `table`. `first` has the average prices in the
-/// shorter hold.
+/// Reads the keys `at` and `then` of the price `key` from `table`. They give the average price in a
+/// longer hold of the zone lock; `first` has the average prices in the shorter hold.
 fn then(table: &Section<'_>, key: CostKey, first: Range) -> Result<Option<Then>, ProfileError> {
     const SHAPE: &str = "write then = { pages = …, low = …, mid = …, high = … }";
     let (at, then) = match (table.get("at"), table.get("then")) {
@@ -192,8 +193,9 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
         ids.dedup();
         ids.len()
     };
-    // Each core is in one cache, and each cache is in one socket. So if there are fewer caches than
-    // cores, some cores share a cache, and likewise for sockets and caches.
+    // Each core is in one last-level cache, and each cache is in one socket. So if there are fewer
+    // caches than cores, some cores share a cache; if there are fewer sockets than caches, some
+    // caches share a socket.
     let sockets = count(places().map(|place| place.socket).collect());
     let llcs = count(places().map(|place| place.llc).collect());
     let cores = count(places().map(|place| place.core).collect());

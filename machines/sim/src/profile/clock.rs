@@ -57,7 +57,7 @@ fn speed(section: &Section<'_>, key: &str) -> Result<Sourced, ProfileError> {
 }
 
 impl Clock {
-    /// The speeds at `card`.
+    /// The speeds of busy cores at `card` (low, middle or high).
     pub(super) fn at(&self, card: Card) -> LoadedClock {
         let sibling = self.sibling.as_ref();
         LoadedClock {

@@ -7,7 +7,7 @@ use super::key::CostKey;
 pub struct Cost {
     /// The key of the cost, which names the step.
     pub key: CostKey,
-    /// The price in nanoseconds at each card.
+    /// The price in nanoseconds at each card: at the low end, the middle and the high end.
     pub range: Range,
     /// The average price in a longer hold of the zone lock. `None` if the price does not depend on
     /// the length of the hold.

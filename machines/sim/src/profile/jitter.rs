@@ -76,7 +76,8 @@ pub struct Disturbed {
     pub length_source: String,
 }
 
-/// How often each kind of disturbance comes, and how long it lasts, at one card.
+/// How often each kind of disturbance comes, and how long it lasts, at one card (low, middle or
+/// high).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
     /// For each kind, indexed by `Disturbance as usize`: the mean time between two disturbances and
@@ -170,7 +171,7 @@ fn span(table: &Section<'_>, key: &str, unit: &str) -> Result<(Range, String), P
     Ok((range, source))
 }
 
-/// The rates of `kinds` at `card`; `None` if there are no disturbances.
+/// The rates of `kinds` at `card` (low, middle or high); `None` if there are no disturbances.
 pub(super) fn at(kinds: &[Disturbed], card: Card) -> Option<Jitter> {
     let mut jitter = Jitter::default();
     for of in kinds {

@@ -16,13 +16,15 @@ pub enum CostKey {
     Work(Work),
     /// The transfer of a dirty cache line over this distance.
     Transfer(Distance),
-    /// The price [`Costs::lock_own_ns`].
+    /// The acquisition and release of a free lock that the same CPU held last
+    /// ([`Costs::lock_own_ns`]).
     LockOwn,
-    /// The price [`Costs::lock_remote_extra_ns`].
+    /// The extra price of acquiring a free lock that another CPU held last
+    /// ([`Costs::lock_remote_extra_ns`]).
     LockRemoteExtra,
-    /// The price [`Costs::lock_handover_extra_ns`].
+    /// The extra price of handing a lock to a waiter ([`Costs::lock_handover_extra_ns`]).
     LockHandoverExtra,
-    /// The price [`Costs::word_own_ns`].
+    /// A change of a word whose cache line the same CPU already owns ([`Costs::word_own_ns`]).
     WordOwn,
 }
 

@@ -9,7 +9,7 @@ use super::cost::Range;
 use super::error::ProfileError;
 use super::read::{Section, Value};
 
-/// The effects of load, at one card.
+/// The effects of load, at one card (low, middle or high).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// The speeds of busy cores; `None` if every core keeps its full speed.
@@ -18,7 +18,7 @@ pub struct Load {
     pub bandwidth: Option<LoadedBandwidth>,
 }
 
-/// The speeds of busy cores, at one card.
+/// The speeds of busy cores, at one card (low, middle or high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedClock {
     /// The speed of a core while every core of its socket is busy, in percent of its speed while
@@ -29,7 +29,7 @@ pub struct LoadedClock {
     pub sibling_percent: u32,
 }
 
-/// The memory bandwidth of each node, at one card.
+/// The memory bandwidth of each node, at one card (low, middle or high).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedBandwidth {
     /// The bandwidth of each node in gigabytes per second, which are bytes per nanosecond.

@@ -48,12 +48,12 @@ pub use slope::{Slope, Slopes};
 pub use speed::{Cluster, Speed};
 pub use text::{NO_JITTER, ProfileText, Variant};
 
-/// One machine with the costs of one card, ready to simulate.
+/// One machine with the prices of one card (low, middle or high), ready to simulate.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The name, as `plimsoll machines` lists it.
     pub name: String,
-    /// The card that selected the costs.
+    /// The card that selected the low end, the middle or the high end of every price range.
     pub card: Card,
     /// The CPUs, and which caches, nodes and sockets they share.
     pub topology: Topology,
@@ -176,7 +176,7 @@ impl Profile {
         scaled
     }
 
-    /// Returns this machine with the variant [`NO_JITTER`] applied.
+    /// Returns this machine as its variant [`NO_JITTER`]: without interrupts, softirqs and steals.
     #[must_use]
     pub fn without_jitter(self) -> Self {
         Self {
@@ -194,7 +194,7 @@ impl Profile {
 }
 
 impl Card {
-    /// Every card, cheapest first.
+    /// Every card (low, middle and high), cheapest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Mid, Self::High];
 
     /// The card's name on the command line.

@@ -11,7 +11,7 @@ use plimsoll_mm::site::Work;
 use super::Costs;
 
 /// The average prices in long holds, at one card. A price that depends on the length of the hold
-/// has two points: its average in a short hold, which is in [`Costs`](super::Costs), and its
+/// has two points: its average in a short hold, which is in [`Costs`], and its
 /// average in a long hold, which is here; see [`Then`](super::Then).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slopes {
@@ -21,7 +21,7 @@ pub struct Slopes {
     pub free: Option<Slope>,
 }
 
-/// The average of one price in a long hold, at one card.
+/// The average of one price in a long hold, at one card (low, middle or high).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slope {
     /// The number of pages in the short hold.
@@ -35,12 +35,12 @@ pub struct Slope {
 /// The price of each page that one hold moves, on one CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldPrice {
-    /// The first `at` pages of a hold cost `first_ns` each. [`u32::MAX`] if all pages of a hold
-    /// cost the same.
+    /// The first `at` pages of a hold cost `first_ns` each. `at` is [`u32::MAX`] if all pages of a
+    /// hold cost the same.
     at: u32,
     first_ns: u32,
-    /// Each further page costs `further_ns + rest / of` nanoseconds. A fraction is charged as soon
-    /// as the fractions of the hold add up to a whole nanosecond.
+    /// Each page after the first `at` costs `further_ns + rest / of` nanoseconds. A fraction is
+    /// charged as soon as the fractions of the hold add up to a whole nanosecond.
     further_ns: u64,
     rest: u64,
     of: u64,
@@ -86,8 +86,9 @@ impl HoldPrice {
         let of = u64::from(slope.pages.saturating_sub(slope.at).max(1));
         let whole_ns = u64::from(slope.pages) * u64::from(slope.ns);
         let first_part_ns = u64::from(slope.at) * u64::from(first_ns);
-        // A further page costs at least a nanosecond, and at most as much as an earlier page. A
-        // profile with other prices is refused, but the rounding of low prices can break this rule.
+        // A page after the first `slope.at` costs at least a nanosecond, and at most as much as a
+        // page before it. Loading refuses a profile with other prices, but rounding can change low
+        // prices afterwards.
         let further_ns = whole_ns
             .saturating_sub(first_part_ns)
             .clamp(of.min(of * u64::from(first_ns)), of * u64::from(first_ns));
@@ -145,8 +146,8 @@ mod tests {
             assert_eq!(price.total(pages), u64::from(pages * ns));
             let totals: Vec<u64> = (0..3 * pages).map(|k| price.total(k)).collect();
             let pages: Vec<u64> = totals.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            // If the price is not a whole number, each page costs the whole number just below it or
-            // just above it.
+            // If the price of a page after the first `at` is not a whole number, each such page
+            // costs the whole number just below it or just above it.
             let further = &pages[at as usize..];
             let (low, high) = (further.iter().min(), further.iter().max());
             assert!(high.unwrap() - low.unwrap() <= 1);

@@ -75,7 +75,8 @@ pub(super) fn read(cluster: &Section<'_>) -> Result<Option<Speed>, ProfileError>
     Ok(Some(Speed { percent, source }))
 }
 
-/// The speed of each of the `cpus` CPUs at `card`, in percent. Empty if all speeds are 100 percent.
+/// The speed of each of the `cpus` CPUs at `card` (low, middle or high), in percent. Empty if all
+/// speeds are 100 percent.
 pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
     let mut percents = vec![ALIKE_PERCENT; cpus as usize];
     for cluster in clusters {

@@ -57,7 +57,7 @@ pub struct Variant {
     pub name: String,
     /// A description in a few words.
     pub about: String,
-    /// The factor for the costs of kernel work, in percent, at each card.
+    /// The factor for the costs of kernel work, in percent, at each card (low, middle and high).
     pub factor_percent: Range,
     /// The source of the factor.
     pub source: String,
@@ -112,7 +112,8 @@ impl ProfileText {
     /// If the file cannot be read or the profile is invalid.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
-        // The name of a file may have a `+` too.
+        // The name of a file may contain a `+` too, so each `+` in `path` may be the one before the
+        // variant.
         let splits = whole.match_indices('+').map(|(at, _)| whole.split_at(at));
         let is_file = |(file, _): &(&str, &str)| Path::new(file).exists();
         let (file, variant) = if path.exists() {
@@ -188,7 +189,7 @@ impl ProfileText {
         Ok(text)
     }
 
-    /// The machine with the costs of one card.
+    /// The machine with the prices of one card (low, middle or high).
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
         // Placeholders: every entry is overwritten below. A distance that the file does not list

@@ -17,10 +17,10 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use corosensei::stack::{DefaultStack, Stack, StackPointer};
+use corosensei::stack::{Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::tasks::stacks::{NoStack, Room};
+use crate::tasks::stacks::Lease;
 
 /// The number of different offsets at which stacks start. Because of the offsets, the most used
 /// ends of stacks do not all share the same cache sets.
@@ -105,27 +105,22 @@ pub(crate) fn prefetch<T>(at: *const T) {
 
 /// A stack whose first frame is shifted by a few cache lines.
 struct Coloured {
-    stack: DefaultStack,
+    stack: Lease,
     base: StackPointer,
-    _room: Room,
 }
 
 impl Coloured {
     fn new(bytes: usize, colour: usize) -> Self {
-        let room = Room::take();
-        let stack = DefaultStack::new(bytes).unwrap_or_else(|_refused| NoStack::refused().raise());
+        let stack = Lease::take(bytes);
         let base = stack.base().get() - colour % COLOURS * COLOUR_BYTES;
         let base = StackPointer::new(base).expect("a stack is not at address zero");
-        Self {
-            stack,
-            base,
-            _room: room,
-        }
+        Self { stack, base }
     }
 }
 
 // SAFETY: the memory and the guard page are those of `DefaultStack`, which has at least 16 KiB. The
-// base moves down by at most 1984 bytes, in steps that keep its alignment.
+// lease keeps them mapped, and gives them to no other task before it is dropped. The base moves down
+// by at most 1984 bytes, in steps that keep its alignment.
 unsafe impl Stack for Coloured {
     #[inline]
     fn base(&self) -> StackPointer {

@@ -44,7 +44,8 @@ mod tests {
     const TICKS: u64 = 2000;
     const CPUS: usize = 64;
 
-    /// The number of early CPUs in each tick.
+    /// For each tick, the number of CPUs that reach their timer wheel before CPU 0 has counted the
+    /// tick.
     fn early(seed: u64, percent: u32) -> Vec<usize> {
         let at = |tick| {
             let cpus = 1..CPUS;

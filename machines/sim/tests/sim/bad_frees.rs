@@ -44,8 +44,8 @@ fn a_block_of_any_order_is_freed_once() {
         for of in Order::all() {
             let pfn = pages.alloc(sim, any(of)).expect("there is a block");
             pages.free(sim, pfn, of).expect("it was handed out");
-            // The freed block is on a page list, if there is a list for its order. Otherwise the
-            // block is merged with its buddies.
+            // Before the drain, the freed block is on a page list, if there is a list for its
+            // order. Otherwise it is already merged with its buddies.
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
             pages.drain_all_sync(sim);
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
@@ -147,7 +147,7 @@ fn memory_that_was_never_touched_is_not_freed() {
     });
 }
 
-/// `free_pages` is the documented exception to the rule that a refused call changes nothing. It
+/// `free_pages` is the documented exception to the rule that a refused call changes nothing: it
 /// frees the pages before the invalid page, but neither the invalid page nor the pages after it.
 #[test]
 fn a_row_with_a_bad_page_is_taken_back_up_to_it() {

@@ -1,4 +1,4 @@
-//! The laws of reclaim for pages of files, on virtual CPUs, each under many seeds.
+//! Checks the laws of reclaim for pages of files on simulated CPUs, each law with many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

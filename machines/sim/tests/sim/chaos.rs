@@ -1,5 +1,5 @@
-//! Locks, words, jobs and hotplug at the same time, with injected faults. No update is lost, and
-//! the same seed gives the same run.
+//! Tests locks, words, jobs and hotplug at the same time, with injected faults: no update is lost,
+//! and the same seed gives the same run.
 
 use crate::common;
 
@@ -120,7 +120,8 @@ fn chaos(options: SimOptions) -> Stats {
         });
     }
     sim.run();
-    // Let kernel work in progress finish. All other work is due later, or never runs on idle CPUs.
+    // Let kernel work in progress finish. All other jobs are due later, or do not wake an idle CPU
+    // and so never run.
     sim.run_until(Nanos(sim.now().0 + 100_000_000));
     let sum = shared.sum(&sim);
     assert_eq!(

@@ -76,7 +76,8 @@ fn a_design_that_sorts_pays_for_it_and_more_if_pages_are_out_of_order() {
 fn a_design_that_bounds_the_time_of_holds_pays_for_reading_the_clock() {
     let keep = |_: &mut Vec<Pfn>| {};
     let [_, pages] = freed(with_holds(false), 20_000, keep);
-    // Each hold moves at most 63 pages. It reads the clock when it begins, and after every 8 pages.
+    // All 4000 pages go to the page lists and back to the zone. Each hold of the zone lock moves at
+    // most 63 pages, and reads the clock when it begins and after every 8 pages.
     assert!(
         (900..=1400).contains(&pages),
         "4000 pages, there and back: {pages}"
@@ -177,9 +178,9 @@ fn a_drain_looks_at_each_cpu_and_a_check_near_the_watermark_adds_all_differentia
     );
 }
 
-/// The first group of counters gets fresh memory, and each later group the place of the one before.
-/// In both cases the place is cleared on every CPU. If there is one more CPU, the area has one more
-/// row.
+/// The first group of counters gets new memory, and each later group the memory of the group before
+/// it. In both cases the machine charges for clearing the counters of every CPU. The area that the
+/// memory comes from has one row for each CPU.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

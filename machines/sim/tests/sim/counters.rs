@@ -1,4 +1,4 @@
-//! The laws of counters on virtual CPUs, the prices of additions and sums, and a check that
+//! Checks the laws of counters on simulated CPUs, the prices of additions and sums, and that
 //! counters need not be notified when a CPU goes offline.
 
 use crate::support;
@@ -110,7 +110,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
         sim.set_online(CpuId(2), false);
         assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
-        // The task that was started for the offline CPU runs on another CPU.
+        // CPU 2 is offline, so the task that is started for it runs on another CPU.
         assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
         sim.set_online(CpuId(2), true);
         assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");
@@ -169,8 +169,8 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // Besides visiting the CPUs, a sum fetches the cache lines of the group itself. No other CPU
-    // has touched these lines.
+    // Besides visiting the CPUs, a sum fetches up to four cache lines of the group itself. No other
+    // CPU has touched these lines, so each fetch costs only a cache hit.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
@@ -231,9 +231,9 @@ fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
     assert_eq!(lines(63, 63), 2);
 }
 
-/// If the batch of an item divides a carry, the item would pass the whole carry on and keep nothing
-/// of it. So the addition skips this item. An addition that skips all items therefore costs as much
-/// as one whose carry stays in the first item.
+/// An item of a tree passes multiples of its batch upwards. If its batch divides the carry that it
+/// gets, it would pass all of it on and keep nothing, so the addition skips this item. An addition
+/// that skips all items therefore costs as much as one whose carry stays in the first item.
 #[test]
 fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     for counting in [Counting::Tree, Counting::OneSided] {
@@ -268,9 +268,10 @@ fn a_carry_skips_the_items_that_would_pass_all_of_it_on() {
     }
 }
 
-/// If all CPUs need places at the same moment, each of them allocates memory for the area's next
-/// run of places. All but one of the CPUs must free this memory again. Otherwise the area would
-/// have as many runs as there are CPUs.
+/// A group of counters takes one place in its area, and an area grows by a run of 64 places. If all
+/// CPUs need places at the same moment, each of them allocates memory for the area's next run. All
+/// but one of them must free this memory again, or the area would have as many runs as there are
+/// CPUs.
 #[test]
 fn cpus_that_need_places_at_once_add_one_run() {
     const GROUPS_OF_A_RUN: u32 = 64;
@@ -306,9 +307,9 @@ fn bytes_of_groups(groups: u32) -> usize {
     area.bytes(&sim)
 }
 
-/// While a CPU allocates memory for a new run of places, another CPU destroys a group and so frees
-/// a place. The first CPU must take that place. Otherwise the area would grow although a place is
-/// free.
+/// While a CPU allocates memory for a new run of places, another CPU destroys a group of counters
+/// and so frees the group's place. The first CPU must take that place. Otherwise the area would
+/// grow although a place is free.
 #[test]
 #[expect(
     clippy::arc_with_non_send_sync,

@@ -1,5 +1,6 @@
-//! Disturbances: their longest length, what a CPU masks while it waits inside a section, the
-//! differences between CPUs and kinds, and the values at each card.
+//! Tests disturbances (interrupts, softirqs and steals): their longest length, what a CPU masks
+//! while it waits inside a section, the differences between CPUs and kinds, and the values at each
+//! card.
 
 use crate::common;
 

@@ -115,7 +115,8 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // The work takes longer than the shepherd's interval, and folds only at its end.
+        // The vmstat work takes longer here than the shepherd's interval, and folds only at its
+        // end.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
@@ -209,7 +210,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     small.on(1, |sim, mm| {
         mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
-    // The idle hook runs after the task.
+    // After the task, the CPU's idle hook runs, which folds the differential.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
     assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
     assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);

@@ -27,7 +27,7 @@ const BATCH: Pages = Pages(63);
 const OWNER: CpuId = CpuId(1);
 
 /// A machine with two CPUs and the watermark `min`, whose CPU 1 has `listed` blocks of `order` on
-/// its lists. The lists may have as many pages.
+/// its lists. Its `high` is the number of these pages, so the lists are just full.
 fn listed(holds: &'static dyn Holds, min: Pages, order: Order, listed: u32) -> Small {
     let design = Design {
         holds,
@@ -64,7 +64,8 @@ fn listed(holds: &'static dyn Holds, min: Pages, order: Order, listed: u32) -> S
     small
 }
 
-/// The holds of a pcp lock and of the zone lock in one drain of 5000 pages.
+/// Returns how many holds of the pcp lock, and how many holds of the zone lock, one drain of 5000
+/// pages takes.
 fn holds_of_a_drain(holds: &'static dyn Holds) -> [u64; 2] {
     let small = listed(holds, Pages::ZERO, Order::ZERO, 5000);
     let taken = |small: &Small| {
@@ -195,7 +196,8 @@ fn the_time_of_a_hold_counts_from_its_beginning() {
         small.on(0, |sim, mm| {
             mm.pages().drain_cpu(sim, CpuId(0));
         });
-        // A new limit also restores the sizes of the lists that the machine computed.
+        // The call of `tune` above also replaced the list sizes that the test had set by computed
+        // ones.
         let batch = small.zone().sizes.batch.0;
         assert!(
             batch > 8 && 60 % batch == 0,

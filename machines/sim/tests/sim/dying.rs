@@ -1,4 +1,4 @@
-//! The laws of dying address spaces on virtual CPUs, each under many seeds.
+//! Checks the laws of dying address spaces on simulated CPUs, each law with many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

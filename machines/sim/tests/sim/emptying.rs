@@ -55,9 +55,9 @@ fn full(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Rc<Lone> {
     })
 }
 
-/// A listener that holds translations to the pages of every second page table. If the caller may
-/// not wait, the listener refuses to drop them. The value counts down how many more times the
-/// listener refuses.
+/// A listener (Linux: MMU notifier) that holds translations to the pages of every second page
+/// table. If the caller may not wait, the listener refuses to drop them. The value counts down how
+/// many more times the listener refuses.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -141,9 +141,9 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     no_cpu_looks_before_the_flush(scene, pages, 9698);
 }
 
-/// As the test above, but with the place of a huge page instead of a table. The gather has no
-/// batches here. Four huge pages fill it, because each of them comes with the table that was kept
-/// for splitting it.
+/// Four huge pages fill a gather that has no batches, because each of them comes with the page
+/// table that was kept for splitting it. Translations are then flushed before another CPU can get
+/// at the place of the fourth huge page.
 #[test]
 fn no_cpu_gets_to_the_place_of_a_huge_page_before_the_flush_for_a_full_gather() {
     let pages = 22 * TABLE;

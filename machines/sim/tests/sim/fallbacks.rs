@@ -17,7 +17,8 @@ use support::small::{any, profile};
 use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
-/// The number of pages that the owner frees. It is a little above `high`, so the last frees spill.
+/// The number of pages that the owner of the page lists frees. It is a little above `high`, so the
+/// last frees spill.
 const FREED: usize = 700;
 /// The value of [`Knob::HighFraction`]. It sets `high` to 655 pages.
 const FRACTION: u64 = 200;

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Four profiles: one with counts and a variant, one with clusters and speeds, one with two
-/// sockets, and one in which few keys are written.
+/// Four profiles: one gives the CPUs by counts and has a variant, one lists clusters of cores with
+/// speeds, one has two sockets, and one has few keys.
 const PROFILES: [&str; 4] = [
     include_str!("../../profiles/grace-72.toml"),
     include_str!("../../profiles/phone-8.toml"),
@@ -194,7 +194,8 @@ fn assert_sane(text: &ProfileText) {
     }
 }
 
-/// Asserts that the machine and its variants can be created at each card.
+/// Asserts that the machine and its variants can be created at each card, with the low, the middle
+/// and the high prices.
 fn assert_runs(text: &ProfileText) {
     for card in Card::ALL {
         let profile = text.at(card);

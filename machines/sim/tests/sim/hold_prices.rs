@@ -1,4 +1,5 @@
-//! The price of a page depends on how many pages the hold of the zone lock has moved so far.
+//! Tests that the price of a page depends on how many pages the hold of the zone lock has moved so
+//! far.
 
 use crate::common;
 

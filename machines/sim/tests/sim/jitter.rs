@@ -248,8 +248,8 @@ fn an_idle_cpu_is_not_disturbed() {
 }
 
 /// A CPU sleeps 50 times for 100 ms, and works for a nanosecond in between, while a disturbance
-/// comes due each millisecond. If a disturbance that comes due during a sleep waited until the CPU
-/// wakes, there would be 50 of them.
+/// comes due each millisecond. If disturbances that come due during a sleep waited until the CPU
+/// wakes, each of the 50 wakeups would have one.
 #[test]
 fn nothing_that_came_due_while_a_cpu_was_idle_happens_when_it_wakes() {
     for kind in Disturbance::ALL {

@@ -1,4 +1,5 @@
-//! Ticks that a CPU handles before the timekeeping CPU has counted them.
+//! Tests timers that fire a jiffy late because their CPU handles a tick before the timekeeping CPU
+//! has counted it.
 
 use crate::common;
 
@@ -83,8 +84,8 @@ fn which_cpus_are_late_is_a_matter_of_the_tick() {
     let large: Vec<&(usize, usize)> = groups.values().filter(|(all, _)| *all >= 3).collect();
     let on_time = large.iter().filter(|(_, late)| *late == 0).count();
     // A group is all timers for which the wheel had planned the same jiffy. If each CPU were late
-    // independently of the others, with a probability of 20 %, about half of the groups of three
-    // timers would have no late timer, and fewer of the larger groups.
+    // independently of the others, with a probability of 20 %, at most about half of the groups of
+    // three or more timers would have no late timer. Here it must be more than 55 %.
     assert!(
         on_time * 100 > large.len() * 55,
         "{on_time} of {}",

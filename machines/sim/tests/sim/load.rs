@@ -1,4 +1,5 @@
-//! Busy CPUs take clock frequency, execution units and memory bandwidth from each other.
+//! Tests the effects of load: busy CPUs take clock frequency, execution units and memory bandwidth
+//! from each other.
 
 use crate::common;
 
@@ -86,7 +87,8 @@ fn one_cpu_alone_is_not_slowed() {
 
 #[test]
 fn twice_the_bandwidth_of_a_node_halves_the_work_of_its_cpus_alike() {
-    // If nothing slowed the eight CPUs down, each of them would move 20 GB/s.
+    // If nothing slowed the eight CPUs down, each of them would move 20 GB/s, together twice the
+    // bandwidth of the memory.
     let cpus = [0, 2, 4, 6, 8, 10, 12, 14];
     for done in faults(bandwidth(80), &cpus) {
         near(done, ALONE / 2);
@@ -144,7 +146,7 @@ fn load_slows_a_little_core_in_proportion_to_its_own_speed() {
         });
     }
     sim.run();
-    // 50 ns / 0.3 is about 167 ns.
+    // At 30 % of the speed, a step of 50 ns takes about 167 ns.
     near(sim.now().0, 100_000 * 167);
 }
 

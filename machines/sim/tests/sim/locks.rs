@@ -1,5 +1,5 @@
-//! Locks in virtual time: waiters are served in order of arrival, with equal results in all lock
-//! models.
+//! Tests locks in virtual time: waiters are served in order of arrival, and both models of a lock
+//! give equal results.
 
 use crate::common;
 
@@ -15,8 +15,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
-/// Each of `cpus` CPUs acquires the same zone lock `rounds` times. Every `nest`-th section updates
-/// a word, which makes other CPUs park.
+/// Lets each of `cpus` CPUs acquire the same zone lock `rounds` times. Every `nest`-th section
+/// updates a word, which makes other CPUs park. Returns the statistics of the run.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));
@@ -173,7 +173,8 @@ fn waits_are_those_of_a_single_server_queue() {
     let (mut free, mut last, mut line, mut waits, mut count) = ((0, 0), 0, 0, 0, 0);
     while let Some(Reverse((at, cpu, request, hold))) = steps.pop() {
         let Some((asked, way)) = request else {
-            // The request travels to the CPU that has the line.
+            // Before the request takes its place in the queue, it travels to the CPU that has the
+            // line.
             let way = if line == cpu { 0 } else { transfer };
             steps.push(Reverse((at + way / 2, cpu, Some((at, way)), hold)));
             continue;
@@ -239,7 +240,8 @@ fn try_fails_exactly_while_the_lock_is_taken() {
     assert_eq!(sim.stats().class(LockClass::Zone).failed_tries, 1);
 }
 
-/// Every CPU uses its own list continuously while CPU 0 drains all lists.
+/// Lets every CPU use its own page list continuously while CPU 0 drains all lists. Returns the
+/// statistics of the run.
 fn drain(strict: bool) -> Stats {
     const CPUS: u32 = 8;
     let sim = Sim::new(

@@ -1,4 +1,4 @@
-//! The laws of kills, exits and the reaper on virtual CPUs, each under many seeds.
+//! Checks the laws of OOM kills, exits and the reaper on simulated CPUs, each law with many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

@@ -1,4 +1,5 @@
-//! The reaper's attempts in virtual time, and `process_mrelease` while the process exits.
+//! Tests the reaper's attempts in virtual time, and `process_mrelease` (emptying a dying process on
+//! request) while the process exits.
 
 use crate::support;
 
@@ -25,8 +26,9 @@ const PAUSE: u64 = 100 * MS;
 /// The number of pages in 1 GiB.
 const GIB: u64 = 1 << 18;
 
-/// Creates a world with one process of 3000 pages, with `device` if one is given. The process is
-/// killed 10 ms after the run begins. The caller starts the run.
+/// Creates a world with one process of 3000 pages. If `device` is given, the reaper has to notify
+/// this device before it empties the memory. The process is killed 10 ms after the run begins. The
+/// caller starts the run.
 fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
     let world = OomWorld::new(reaping, None);
     world.run(move |sim, world| {

@@ -1,4 +1,5 @@
-//! Random kills, releases and exits of processes that share memory at random, on CPUs that stall.
+//! Tests random kills, releases and exits of processes, some of which share memory, on CPUs that
+//! stall.
 
 use crate::support;
 
@@ -24,8 +25,8 @@ fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
     Setting::drawn(seed, dice, faults).world()
 }
 
-/// Creates an address space of a few mappings that are close together or far apart. It may have a
-/// device.
+/// Creates an address space of a few mappings that are close together or far apart. Some of these
+/// address spaces have a device that does not let the reaper unmap anything.
 fn space(sim: &Sim, world: &OomWorld, dice: &mut Dice) -> Space {
     let device = dice.chance(25).then_some(Device::Refuses);
     let space = world.space(sim, None, device);

@@ -228,7 +228,8 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
         for victim in [2, 3] {
             world.kill(sim, victim);
         }
-        // Emptying process 2 takes longer than CPU 3 needs to request relief.
+        // Process 2 exits during this call. Emptying it takes longer than CPU 3 needs to request
+        // relief, so CPU 0 still holds the OOM lock then.
         world.leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });
@@ -278,7 +279,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
-        // Allocations that cannot wait do not lead to kills.
+        // Use up all memory. These allocations cannot wait, so they do not lead to kills.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
@@ -413,7 +414,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
         world.exit(sim, &world.process(3));
-        // A process that may not be killed gets an error here, as it does from `fault`.
+        // `fault_or_kill` returns an error to a process that may not be killed, as `fault` does.
         let spared = enroll(4, Some(&group), 1000);
         world.process(4).set_adj(ScoreAdj::NEVER);
         world.becomes(sim, 4);

@@ -1,5 +1,6 @@
-//! Decisions of the owner of the processes: which notifiers free memory before a process is killed,
-//! and which processes are spared because they cannot use the nodes that are short of memory.
+//! Tests decisions of the program that owns the processes: which notifiers free memory before a
+//! process is killed, and which processes are spared because they cannot use the nodes that are
+//! short of memory.
 
 use crate::support;
 

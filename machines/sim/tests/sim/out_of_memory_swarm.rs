@@ -15,8 +15,8 @@ use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
 const PAGES: u32 = 1 << 12;
-/// The CPUs that allocate. Of the other two, one runs the exits of victims, and the other the
-/// reaper.
+/// The CPUs on which processes allocate. Of the machine's two other CPUs, one runs the exits of
+/// victims, and one runs the reaper.
 const ALLOCATORS: [u32; 2] = [0, 3];
 
 fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {

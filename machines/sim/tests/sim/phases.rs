@@ -1,4 +1,4 @@
-//! The times at which the per-CPU vmstat work runs, on the timer wheel and on exact timers.
+//! Tests at which times the vmstat work of each CPU runs, on the timer wheel and on exact timers.
 
 use crate::support;
 
@@ -58,8 +58,8 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // The busy task of `cpu` migrated to another CPU when `cpu` went offline, and does not
-            // return.
+            // When `cpu` went offline, its busy task migrated to another CPU. It does not return,
+            // so start another.
             small.keep_busy(cpu);
         }
     }
@@ -150,9 +150,10 @@ fn crowd(hz: u32, cpus: u32) -> usize {
     ticks.into_values().max().unwrap_or(0)
 }
 
-/// The published figures for 72 CPUs. Linux sets the CPUs' timers 3 jiffies apart, and the wheel
-/// rounds them to a multiple of 64 jiffies at HZ 1000, and of 8 jiffies at HZ 250. So about 64 / 3
-/// CPUs share a tick at HZ 1000, and 3 or 4 CPUs share one at HZ 250.
+/// Checks how many of 72 CPUs do their vmstat work in the same tick. Linux sets the CPUs' timers 3
+/// jiffies apart, and the wheel rounds them to a multiple of 64 jiffies at HZ 1000, and of 8
+/// jiffies at HZ 250. So about 64 / 3 CPUs share a tick at HZ 1000, and 3 or 4 CPUs share one at HZ
+/// 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

@@ -119,7 +119,8 @@ fn page_ns(name: &str, card: Card) -> u32 {
 
 #[test]
 fn the_steps_of_a_page_add_up_to_the_published_totals() {
-    // The published totals of will-it-scale page_fault1, in nanoseconds per page:
+    // The totals that follow from published results of the benchmark will-it-scale page_fault1, in
+    // nanoseconds per page:
     // * EPYC 9654: 1627
     // * Ice Lake: 1612
     // * Sapphire Rapids: 1947

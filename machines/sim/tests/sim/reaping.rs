@@ -48,8 +48,8 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
-/// A listener that delays the first helper that notifies it of a range. The value is the delay in
-/// nanoseconds.
+/// A listener (Linux: MMU notifier) that delays the first helper that notifies it of a range. The
+/// value is the delay in nanoseconds.
 struct Stall(AtomicU64);
 
 impl Notified<Sim> for Stall {

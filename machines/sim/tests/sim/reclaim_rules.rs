@@ -1,4 +1,4 @@
-//! The rules of reclaim, one by one. Memory is short because each test sets the watermarks so. The
+//! The rules of reclaim, one by one. Memory is short because each test sets high watermarks. The
 //! tests run the steps of kswapd themselves.
 
 use std::cell::{Cell, RefCell};
@@ -47,7 +47,7 @@ struct Asks {
     scene: RefCell<Weak<Scene>>,
     woken: RefCell<Vec<NodeId>>,
     pauses: RefCell<Vec<Nanos>>,
-    /// The number of pauses after which the allocating task counts as killed; `None` for never.
+    /// The number of pauses before the one in which the task is killed; `None` if it never is.
     killed_after: Cell<Option<usize>>,
 }
 
@@ -266,7 +266,7 @@ fn kswapd_gives_up_after_sixteen_rounds_in_a_row_and_hopes_again_after_progress(
     assert!(scene.is_hopeless());
     scene.ask(ZoneKind::Normal);
     assert_eq!(scene.asks().woken.borrow().len(), 1, "it would not help");
-    // An allocation that makes progress gives kswapd new hope.
+    // After direct reclaim has made progress, a kswapd that had given up tries again.
     scene.touch(&space, START..START + 64);
     scene.spaces.lru().drain(&scene.sim, scene.mm.pages());
     assert!(scene.direct() > Pages::ZERO);
@@ -458,7 +458,7 @@ fn a_number_is_free_again_after_its_space_has_ended_or_was_enlisted_before() {
     }
 }
 
-/// A listener that counts the notifications that have begun, and those that have ended.
+/// A listener (Linux: MMU notifier) that counts beginnings and ends of notifications.
 #[derive(Clone, Default)]
 struct Told(Arc<[AtomicU32; 2]>);
 
@@ -491,7 +491,7 @@ fn each_page_is_announced_before_reclaim_unmaps_it() {
     let before = [0, 1].map(|nth: usize| told.0[nth].load(Relaxed));
     scene.press();
     scene.ask(ZoneKind::Normal);
-    // Kswapd looks at half of a list at most.
+    // This takes several steps, because kswapd looks at half of a list at most.
     while scene.swapped() < 48 {
         scene.step();
     }

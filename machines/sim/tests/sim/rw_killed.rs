@@ -1,4 +1,4 @@
-//! Waiters that may be killed while they wait for the reader-writer lock, in virtual time.
+//! Tests waiters of the reader-writer lock that are killed while they wait, in virtual time.
 
 use crate::common;
 
@@ -40,7 +40,8 @@ fn who_is_killed_before_it_gets_in_hands_on() {
     let flag = Rc::clone(&killed);
     scene.at(0, 10, move |sim, scene| {
         scene.write(sim, 100);
-        // The lock was released before, so the hand-over to CPU 1 may already be in progress.
+        // CPU 0 has released the lock at the end of `write`, so the hand-over to CPU 1 may already
+        // be in progress.
         flag.set(true);
     });
     scene.at(1, 20, move |sim, scene| {

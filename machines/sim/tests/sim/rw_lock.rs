@@ -1,4 +1,5 @@
-//! The reader-writer lock in virtual time: which CPU acquires it when, and how long that takes.
+//! Tests the reader-writer lock in virtual time: which CPU acquires it when, and how long that
+//! takes.
 
 use crate::common;
 
@@ -77,8 +78,8 @@ fn a_free_lock_takes_the_line_and_its_own_price() {
         .map(|stay| (stay.start - stay.asked, stay.after - stay.end))
         .collect();
     let expected = [
-        // The other reader has fetched the cache line in the meantime, so the release has to fetch
-        // it again.
+        // CPU 1 has fetched the cache line as a reader in the meantime, so CPU 0 has to fetch it
+        // again for its release.
         (OWN, TRANSFER),
         (TRANSFER + REMOTE, 0),
         (OWN, 0),
@@ -97,8 +98,8 @@ fn a_hand_over_takes_its_price() {
     }
     scene.writes(4, 20, 100);
     let stays = scene.run();
-    // The first writer fetches the line from the CPU that requested the lock last. It then hands
-    // the lock to all readers at once.
+    // To release the lock, the first writer fetches its cache line from the CPU that requested the
+    // lock last. The writer then hands the lock to all readers at once.
     let first = stays[0];
     let handed = first.end + TRANSFER + TRANSFER + HANDOVER + WAKE_UP;
     for reader in &stays[1..4] {

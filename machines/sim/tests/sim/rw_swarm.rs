@@ -1,4 +1,5 @@
-//! The reader-writer lock under random tasks and faults, and its laws on virtual CPUs.
+//! Tests the reader-writer lock with random tasks and faults, and checks its laws on simulated
+//! CPUs.
 
 use crate::common;
 use crate::support;
@@ -149,7 +150,8 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // The two closures are one hold, which the first closure has already counted.
+                    // `read` has counted an admission too, but both closures are one hold, so take
+                    // it back.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);

@@ -1,5 +1,5 @@
-//! The data structures that address spaces share, on virtual CPUs: their laws under many seeds, and
-//! how long their locks are held.
+//! Tests the data structures that address spaces share, on simulated CPUs: their laws with many
+//! seeds, and how long their locks are held.
 
 use crate::support;
 use crate::support::law::run_law;
@@ -106,7 +106,7 @@ fn pages_join_and_leave_the_lists_by_batches_of_31() {
     assert_eq!(added.acquisitions, 3 + 1, "full batches, and the rest");
     let removed = at(&small, LockClass::Lru, Site::LruRemove);
     assert_eq!(removed.acquisitions, 4);
-    // The pages are removed while the lock is held, at most one batch in each hold.
+    // The lock is held while pages are removed, at most one batch of 31 pages in each hold.
     assert!(removed.hold_total >= Nanos(100 * PRICE_NS));
     assert!((31 * PRICE_NS..32 * PRICE_NS).contains(&removed.hold_max.0));
     assert_eq!(spent(&small, Work::LruRemove), 100 * PRICE_NS);

@@ -1,5 +1,5 @@
-//! Random machines, random address spaces and random kills. Whichever CPUs empty an address space
-//! together, no page is lost, freed twice or left behind.
+//! Runs random machines with random address spaces and random kills. Whichever CPUs empty an
+//! address space together, no page is lost, freed twice or left behind.
 //!
 //! A run has two acts. During the first, every process lives. During the second, every process
 //! ends: it is killed or exits, alone or with helpers.
@@ -27,7 +27,8 @@ use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// A run: the stage with all its tasks, and the checkers that observe it.
+/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
+/// the run.
 struct Play {
     sim: Sim,
     stage: Rc<SpaceStage>,

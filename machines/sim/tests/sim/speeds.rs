@@ -1,4 +1,5 @@
-//! Big and little cores: work that involves no other CPU takes as long as the CPU's speed implies.
+//! Tests big and little cores: work that involves no other CPU takes as long as the CPU's speed
+//! implies.
 
 use crate::common;
 
@@ -92,7 +93,7 @@ fn a_core_pays_its_own_prices_after_others_ran() {
 fn a_lock_and_a_word_that_a_core_has_follow_its_speed() {
     let own = |sim: &Sim| {
         let (lock, word) = (sim.lock(LockClass::Zone, sim.this_cpu(), ()), sim.word(0));
-        // The first addition fetches the line of the word from CPU 0.
+        // The first addition fetches the line of the word from CPU 0, so it is not measured.
         word.add(sim, 1, Ordering::Relaxed);
         let begin = sim.now();
         for _ in 0..10 {

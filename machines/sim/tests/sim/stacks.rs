@@ -1,4 +1,4 @@
-//! A machine with more tasks than the host can allocate stacks for.
+//! Tests a machine that has more tasks than the host can allocate stacks for.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,8 @@ use support::small;
 /// The test runs only if the host limits a process to fewer mappings than this.
 const MAPS_ENOUGH: usize = 100_000;
 
-/// Runs the test below in a separate process. In this process, the test would leave no room for the
-/// stacks of other tests that run at the same time.
+/// Runs the test `all_mappings_are_used_up` in a separate process. In this process, it would leave
+/// no room for the stacks of other tests that run at the same time.
 #[test]
 fn a_task_without_room_for_its_stack_unwinds_with_the_reason() {
     let program = env::current_exe().expect("this program has a file");

@@ -1,4 +1,5 @@
-//! Random machines with random memory, designs and faults: all promises hold.
+//! Runs random machines with random memory, designs and faults, and checks that all promises hold.
+//! Each file `check_*.rs` checks one promise.
 //!
 //! Nightly, in release (about two minutes of one core):
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim swarm::`
@@ -22,7 +23,8 @@ use support::check_owners::Owners;
 use support::scene::Scene;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// A run: the stage with all its tasks, and the checkers that observe it.
+/// One run of the swarm: the state that its tasks share (the stage), and the checkers that observe
+/// the run.
 struct Play {
     sim: Sim,
     stage: Rc<Stage>,

@@ -1,4 +1,5 @@
-//! Tasks and jobs on virtual CPUs.
+//! Tests tasks and jobs on simulated CPUs: slices, preemption, timers, CPUs that go offline,
+//! faults, and panics.
 
 use crate::common;
 use crate::support::law::run_law;

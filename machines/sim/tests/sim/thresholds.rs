@@ -1,4 +1,5 @@
-//! The largest differential that a CPU keeps, with some CPUs online and with all CPUs online.
+//! Tests the largest differential that a CPU keeps before it folds, with some CPUs online and with
+//! all CPUs online.
 
 use crate::support;
 
@@ -18,7 +19,7 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// Returns the largest count that CPU 0 keeps as a differential.
+/// Returns the largest count that CPU 0 keeps as a differential, without folding it.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -37,7 +38,8 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     found.get()
 }
 
-/// Counts single steps. Returns the largest number of steps that CPU 0 keeps as a differential.
+/// Counts on CPU 0 in steps of 1 or -1. Returns the largest number of steps in a row that this CPU
+/// keeps as a differential.
 fn unfolded_steps(small: &Small, step: Step) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -47,11 +49,11 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // Undo all steps but one, by one addition. If no step has been folded, this leaves a
-            // differential of one step. If the steps have been folded, the fold took half a
-            // threshold more than the steps, and left a differential of half a threshold with the
-            // opposite sign. In this case the addition takes the differential past the threshold,
-            // so it is folded as well, and no differential is left.
+            // Undo all steps but one, by a single addition. If the CPU has kept all steps, a
+            // differential of one step is left. If it has folded them, the fold took half a
+            // threshold more than the steps, and left that much as a differential with the opposite
+            // sign. The addition then takes the differential past the threshold, so it is folded
+            // too, and none is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

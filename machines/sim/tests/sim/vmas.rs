@@ -1,4 +1,4 @@
-//! The laws for readers of the tree of mappings on virtual CPUs, each under many seeds.
+//! Checks the laws for readers of the tree of mappings on simulated CPUs, each law with many seeds.
 
 use crate::support;
 use crate::support::law::run_law;

@@ -37,7 +37,8 @@ pub(super) struct Band<'a> {
 }
 
 impl<'a> Band<'a> {
-    /// Makes an empty band. There must be at least one slot before a candidate is offered.
+    /// Makes a band without candidates. There must be at least one slot before a candidate is
+    /// offered.
     pub(super) fn new(slots: &'a mut [Slot]) -> Self {
         Self {
             slots,
@@ -63,22 +64,25 @@ impl<'a> Band<'a> {
         self.floor
     }
 
-    /// Returns the largest key that any candidate of the band without a slot may have.
+    /// Returns the largest key (points, then number) that any candidate of the band without a slot
+    /// may have.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
 
-    /// Returns whether some candidate in the band got no slot.
+    /// Returns whether some candidate that may have the most points got no slot.
     pub(super) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Records that a candidate of the band has no slot. Its largest possible key is `high`.
+    /// Records that a candidate that may have the most points got no slot. Its largest possible key
+    /// is `high`.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }
 
-    /// Adds a candidate if it is in the band. Must not be called after a candidate was taken out.
+    /// Adds a candidate if it is in the band, that is, if it may have the most points. Must not be
+    /// called after a candidate was taken out.
     #[inline]
     pub(super) fn offer(&mut self, slot: Slot) {
         if Some(slot.high()) >= self.floor {
@@ -99,7 +103,8 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Drops the candidates that are below the current floor.
+    /// Drops the candidates that are below the current floor: some other candidate surely ranks
+    /// above them.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }
@@ -196,7 +201,7 @@ impl<'a> Band<'a> {
             .comparisons
             .saturating_add(sort_comparisons(count_of(count), false));
         if count < rest.len() {
-            // A selection looks at each slot about twice.
+            // `select_nth_unstable_by_key` looks at each slot about twice.
             self.comparisons = self.comparisons.saturating_add(all.saturating_mul(2));
             rest.select_nth_unstable_by_key(count, |slot| Reverse(slot.high()));
         }

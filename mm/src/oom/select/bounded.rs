@@ -142,8 +142,8 @@ impl Bounded {
 
 /// The number of sums that are taken one by one before a batch is considered.
 const SINGLES_MIN: u64 = 16;
-/// A batch is bought when single sums have cost 1/`PART` of its price, even if the search might end
-/// soon.
+/// Once single sums have cost 1/`PART` of the price of a batch, all candidates left are summed in a
+/// batch, even if the search might end soon.
 const PART: u64 = 4;
 
 /// A selection under way.
@@ -160,12 +160,14 @@ struct Search<'a, C: ?Sized> {
     rent: Rent,
 }
 
-/// The sums that a round takes one by one: the rent in the rent-or-buy problem of the header.
+/// A count of the sums that a round takes one by one, by which it decides when a batch is cheaper.
+/// (They are the rent in the rent-or-buy problem of the file's header.)
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
     /// The number of precise sums taken before the round began.
     sums_before: u64,
-    /// The number of candidates in the band when the round began.
+    /// The number of candidates in the band (those that may have the most points) when the round
+    /// began.
     band: u64,
     /// The number of sums after which the search next tests whether a batch is cheaper.
     ask_at: u64,

@@ -63,7 +63,8 @@ fn run(population: &Population, slots: usize) -> Outcome {
     selection.outcome
 }
 
-/// Checks that the selection keeps the promise in the file's header, whatever has changed.
+/// Checks an outcome by the last look at each candidate: no other candidate's maximum exceeds the
+/// victim's minimum by more than `Victim::behind`.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();
@@ -110,8 +111,8 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change may cause further queries, but only after the change itself. So the first
-            // change can happen only at a query that a run without changes makes as well.
+            // Until the change, a run makes the same queries as a run without changes. So it
+            // suffices to try the change before each query of the run without changes.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {
@@ -261,8 +262,9 @@ fn of_two_origins_the_patch_takes_the_one_that_it_finds_last() {
     assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1));
 }
 
-/// The second pass may sum nothing. So it compares with the estimate and the bound of the other
-/// process, which together are more than the placeholder points of the origin.
+/// Here the patch may sum nothing, so it judges the other process by its estimate plus the bound of
+/// its error. These are more than the placeholder points of the origin, and yet the origin is
+/// chosen.
 #[test]
 fn the_patch_keeps_an_origin_however_uncertain_another_process_is() {
     let mut origin = Member::exactly(10);
@@ -290,7 +292,7 @@ fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying
         let selection = TwoPass::PATCH.select(&population, &machine());
         selection.expect("readings are in order").outcome
     };
-    // The first pass makes six queries.
+    // The first pass makes six queries, so this change comes right after it.
     let exited = Population::new(members, machine()).changing(6, 0, Change::Exit);
     assert!(matches!(select(exited), Outcome::Victim(victim) if victim.candidate == 0));
     let dying = Population::new(members, machine()).changing(6, 2, Change::Chosen);

@@ -164,7 +164,7 @@ pub enum SelectError {
     NoSlot,
     /// A [`Selector`] chose a candidate with a number that no candidate has.
     NoSuchCandidate {
-        /// The number.
+        /// The number that the selector returned.
         candidate: u32,
     },
     /// A [`Selector`] chose a candidate that must not be killed, or whose death would not help.
@@ -215,7 +215,7 @@ impl fmt::Display for SelectError {
 
 impl core::error::Error for SelectError {}
 
-/// The reason why a selection stops early.
+/// The reason why a selection ends at once and looks for no victim any further.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     /// This candidate is already dying.
@@ -247,7 +247,7 @@ fn look<C: Candidates + ?Sized>(
     }
 }
 
-/// A candidate's points according to a cheap look.
+/// A candidate's points according to a cheap look, which reads its facts and its approximate sum.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     standing: Standing,
@@ -255,7 +255,8 @@ struct Read {
     range: Range,
 }
 
-/// Takes a cheap look at a candidate. Returns `None` if the candidate is exempt or has exited.
+/// Takes a cheap look at a candidate: reads its facts and its approximate sum. Returns `None` if
+/// the candidate is exempt or has exited.
 fn read<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,

@@ -140,8 +140,8 @@ pub(in crate::oom) fn select_by(
     })
 }
 
-/// Returns the outcome that follows from the outcome of a selector, according to another look at
-/// the candidate that it names.
+/// Looks again at the candidate that a selector's outcome names. Returns the outcome that stands
+/// after this look, or an error if the candidate does not fit the selector's outcome.
 fn checked(
     candidates: &dyn Candidates,
     scope: &Scope,
@@ -228,7 +228,8 @@ mod tests {
         Outcome::Nobody(NoVictim::Aborted { dying })
     }
 
-    /// Returns these outcomes one after the other, and then the last one again and again.
+    /// A selector that returns these outcomes one after the other, and then the last one again and
+    /// again.
     struct Says<'o>(&'o [Outcome], AtomicU32);
 
     impl Selector for Says<'_> {
@@ -251,7 +252,8 @@ mod tests {
         }
     }
 
-    /// Returns the outcome that is believed, and how often the selector was asked.
+    /// Runs a selector that returns `outcomes` one after the other. Returns the outcome that
+    /// [`select_by`] accepts, and how often it asked the selector.
     fn by(outcomes: &[Outcome]) -> (Result<Outcome, SelectError>, u32) {
         let scope = Scope::machine(TotalPages::new(1 << 20).expect("enough"));
         let selector = Says(outcomes, AtomicU32::new(0));

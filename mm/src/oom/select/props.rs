@@ -101,8 +101,8 @@ fn run(
     Ok((population, selection))
 }
 
-/// Asserts that the selection chose `expected` and is sure of it, or chose no candidate if
-/// `expected` is `None`.
+/// Asserts that the selection chose `expected` and is sure that no candidate exceeds it, or chose
+/// no candidate if `expected` is `None`.
 fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCaseError> {
     match (selection.outcome, expected) {
         (Outcome::Victim(victim), Some(key)) => {

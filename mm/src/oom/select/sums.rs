@@ -18,7 +18,8 @@ pub(super) struct Summed {
 }
 
 /// Sums the candidates in `slots`, except those with exactly known points and those that may no
-/// longer be chosen. Takes sums outside their candidates' ranges again if `sums_left` allows.
+/// longer be chosen. If a sum is outside its candidate's range, takes it once more, as far as
+/// `sums_left` allows.
 pub(super) fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -76,7 +77,8 @@ pub(super) fn sum_batch<C: Candidates + ?Sized>(
     })
 }
 
-/// Sums the candidates in `slots`: one candidate directly, several CPU by CPU.
+/// Sums the candidates in `slots`. Sums a single candidate directly, and several of them together,
+/// CPU by CPU.
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     let in_order = slots.is_sorted_by_key(Slot::candidate);
     candidates.compared(sort_comparisons(count_of(slots.len()), in_order));

@@ -85,7 +85,8 @@ fn a_hog_is_chosen_without_a_precise_sum() {
         max: 104_000,
     };
     assert_eq!(victim.points, points);
-    // Every selector is sure of the hog, although the hog's range is wide.
+    // Every selector is sure that no candidate exceeds the hog (`behind` is 0), although the hog's
+    // range is wide.
     for selecting in Selecting::ALL {
         let population = Population::new(members.iter().copied(), machine());
         let selection = select(selecting, &population, &machine());
@@ -284,7 +285,8 @@ fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
 
 #[test]
 fn a_hundred_thousand_candidates_need_a_few_slots() {
-    // Estimates rise, so every candidate is in the band when it is seen.
+    // Each estimate is larger than all before it, so every candidate is in the band when it is
+    // read.
     let member = |nth: i64| Member::new(nth, nth, 40, 40);
     let population = Population::new((0..100_000).map(member), machine());
     let selection = select(Selecting::Bounded, &population, &machine());
@@ -337,7 +339,7 @@ fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_
     let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
-    // A batch costs as much as 2000 / 8 single sums.
+    // A batch costs as much as 2000 / 8 = 250 single sums, and is taken after a quarter of them.
     let together = population.batch_max.get() as u64;
     assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }

@@ -22,20 +22,21 @@ pub(in crate::page) struct Wanted {
     pub(in crate::page) unmixed: bool,
 }
 
-/// The first step to try for the next block in the same hold (Linux: `enum rmqueue_mode`).
+/// The first step to try for the next block under the same hold of the zone lock (Linux: `enum
+/// rmqueue_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::page) enum Stage {
     /// Try the lists of the request's own type, then claim, then steal.
     #[default]
     Normal,
-    /// Steal at once: a block of this hold had to be stolen, so claiming is assumed to fail until
-    /// the hold ends.
+    /// Steal at once: a block had to be stolen earlier in this hold of the zone lock, so claiming
+    /// is assumed to fail until the hold ends.
     Steal,
 }
 
 impl Buddy {
     /// Takes a block from the request's own lists, or else by claiming, or else by stealing (Linux:
-    /// `__rmqueue`). The caller starts each hold with a new `stage`.
+    /// `__rmqueue`). The caller passes a new `stage` for each hold of the zone lock.
     #[inline]
     pub(in crate::page) fn take_wanted<T: Tags>(
         &mut self,

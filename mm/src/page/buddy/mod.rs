@@ -43,11 +43,11 @@ pub(crate) struct Buddy {
     /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
-    /// For each block of the largest order, whether the block has no memory at all. Only such a
-    /// block can be added.
+    /// For each block of the largest order, whether all its pages are in holes. Only then can
+    /// `add_block` add the block to the zone.
     absent: Vec<bool>,
-    /// For each huge block, whether it was free at the last visit, and whether its memory was given
-    /// back.
+    /// For each huge block, whether it was free when `visit` last looked at it, and whether its
+    /// memory has been returned to the system below the allocator.
     ages: Ages,
 }
 
@@ -200,8 +200,8 @@ impl Buddy {
                 }
             }
             self.unlink(buddy, order, theirs);
-            // The upper half's first page is now inside a block. The lower half's first page gets
-            // its tag below.
+            // The first page of the upper half is now inside the merged block. The first page of
+            // the lower half gets its tag below.
             tags.set(page.max(buddy), tag::TAIL);
             page = page.min(buddy);
             order = up;

@@ -1,9 +1,10 @@
 //! Finds huge blocks that stay free, and takes them off the lists while their memory is given back
 //! to the system below the allocator (Linux: `mm/page_reporting.c`).
 //!
-//! The age of a huge block is exact: an allocation from the huge block resets the age to
-//! [`Age::Used`]. An allocation from a smaller block leaves the age alone, because the age was
-//! reset when the huge block was split.
+//! Each huge block has an age, which says whether the block has been free since it was last
+//! visited. The age is exact: an allocation from the huge block resets the age to [`Age::Used`]. An
+//! allocation from a smaller block leaves the age alone, because the age was reset when the huge
+//! block was split.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,14 +15,16 @@ use crate::page::mobility::Frames;
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// The age of a part of memory that is as large as a huge block, and aligned like one.
+/// Whether a part of memory was used lately. The part is as large as a huge block, and aligned like
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
-    /// A page of the part was allocated since the last visit.
+    /// A page of the part was allocated since [`Buddy::visit`] last looked at the part.
     Used,
-    /// The part was free at the last visit, and has been free since.
+    /// The part was free when [`Buddy::visit`] last looked at it, and has been free since.
     Seen,
-    /// The memory of the part was given back, and no page of the part was allocated since.
+    /// The memory of the part was returned to the system below the allocator, and no page of the
+    /// part was allocated since.
     Given,
 }
 
@@ -136,7 +139,8 @@ impl Buddy {
         } else {
             (page, order)
         };
-        // If page blocks are smaller, a block of the largest order returns in pieces.
+        // If page blocks are smaller than the block, `give` may have freed the block in several
+        // parts. Each of them moves to the tail of its list.
         for page in (page..page + order.pages().0).step_by(HUGE as usize) {
             if let Some(order) = tag::free_order(frames.tags.get(page)) {
                 let mobility = frames.types.of(page);

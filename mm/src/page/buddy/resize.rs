@@ -12,7 +12,8 @@ use crate::page::mobility::{Frames, Mobility};
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// The reason why a block stays in its zone. Page numbers are relative to the zone's first page.
+/// The reason why a block cannot be removed from its zone. Page numbers are relative to the zone's
+/// first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::page) enum Stays {
     /// The block has no memory that could be removed.
@@ -45,9 +46,9 @@ impl Buddy {
         self.absent.get(block).copied().unwrap_or_default()
     }
 
-    /// Puts the block of the largest order at `page`, which is absent, on a free list, as new
-    /// movable memory. If link records are allocated in advance, this takes those of the block out
-    /// of `records`.
+    /// Puts the block of the largest order at `page`, which had no memory, on a free list, as new
+    /// movable memory. `records` holds the memory for the block's list links, if it was allocated
+    /// in advance; the function takes it.
     pub(in crate::page) fn add_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -104,8 +105,8 @@ impl Buddy {
     }
 
     /// Removes the memory of the block of the largest order at `page`, if all its pages are free
-    /// and the zone still has `leave` free pages without it. Moves the block's link records to
-    /// `records`.
+    /// and the zone still has `leave` free pages without it. Moves the memory of the block's list
+    /// links to `records`.
     pub(in crate::page) fn remove_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

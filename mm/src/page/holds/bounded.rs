@@ -1,9 +1,9 @@
-//! Plimsoll's policy: no hold at any site moves more than a batch (or a single block that is
-//! larger), or lasts longer than a set time.
+//! Plimsoll's policy: no hold of the zone lock, whether for a refill, spill, decay or drain, moves
+//! more than a batch of pages (or a single block that is larger), or lasts longer than a set time.
 //!
-//! Refills and drains are bounded too. A block that would exceed the batch waits for the next hold,
-//! and the number of pages that an interrupted spill has not moved is recorded, so that as many
-//! return to the zone later.
+//! A block that would exceed the batch waits for the next hold. If a spill is interrupted between
+//! two holds, the number of pages that it has not moved is recorded, so that as many return to the
+//! zone later.
 //!
 //! Shorter holds mean that the lock changes hands more often, and each change costs the transfer of
 //! a cache line. To compensate, freed buddies are joined before the lock is taken, and refilled
@@ -17,7 +17,7 @@ use super::{Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Moves at most a batch per hold at every site, as whole blocks.
+/// Moves at most a batch of pages per hold of the zone lock, as whole blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded;
 
@@ -43,7 +43,8 @@ impl Holds for Bounded {
     }
 }
 
-/// A control for experiments: limits holds as [`Bounded`] does, but moves page by page.
+/// A control for experiments: limits the holds of the zone lock as [`Bounded`] does, but moves page
+/// by page.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPages;
 

@@ -1,6 +1,7 @@
-//! The holds of page lists in Linux 6.12 and 6.18. These long-term kernels have one of the two
-//! changes that bound holds: a decay moves one batch per hold, and drops the zone lock and the pcp
-//! lock between holds. A spill is still a single hold.
+//! How many pages Linux 6.12 and 6.18 move per hold of the zone lock. Later kernels limit this to
+//! one batch both for decays and for spills. These long-term kernels do so only for decays: a decay
+//! moves one batch per hold, and drops the zone lock and the pcp lock between two holds. A spill is
+//! still a single hold.
 
 use super::unbatched::drain_limit;
 use super::{FlushFrom, Holds, Leftover, Limit};

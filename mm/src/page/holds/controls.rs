@@ -1,8 +1,9 @@
 //! Policies that serve as controls in experiments. Each differs from another policy only in one
 //! rule: whether an allocation drains all lists although another CPU is already draining them.
 //!
-//! [`Bounded`] differs from [`Unbatched`] both in this rule and in how much a hold moves. With
-//! these controls, an experiment can measure the effect of each difference alone.
+//! [`Bounded`] differs from [`Unbatched`] both in this rule and in how many pages one hold of the
+//! zone lock moves. With these controls, an experiment can measure the effect of each difference
+//! alone.
 
 use super::bounded::Bounded;
 use super::unbatched::Unbatched;
@@ -10,7 +11,8 @@ use super::{FlushFrom, Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// The holds of another policy, with its own rule for an allocation that meets a drain.
+/// Limits the holds of the zone lock as another policy does, but has its own rule for an allocation
+/// that finds no memory while another CPU is draining all lists.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainRule {
     name: &'static str,
@@ -18,15 +20,15 @@ pub struct DrainRule {
     meets_drain: MeetsDrain,
 }
 
-/// The holds of [`Bounded`], with Linux's rule that only one CPU at a time drains all lists.
+/// Limits holds as [`Bounded`] does. As in Linux, only one CPU at a time drains all lists.
 pub const BOUNDED_ONE_DRAIN: DrainRule = DrainRule {
     name: "bounded-one-drain",
     holds: &Bounded,
     meets_drain: MeetsDrain::LeavesIt,
 };
 
-/// The holds of [`Unbatched`], but an allocation drains all lists although another CPU is draining
-/// them.
+/// Limits holds as [`Unbatched`] does. But an allocation drains all lists even if another CPU is
+/// draining them.
 pub const UNBATCHED_ALL_DRAIN: DrainRule = DrainRule {
     name: "unbatched-all-drain",
     holds: &Unbatched,

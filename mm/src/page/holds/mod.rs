@@ -52,9 +52,9 @@ pub trait Holds: fmt::Debug + Sync {
         MeetsDrain::LeavesIt
     }
 
-    /// After each hold, the number of pages that the hold moved is subtracted from the number of
-    /// pages still to be moved. If this returns false, no more than the limit of the hold is
-    /// subtracted even if the last block exceeded the limit, as in Linux 6.12 and 6.18.
+    /// Returns whether a block that exceeds the limit of a hold is counted in full when the pages
+    /// still to be moved are computed. If false, at most the limit is counted for each hold, as in
+    /// Linux 6.12 and 6.18.
     fn counts_excess(&self) -> bool {
         true
     }

@@ -1,13 +1,13 @@
-//! Two forms of the change that bounds holds, as they were posted for Linux before the form that
-//! was merged: the series of patches that led to [`Batched`](super::Batched). They are for
-//! comparison only.
+//! Two earlier forms of the change that made holds of the zone lock shorter in Linux. They were
+//! posted before the form that was merged, [`Batched`](super::Batched), and are for comparison
+//! only.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// Only drains move one batch per hold. A spill or decay is one hold, as in
+/// Only drains move one batch per hold of the zone lock. A spill or decay is one hold, as in
 /// [`Unbatched`](super::Unbatched). This is the second patch of the series in its first two
 /// versions. The patch changed only `drain_pages_zone`, and later versions of the series left it
 /// out.

@@ -1,10 +1,11 @@
-//! Linux before holds were bounded: a refill, spill or decay is one hold, whatever its size.
+//! Linux before holds were limited: each refill, spill or decay is one hold of the zone lock,
+//! however many pages it moves.
 
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// One hold for each refill, spill or decay, which may move up to 2016 pages.
+/// Each refill, spill or decay is one hold of the zone lock, which may move up to 2016 pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Unbatched;
 
@@ -22,9 +23,9 @@ impl Holds for Unbatched {
     }
 }
 
-/// The limit for the sites that drain lists, or `None` for other sites. In every Linux release, a
-/// hold of a drain moves 32 batches, and a hold that returns pages to the zone of a remote node
-/// moves one batch.
+/// Returns the limit of one hold of the zone lock in a drain, or `None` if `site` is not that of a
+/// drain. The limit is the same in every Linux release: 32 batches, or one batch if the pages
+/// return to the zone of a remote node.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
         Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),

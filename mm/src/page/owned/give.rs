@@ -1,8 +1,9 @@
 //! Returns pages to the zone: whole blocks first, then fragments of the block with the most pages.
 //!
 //! The coldest pages on the page lists are first sorted by the owners of the blocks around them.
-//! Pages of the CPU's own blocks go to the CPU's stock, where they are merged. Pages of other CPUs'
-//! blocks go to the inboxes of those CPUs. All other pages go to the zone.
+//! Pages of the CPU's own blocks go to the CPU's stock (a bitmap of free pages for each of its
+//! blocks), where they are merged. Pages of other CPUs' blocks go to the inboxes of those CPUs. All
+//! other pages go to the zone.
 //!
 //! Locks: the pcp lock is held throughout; the zone lock is taken inside it for each hold.
 
@@ -17,10 +18,10 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pages, count_in};
 
 impl<M: Machine> Zone<M> {
-    /// Returns about `wanted` pages of `pcp` to the zone in one hold. A whole block may have more
-    /// than `wanted` pages. Starts with the list with the index `list`, and sets `list` to the
-    /// index of the list to continue with. Returns the number of pages that have left `pcp`, which
-    /// is at least 1 unless `pcp` is empty.
+    /// Returns about `wanted` pages of `pcp` to the zone in one hold of the zone lock. A whole
+    /// block may have more than `wanted` pages. Starts with the list with the index `list`, and
+    /// sets `list` to the index of the list to continue with. Returns the number of pages that have
+    /// left `pcp`, which is at least 1 unless `pcp` is empty.
     pub(in crate::page) fn give_by_blocks(
         &self,
         machine: &M,
@@ -131,8 +132,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns about `wanted` pages to the zone, in one hold. They are pieces of the block whose
-    /// record has the most pages.
+    /// Returns about `wanted` pages to the zone, in one hold of the zone lock. They are pieces of a
+    /// single block, of which the stock has many pages (see `fullest`).
     fn give_fragments(&self, machine: &M, pcp: &mut Pcp, part: Part, wanted: u32) {
         let Some(at) = pcp.stock.fullest() else {
             return;
@@ -185,8 +186,8 @@ impl<M: Machine> Zone<M> {
         blocks.push(page, order);
     }
 
-    /// Returns `blocks` to the zone, and charges the machine for the `joins` by which single pages
-    /// became these blocks.
+    /// Returns `blocks` to the zone. `joins` is how many joins of two blocks have made them out of
+    /// single pages; these joins are reported to the machine as work.
     fn give_joined(&self, machine: &M, part: Part, blocks: &mut Blocks, joins: u32) {
         // Joining two blocks costs as much here as merging them does under the lock, but here no
         // CPU waits for it.
@@ -194,7 +195,7 @@ impl<M: Machine> Zone<M> {
         self.give_planned(machine, part, blocks);
     }
 
-    /// Returns all pages of `record`, which is in no stock, to the zone.
+    /// Returns all pages of `record` to the zone. The record has been removed from its stock.
     pub(super) fn give_record(&self, machine: &M, part: Part, mut record: Record) {
         while record.pages > 0 {
             let mut blocks = Blocks::new();
@@ -216,7 +217,7 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// Returns `order` as an order, or the largest order if `order` is larger.
+/// Converts the number `order` to an [`Order`]. If it is too large, returns the largest order.
 fn order_at_most(order: u32) -> Order {
     let order = u8::try_from(order).ok().and_then(Order::new);
     order.unwrap_or(Order::MAX)

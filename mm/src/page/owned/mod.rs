@@ -56,7 +56,7 @@ pub enum Owning {
 }
 
 impl Owning {
-    /// All variants: Linux, the proposed one, ours.
+    /// All variants: that of Linux, the one proposed for Linux, and ours.
     pub const ALL: [Self; 3] = [Self::None, Self::Rfc, Self::Inbox];
 
     /// The variant's name on the command line.
@@ -184,9 +184,8 @@ impl<M: Machine> Owners<M> {
         self.entries[block as usize].owner.set(0);
     }
 
-    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. Allocates
-    /// memory only if link records are allocated when blocks are split; otherwise every `Mail`
-    /// exists from the start.
+    /// Creates the block's [`Mail`] if inboxes are used and the block has none yet. With
+    /// [`Metadata::Eager`], every `Mail` exists from the start, so this allocates no memory.
     fn provide_mail(&self, machine: &M, block: u32) {
         let mail = &self.entries[block as usize].mail;
         if self.has_inboxes() && mail.get().is_none() {

@@ -17,7 +17,8 @@ use crate::page::zone::{Zone, ZoneRequest};
 use crate::site::{Site, Work};
 use crate::units::{Order, count_of};
 
-/// The maximum number of records that a refill searches for pages, from the last record backwards.
+/// The maximum number of records of a stock that a refill searches for pages. It starts at the last
+/// record.
 const LOOKED_AT: usize = 16;
 
 /// The maximum number of blocks whose fragments one refill takes back from the zone.
@@ -184,9 +185,10 @@ impl<M: Machine> Zone<M> {
         true
     }
 
-    /// Takes free fragments of a block that the CPU owns back from the zone, up to the limit of one
-    /// hold, and adds them to the stock. Returns false if the CPU remembers no block with
-    /// fragments. If the result is true, there may still have been nothing to take.
+    /// Takes free fragments of a block that the CPU owns back from the zone, in one hold of the
+    /// zone lock and up to its limit, and adds them to the stock. Returns false if the CPU
+    /// remembers no block with fragments. If the result is true, there may still have been nothing
+    /// to take.
     fn recover(&self, machine: &M, pcp: &mut Pcp, ask: ZoneRequest) -> bool {
         let Some(block) = pcp.stock.take_fragmented() else {
             return false;

@@ -18,8 +18,8 @@ use crate::units::CpuId;
 /// The maximum number of CPUs among which an allocation looks for a block, its own CPU included.
 const LOOKED_AT: u32 = 32;
 
-/// The maximum number of blocks that lose their owner under one hold of the locks when a CPU goes
-/// offline.
+/// The maximum number of blocks that lose their owner under one hold of the pcp lock and the zone
+/// lock, when a CPU goes offline.
 const AT_ONCE: u32 = 64;
 
 impl<M: Machine> PageAllocator<M> {
@@ -112,7 +112,8 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Takes the ownership of all blocks away from `cpu`, except those of which its stock has a
-    /// record.
+    /// record. When a CPU goes offline, its stock is drained first, so only blocks whose pages were
+    /// freed since then have a record.
     fn disown(&self, machine: &M, cpu: CpuId) {
         let slot = self.slot(cpu);
         let all = self.owners.blocks();

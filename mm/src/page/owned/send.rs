@@ -52,8 +52,9 @@ impl<M: Machine> Zone<M> {
         while let Some(&first) = rest.first() {
             let owner = elsewhere(first);
             let run = rest.iter().take_while(|page| elsewhere(**page) == owner);
-            // The owner of the first page may change after it was read above, so the run may be
-            // empty. Then the first page alone is freed.
+            // `run` has the pages at the start of `rest` whose blocks have the same owner. The
+            // first page's owner may have changed since it was read above, so `run` may be empty.
+            // Then the first page alone is freed.
             let (run, others) = rest.split_at(run.count().max(1));
             match owner {
                 None => self.free_here(machine, run, order, None),
@@ -89,10 +90,11 @@ impl<M: Machine> Zone<M> {
             let waiting = self.owners.send(machine, owner, group, bits);
             if waiting.is_some() && self.owners.owner(group.block()).is_none() {
                 // The owner has gone offline in the meantime, and its lists may have been drained
-                // before the pages arrived.
+                // before the pages arrived. So drain them again.
                 self.drain(machine, owner);
             }
-            // Only one CPU gets exactly this number, so only one CPU empties the inbox.
+            // Several CPUs may push groups at once, but for only one of them is the number of
+            // groups in the inbox exactly `full`. This CPU empties the inbox.
             if waiting == Some(full) {
                 self.empty_inbox(machine, owner);
             }
@@ -132,7 +134,8 @@ impl<M: Machine> Zone<M> {
                 } else {
                     let input = self.tuning_input(machine);
                     let excess = self.push_run(pcp, rest, order, None, &input, &mut pushed);
-                    // The owner waits for this work, as it does in the proposed form.
+                    // This work is done under the owner's pcp lock, so the owner waits for it, as
+                    // in the form proposed for Linux.
                     machine.spend(Work::PcpFree, pushed);
                     has_room = pushed > 0;
                     let (pages, list) = excess.unwrap_or_default();
@@ -153,7 +156,8 @@ impl<M: Machine> Zone<M> {
             });
             rest = &rest[pushed as usize..];
             if !is_owner {
-                // The block has lost this owner in the meantime.
+                // The block has lost this owner in the meantime, so the pages go to this CPU's
+                // lists.
                 self.free_here(machine, rest, order, None);
                 rest = &[];
             }
@@ -221,7 +225,7 @@ impl<M: Machine> Zone<M> {
         self.types.of(self.owners.first_page(block)).listed()
     }
 
-    /// Adds a record for which there is room, and returns its index.
+    /// Adds a record to the stock, which must have room for it. Returns the record's index.
     pub(super) fn insert(&self, pcp: &mut Pcp, record: Record) -> usize {
         let stock = &mut pcp.stock;
         let at = stock.parts.len();

@@ -27,8 +27,8 @@ pub(in crate::page) struct Stock {
     /// The records of blocks of which this CPU has free pages. A record may have all pages of its
     /// block, for example just after the CPU has claimed the block.
     pub(super) parts: Vec<Record>,
-    /// The blocks of which all pages are here, and which need no record: the number of each block,
-    /// and the mobility of the lists that its pages go to.
+    /// The blocks of which all pages are in this stock, and which need no record: the number of
+    /// each block, and the mobility of the lists that its pages go to.
     pub(super) whole: Vec<(u32, Mobility)>,
     /// The blocks of which fragments have gone back to the zone, newest first. Only the newest ones
     /// are remembered.
@@ -38,7 +38,7 @@ pub(in crate::page) struct Stock {
 /// The number of blocks with fragments that a CPU remembers.
 const FRAGMENTED: usize = 16;
 
-/// Some free pages of one block.
+/// The free pages of one block that are in a stock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) block: u32,
@@ -128,8 +128,8 @@ impl Record {
         None
     }
 
-    /// Takes the lowest block of `order`, which has more than one group, and returns the offset of
-    /// its first page.
+    /// Takes the lowest block of `order`, which must have more than one group of 64 pages, and
+    /// returns the offset of its first page.
     fn take_groups(&mut self, order: Order) -> Option<u32> {
         let groups = (order.pages().0 / 64) as usize;
         let free = |chunk: &[u64]| chunk.iter().all(|bits| *bits == u64::MAX);

@@ -114,15 +114,16 @@ pub(crate) struct Pcp {
     /// Frees spill when the lists have at least this many pages. Tuned between the zone's
     /// `high_min` and `high_max`.
     high: u32,
-    /// The next refill of single pages takes at most the batch doubled this many times. A refill
-    /// may add 1 to this number; each free halves it.
+    /// The next refill of single pages takes at most `batch << alloc_factor` pages. A refill may
+    /// add 1 to this number; each free halves it.
     alloc_factor: u32,
     /// The number of pages freed in a row; each allocation halves it.
     free_count: u32,
-    /// A free is quiet if it leaves at most this many pages on the lists: see `quiet.rs`. 0 after
-    /// each change of `high`.
+    /// A free certainly spills no pages if it leaves at most this many pages on the lists (it is
+    /// *quiet*; see `quiet.rs`). 0 after each change of `high`.
     quiet_max: u32,
-    /// Frees raise `free_count` while it is below this number. Valid as long as `quiet_max` is.
+    /// Frees add to `free_count` only while it is below this number. Computed together with
+    /// `quiet_max`, and valid as long as that.
     free_count_max: u32,
     /// The version of the zone's settings for which `quiet_max` was computed.
     quiet_version: i64,
@@ -198,7 +199,8 @@ impl Pcp {
         self.high
     }
 
-    /// The values on which later decisions depend, except the lists themselves.
+    /// The tuning state, on which later refills and spills depend: `high`, `alloc_factor`,
+    /// `free_count` and `freed_high_order`.
     #[cfg(test)]
     pub(super) fn decided(&self) -> (u32, u32, u32, bool) {
         let Self {
@@ -305,7 +307,7 @@ impl Pcp {
             return 1;
         }
         let mut batch = if order == Order::ZERO {
-            // The knob `BatchScaleMax` may have been lowered since the factor was raised.
+            // The knob `BatchScaleMax` may have been lowered since `alloc_factor` was raised.
             base << self.alloc_factor.min(input.scale_max)
         } else {
             base

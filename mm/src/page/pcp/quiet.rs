@@ -1,16 +1,16 @@
 //! Quiet frees: frees that certainly spill no pages, and so need no decision.
 //!
-//! The limit `high` and the zone's settings seldom change. So a CPU computes once how many pages its
-//! lists may have after a free that spills none. Until `high` or a setting changes, a free compares
-//! only the number of pages with this bound.
+//! The limit `high` and the zone's settings seldom change. So a CPU computes once how many pages
+//! its lists may have after a free that spills none. Until `high` or a setting changes, a free
+//! compares only the number of pages with this bound.
 
 use super::{Pcp, TuningInput, has_grown};
 use crate::page::sizing::Sizes;
 use crate::units::{Order, count_of};
 
 impl Pcp {
-    /// Computes up to which number of pages frees are quiet. `version` is the version of the
-    /// settings in `input`.
+    /// Computes the largest number of pages on the lists at which a free certainly spills none.
+    /// `version` is the version of the settings in `input`.
     pub(in crate::page) fn note_quiet(&mut self, input: &TuningInput, version: i64) {
         self.quiet_max = self.quiet_bound(input);
         self.free_count_max = input.sizes.batch.0 << input.scale_max;
@@ -18,10 +18,10 @@ impl Pcp {
     }
 
     /// Pushes a block onto `list` and records that it was freed, with the same result as
-    /// [`Pcp::push`] and [`Pcp::note_free`]. If the lists might have to spill then, or the list has
-    /// no room, or `version` is not the version of the last [`Pcp::note_quiet`], returns `false`
-    /// and changes nothing. `order` must not be 1 to 3, because frees of these orders can empty the
-    /// lists.
+    /// [`Pcp::push`] and [`Pcp::note_free`]. Returns `false` and changes nothing if the lists might
+    /// have to spill after this free, if the list has no room, or if the settings have changed, so
+    /// that `version` is not that of the last [`Pcp::note_quiet`]. `order` must not be 1 to 3,
+    /// because frees of these orders can empty the lists.
     #[inline(always)]
     pub(in crate::page) fn push_if_quiet(
         &mut self,

@@ -1,4 +1,5 @@
-//! Tests each decision about page lists with Linux's numbers.
+//! Tests the decisions about page lists (how much to refill, spill and decay, and how to tune
+//! `high`) against the numbers that Linux computes.
 
 use super::*;
 
@@ -131,8 +132,8 @@ fn high_order_frees_in_a_row_flush() {
             pcp.note_free(order, &tuning_input())
         })
         .collect();
-    // A free flushes if at least 63 + 675 / 2 = 400 pages were freed in a row before it. The first
-    // 50 blocks are those 400 pages, so the next one flushes.
+    // A free empties the lists if at least 63 + 675 / 2 = 400 pages were freed in a row before it.
+    // The first 50 blocks are those 400 pages, so the free of the next block empties the lists.
     assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
     assert_eq!(frees[50], 51 * 8);
 }
@@ -155,7 +156,8 @@ fn linux_6_12_flushes_after_a_batch_in_a_row() {
             pcp.note_free(order, &input)
         })
         .collect();
-    // After eight blocks, 64 pages have been freed in a row, so the next block flushes.
+    // After eight blocks, 64 pages have been freed in a row, more than a batch. So the free of the
+    // next block empties the lists.
     assert_eq!(frees, [0, 0, 0, 0, 0, 0, 0, 0, 72]);
 }
 
@@ -197,7 +199,7 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&tuning_input()), (0, false));
 }
 
-/// The inputs for lists whose `high` is fixed.
+/// Returns tuning inputs with `high` as both bounds of `high`, so that tuning is off.
 fn fixed(high: u32) -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
@@ -224,7 +226,7 @@ fn a_refill_leaves_room_for_a_batch_below_high() {
             ..Pcp::new(Metadata::WhenSplit)
         };
         assert_eq!(pcp.refill_blocks(Order::ZERO, &fixed(high)), blocks);
-        // The factor grows only if the refill was not limited by the room below `high`.
+        // `alloc_factor` grows only if the room below `high` did not limit the refill.
         assert_eq!(pcp.alloc_factor, if blocks == 252 { 3 } else { 2 });
     }
     let mut just_fits = Pcp::new(Metadata::WhenSplit);

@@ -42,7 +42,8 @@ struct Batch<const MAX: usize> {
     short: Option<AllocError>,
     /// True if an entry was left empty because there were too few pages.
     ran_dry: bool,
-    /// True if the holders of translations were notified that pages of a file may be unmapped.
+    /// True if the holders of translations ([`Notified`](crate::space::Notified)) were notified
+    /// that pages of a file may be unmapped.
     may_replace: bool,
 }
 
@@ -85,7 +86,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Does what [`Self::fill`] does, and also replaces a page of a file by a private copy. The
-    /// caller has notified the holders of translations.
+    /// caller has notified the holders of translations (Linux: MMU notifiers).
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,
@@ -162,7 +163,8 @@ impl<M: Machine> AddressSpace<M> {
         self.install(memory, version, spot, range, batch)
     }
 
-    /// Counts the entries of `range` that hold no writable page, and marks the others as touched.
+    /// Counts the entries of `range` that hold no writable page, and marks the pages in the other
+    /// entries as touched.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
             let is_missing = |&index: &u32| {
@@ -231,8 +233,9 @@ impl<M: Machine> AddressSpace<M> {
                     continue;
                 }
                 if matches!(there, Some(Entry::Page(_))) && !batch.may_replace {
-                    // This page of the file was mapped after the fault had looked at the entry, so
-                    // the holders of translations have not been notified yet.
+                    // Another CPU mapped this page of a file after the fault had looked at the
+                    // entry. So the holders of translations (Linux: MMU notifiers) were not
+                    // notified that the page may be unmapped.
                     return Ok(Attempt::Again);
                 }
                 // More pages may be missing than were counted, because other CPUs may have moved

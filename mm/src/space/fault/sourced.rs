@@ -91,7 +91,8 @@ impl<M: Machine> AddressSpace<M> {
         attempt
     }
 
-    /// Replaces a page of a file by a private copy, and notifies the holders of translations.
+    /// Replaces a page of a file by a private copy, and notifies the holders of translations
+    /// (Linux: MMU notifiers) before and after.
     fn copy(&self, memory: Memory<'_, M>, version: u64, page: Vpn) -> Result<Attempt, FaultError> {
         let alone = page..Vpn(page.0 + 1);
         self.announce(memory.machine, &alone);

@@ -21,12 +21,13 @@ const NONE: i64 = 0;
 // Relaxed throughout: the word holds everything about the claim. The lock of a table orders the
 // work on that table, and leaving the frontier makes that work visible to the finisher.
 impl<M: Machine> Leftover<M> {
-    /// Makes a place without a rest.
+    /// Makes an empty place, which holds no claimed tables.
     pub(super) fn none(machine: &M) -> Self {
         Self(machine.word(NONE))
     }
 
-    /// Puts `claim` here, unless there is a rest already. Returns whether `claim` was put here.
+    /// Puts `claim` here, unless claimed tables are here already. Returns whether `claim` was put
+    /// here.
     pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
         if self.0.load(machine, Relaxed) != NONE {
             return false;
@@ -37,9 +38,9 @@ impl<M: Machine> Leftover<M> {
         put.is_ok()
     }
 
-    /// Removes one existing table from the rest: the one that is nearest to `end`. Also removes the
-    /// missing tables between `end` and that table. Returns a claim of the removed tables, and
-    /// whether tables are left in the rest.
+    /// Removes one existing table from the claimed tables here: the one that is nearest to `end`.
+    /// Also removes the missing tables between `end` and that table. Returns a claim of the removed
+    /// tables, and whether tables are left here.
     pub(super) fn take(
         &self,
         machine: &M,
@@ -60,7 +61,7 @@ impl<M: Machine> Leftover<M> {
         }
     }
 
-    /// Returns the tables that are left in the rest, or `None` if there is no rest.
+    /// Returns the claimed tables that are still here, or `None` if there are none.
     pub(super) fn left(&self, machine: &M) -> Option<Claim> {
         decode(self.0.load(machine, Relaxed))
     }

@@ -17,9 +17,9 @@
 //! unclaimed, other walkers take tables from that rest. So a walker that stalls, is slow or gives
 //! way to a waiting writer delays only one table, and no walker waits for the others.
 //!
-//! If a holder of translations refuses to give up a table, the helper hands that table back on a
-//! list. Walkers that come later take such tables, and the CPU that finishes looks at every table
-//! anyway.
+//! If a holder of translations (Linux: an MMU notifier) refuses to give up a table, the helper
+//! hands that table back on a list. Walkers that come later take such tables, and the CPU that
+//! finishes looks at every table anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
@@ -39,9 +39,9 @@ mod left_over;
 mod leftover;
 mod state;
 
-/// The largest number of places for rests in a frontier. A frontier has no more places than the
-/// machine has CPUs. A walker that finds no free place starts on all of its claimed tables
-/// immediately.
+/// The largest number of places in a frontier for rests, which are the tables that a walker has
+/// claimed and not begun. A frontier has no more places than the machine has CPUs. A walker that
+/// finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
 /// The frontier of one address space; the file's header describes it.
@@ -71,11 +71,12 @@ pub(crate) struct Claim {
 
 /// The outcome of a claim that found no unclaimed table.
 struct NoneLeft {
-    /// True if other walkers may have rests; see [`State`].
+    /// True if other walkers may have rests, tables that they have claimed and not begun; see
+    /// [`State`].
     rested: bool,
 }
 
-/// The last user or a helper, while it is at work.
+/// A walker, which is the last user of a dying address space or a helper, while it empties tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claimer {
     end: End,
@@ -126,14 +127,15 @@ pub(crate) enum NotJoined {
     TooMany,
 }
 
-/// The duty of a walker that leaves.
+/// What a walker still has to do when it leaves the frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
     /// The walker has nothing left to do: other walkers are at work, or the last user has not
     /// joined yet.
     Nothing,
-    /// The walker must finish, because no other walker is at work or will come.
+    /// The walker must finish the address space (free its page tables and mappings), because no
+    /// other walker is at work or will come.
     Finish,
 }
 
@@ -186,7 +188,7 @@ impl<M: Machine> Frontier<M> {
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// Makes a frontier like [`Frontier::new`], with `rests` places for rests.
+    /// Makes a frontier like [`Frontier::new`], with `rests` places for the rests of walkers.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -232,8 +234,9 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // If rests may exist, the helper first looks in the place of its CPU. A helper that gave
-        // way on this CPU may have left a rest there. The new helper then continues that rest.
+        // If rests may exist, the helper first looks in the place of its CPU. An earlier helper
+        // that gave way on this CPU may have left claimed tables there, and this helper then goes
+        // on with them.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Claimer::new(end, rest)
@@ -313,7 +316,7 @@ impl<M: Machine> Frontier<M> {
         Some(claim)
     }
 
-    /// Returns the places for rests, beginning with that of this CPU.
+    /// Returns the indexes of the places for rests, beginning with that of this CPU.
     fn places(&self, machine: &M) -> impl Iterator<Item = usize> {
         let (own, places) = (machine.this_cpu().index(), self.places);
         (0..places).map(move |nth| (own + nth) % places)
@@ -404,7 +407,8 @@ impl<M: Machine> Frontier<M> {
         self.left_over.with(machine, site, core::mem::take)
     }
 
-    /// Changes the state in one step, unless `to` refuses. Returns the new state, and the value
+    /// Changes the frontier's state in one atomic step, to the state that `to` computes from the
+    /// current one. If `to` returns an error, changes nothing. Returns the new state, and the value
     /// that `to` returned with it.
     fn change<T, E>(
         &self,

@@ -1,4 +1,5 @@
-//! The state of a frontier, and its encoding in one word.
+//! The state of a frontier, at which the walkers (CPUs that empty a dying address space) meet, and
+//! its encoding in one word.
 
 use crate::space::page_table::TABLES;
 
@@ -12,11 +13,12 @@ pub(super) struct State {
     /// The number of walkers at work, including the last user.
     pub(super) at_work: u64,
     /// True if a walker has ever claimed more than one table at a time. Only then can there be
-    /// rests.
+    /// rests, tables that were claimed and not begun.
     pub(super) rested: bool,
     /// True if the last user has joined.
     pub(super) exiting: bool,
-    /// True if a walker was chosen to finish the address space.
+    /// True if a walker was chosen to finish the address space: to free its page tables and
+    /// mappings.
     pub(super) finishing: bool,
 }
 

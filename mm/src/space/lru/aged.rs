@@ -39,7 +39,7 @@ pub(crate) struct Aged<M: Machine> {
     batches: Box<[M::CpuLock<Batch>]>,
 }
 
-/// The owners of the pages of a chunk.
+/// The owners of a chunk, which is 1024 consecutive pages of a node.
 type Owners<M> = Box<[<M as Machine>::Field]>;
 
 /// The lists of one node.
@@ -47,8 +47,8 @@ struct Node<M: Machine> {
     lists: M::Lock<Lists>,
     /// The first frame of the node.
     first: Pfn,
-    /// For each frame of the node, its packed owner, or 0 if the page cannot be reclaimed. These
-    /// fields are made in chunks.
+    /// For each frame of the node, its packed owner, or 0 if the page cannot be reclaimed. The
+    /// fields are allocated in chunks of 1024.
     owners: Box<[M::Once<Owners<M>>]>,
     pages: u32,
     /// Copies of the lengths of the lists, to be read without the lock.
@@ -58,7 +58,7 @@ struct Node<M: Machine> {
     shares: Shares<M>,
 }
 
-/// The place on the lists of a page of a file that is back in memory, and its earlier use.
+/// Where a page of a file that is back in memory begins, and how it was used before it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refault {
     /// True if the page begins on the active list.
@@ -162,15 +162,17 @@ impl<M: Machine> Aged<M> {
         }
     }
 
-    /// Records `owner`, a packed owner, for `pfn`; 0 if the page cannot be reclaimed. For an
-    /// anonymous page, the caller holds the lock of the page table that maps the page.
+    /// Records `owner` for `pfn`: the packed place where the page is mapped, or its place in a
+    /// file; 0 if the page cannot be reclaimed. For an anonymous page, the caller holds the lock of
+    /// the page table that maps the page.
     pub(crate) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(node) = pages.node_of(pfn) {
             self.nodes[self.place(node)].set_owner(machine, pfn, owner);
         }
     }
 
-    /// Returns the packed owner of `pfn`, a page that was isolated from `node`; it may be outdated.
+    /// Returns the packed owner of `pfn`, a page that was isolated from `node`. The owner is where
+    /// the page is mapped, or its place in a file; it may be outdated.
     pub(crate) fn owner(&self, node: NodeId, pfn: Pfn) -> u64 {
         self.nodes[self.place(node)].owner(pfn)
     }
@@ -206,7 +208,8 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Adds the cost of a batch to that of its kind: see [`Balance::note_batch`] (Linux:
+    /// Adds what it took to reclaim from a batch of pages to the cost of their kind. `batch` has
+    /// the numbers of pages scanned, written and freed: see [`Balance::note_batch`] (Linux:
     /// `lru_note_cost`).
     pub(crate) fn note_cost(&self, machine: &M, node: NodeId, kind: Kind, batch: (u64, u64, u64)) {
         let node = &self.nodes[self.place(node)];
@@ -216,7 +219,7 @@ impl<M: Machine> Aged<M> {
         });
     }
 
-    /// Returns the costs and ages of `node`.
+    /// Returns the costs and the age by which reclaim chooses between the kinds of pages of `node`.
     pub(crate) fn balance(&self, machine: &M, node: NodeId) -> Balance {
         let node = &self.nodes[self.place(node)];
         node.with(machine, Site::LruIsolate, |lists| lists.balance)
@@ -244,8 +247,8 @@ impl<M: Machine> Aged<M> {
         })
     }
 
-    /// Makes the share of `pfn`, if there is none yet. Call with no lock held, because this may ask
-    /// the global allocator.
+    /// Makes the share of `pfn`, which records the uses of a page of a file, if there is none yet.
+    /// Call with no lock held, because this may ask the global allocator.
     pub(crate) fn prepare(
         &self,
         machine: &M,
@@ -260,13 +263,15 @@ impl<M: Machine> Aged<M> {
             .prepare(machine, pfn.0.wrapping_sub(node.first.0), node.pages)
     }
 
-    /// Returns the share of `pfn`, if it is or was a page of an enlisted file.
+    /// Returns the share of `pfn`, the record of its uses, if it is or was a page of an enlisted
+    /// file.
     pub(crate) fn share(&self, pages: &PageAllocator<M>, pfn: Pfn) -> Option<&Share<M>> {
         let node = &self.nodes[self.place(pages.node_of(pfn)?)];
         node.shares.get(pfn.0.wrapping_sub(node.first.0))
     }
 
-    /// Returns the packed owner of `pfn`; it may be outdated.
+    /// Returns the packed owner of `pfn`: where the page is mapped, or its place in a file. It may
+    /// be outdated.
     pub(crate) fn owner_of(&self, pages: &PageAllocator<M>, pfn: Pfn) -> u64 {
         let node = pages.node_of(pfn);
         node.map_or(0, |node| self.nodes[self.place(node)].owner(pfn))
@@ -370,7 +375,7 @@ impl<M: Machine> Node<M> {
         if once.get().is_none()
             && let Ok(chunk) = owners_of(machine, self.pages, page / CHUNK)
         {
-            // If another CPU has made the chunk first, drops this chunk; the other one is used.
+            // If another CPU has made the chunk first, its chunk is used, and this one is dropped.
             drop(once.set(chunk));
         }
         let field = once
@@ -405,7 +410,7 @@ fn start_of(owner: u64) -> (List, Past) {
     )
 }
 
-/// Returns the number of pages on lists of pages that can be reclaimed.
+/// Returns the number of pages on the inactive and active lists, whose pages can be reclaimed.
 fn reclaimable(lists: &Lists) -> u64 {
     let kinds = Kind::ALL.into_iter();
     let of = |list| u64::from(lists.len(list));

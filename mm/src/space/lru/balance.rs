@@ -12,7 +12,7 @@ use super::kind::Kind;
 /// The costs and ages of one node. The lock of the node's lists guards them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {
-    /// For each kind, what it has recently cost to reclaim pages of this kind, in pages.
+    /// The recent cost of reclaiming pages of each kind, in pages.
     cost: [u64; Kind::ALL.len()],
     /// The age of the node, as the file's header describes it.
     pub(crate) age: u64,

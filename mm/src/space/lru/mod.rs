@@ -90,8 +90,9 @@ impl<M: Machine> Lru<M> {
         self.aged.as_ref()
     }
 
-    /// Records where a page is mapped, if pages may be reclaimed. The caller holds the lock of the
-    /// page table that maps the page. It adds the page to the lists only afterwards.
+    /// Records `owner`, which says where a page is mapped, if pages may be reclaimed. The caller
+    /// holds the lock of the page table that maps the page. It adds the page to the lists only
+    /// afterwards.
     #[inline]
     pub(super) fn set_owner(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn, owner: u64) {
         if let Some(aged) = &self.aged {

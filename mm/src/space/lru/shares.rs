@@ -17,7 +17,7 @@ use super::lists::CHUNK;
 use crate::machine::{Field, Machine, Once, Word};
 use crate::space::error::NoMemory;
 
-/// The uses of one page of a file.
+/// The uses of one page of a file (Linux: its references), and where it is mapped.
 pub(crate) struct Share<M: Machine> {
     /// The number of uses in the lower half, and in the upper half the number of reads since
     /// reclaim last looked at the page.
@@ -27,7 +27,7 @@ pub(crate) struct Share<M: Machine> {
     mapper: M::Field,
 }
 
-/// The shares of a chunk of pages.
+/// The shares of a chunk, which is 1024 consecutive pages of a node.
 type Chunk<M> = Box<[Share<M>]>;
 
 /// The shares of the pages of a node.
@@ -37,7 +37,8 @@ const READ: i64 = 1 << 32;
 const USES: i64 = READ - 1;
 
 impl<M: Machine> Share<M> {
-    /// Adds a use. The caller holds the lock of the page's file.
+    /// Adds a use of the page (Linux: takes a page reference). The caller holds the lock of the
+    /// page's file.
     pub(crate) fn pin(&self, machine: &M) {
         // Relaxed, because the lock of the file orders this addition and the check in
         // `drop_cached`.

@@ -27,11 +27,11 @@ use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 use crate::units::{Pfn, Vpn, at_least_0};
 
-/// log₂ of the entries of a table.
+/// log₂ of the number of entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
 /// The number of tables below an upper table.
 const SLOTS: u64 = ENTRIES as u64;
-/// log₂ of the pages of an address space: 128 TiB (x86-64 with four levels).
+/// log₂ of the number of pages of an address space: 128 TiB (x86-64 with four levels).
 pub(super) const SPACE_BITS: u32 = 35;
 /// The number of tables of an address space on the lowest level.
 pub(super) const TABLES: u64 = 1 << (SPACE_BITS - TABLE_BITS);
@@ -228,7 +228,7 @@ impl<M: Machine> PageTable<M> {
     }
 }
 
-/// Returns the place of table `index` in its upper table.
+/// Returns the index, within its upper table, of table number `index`.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }

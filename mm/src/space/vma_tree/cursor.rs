@@ -13,8 +13,8 @@ use crate::units::Vpn;
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
-    /// The leaf that has the next mapping in `slot`, and the previous mapping in the slot before.
-    /// Valid while the tree has `version`.
+    /// The leaf of the next mapping, which is in its slot `slot`; the previous mapping is in the
+    /// slot before that. Valid while the tree's version is `version`.
     leaf: &'t Node<M>,
     slot: usize,
     version: u64,

@@ -5,7 +5,7 @@
 //! goes up to a node with a child that has a large enough gap, and from there down to the gap. In
 //! the first leaf, the allowed range may contain only a part of the recorded gap. In any later
 //! leaf, a recorded gap that is large enough is really there, unless the search is for more pages
-//! than a node can record ([`GAP_MAX`](super::node::GAP_MAX)).
+//! than a node can record ([`GAP_MAX`]).
 
 use core::ops::Range;
 

@@ -1,8 +1,8 @@
 //! The nodes of a tree, by number.
 //!
-//! A number consists of a chunk and a place in it, so finding a node takes a shift and two loads.
-//! Nodes are added, and never freed while the tree lives. So a reader that follows an outdated
-//! number still finds a node, though perhaps the wrong one.
+//! A node's number consists of the number of a chunk and the place in this chunk, so finding a node
+//! takes a shift and two loads. Nodes are added, and never freed while the tree lives. So a reader
+//! that follows an outdated number still finds a node, though perhaps the wrong one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

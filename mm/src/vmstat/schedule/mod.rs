@@ -59,9 +59,10 @@ impl Moment {
         self.hz.span(self.interval).0.max(1)
     }
 
-    /// Returns the offset within each interval at which the CPU has its turn. The interval is
-    /// divided into as many equal parts as the node has online CPUs. The parts are numbered from 0,
-    /// and the CPU's turn is the beginning of the part with the number of its rank.
+    /// Returns the offset within each interval at which the CPU's work fires: the CPU's turn. The
+    /// interval is divided into as many equal parts as the node has online CPUs. The parts are
+    /// numbered from 0, and the CPU's turn is the beginning of the part with the number of its
+    /// rank.
     ///
     /// # Panics
     /// If the rank is so far beyond the number of online CPUs that the offset exceeds 64 bits.
@@ -72,7 +73,8 @@ impl Moment {
         Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
-    /// Returns the first turn of the CPU after the time `after`.
+    /// Returns the first turn of the CPU after the time `after`: the first time at which its work
+    /// fires according to its phase.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);
@@ -99,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The tick at which each of the CPUs `0..cpus` would fire if the wheel were exact.
+    /// The tick at which each of the CPUs `0..cpus` would fire if the timer wheel were exact.
     fn exact_ticks(schedule: &dyn Schedule, cpus: u32, hz: u32) -> Vec<u64> {
         (0..cpus)
             .map(|cpu| {

@@ -69,8 +69,8 @@ mod tests {
                 };
                 rounded(&moment, second, second).0
             };
-            // The last jiffy that is less than a quarter of a second past a second, and the first
-            // that is not.
+            // The delay to the rounded expiry, from the last jiffy that is less than a quarter of a
+            // second past a second, and from the first jiffy that is not.
             assert_eq!(ahead(quarter - 1), second - (quarter - 1));
             assert_eq!(ahead(quarter), 2 * second - quarter);
         }

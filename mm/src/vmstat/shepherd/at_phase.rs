@@ -1,7 +1,7 @@
 //! Plimsoll's shepherd. It kicks a dormant CPU that has differentials, or more than `high_min`
 //! pages on its lists. The kicked CPU's work runs at that CPU's own phase.
 //!
-//! Under both shepherds a kick wakes an idle CPU. Otherwise the idle CPU would keep its
+//! As with Linux's shepherd, a kick wakes an idle CPU. Otherwise the idle CPU would keep its
 //! differentials and pages.
 
 use super::{Leftovers, Shepherd};

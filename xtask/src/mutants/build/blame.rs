@@ -13,7 +13,8 @@ pub(super) struct Blame {
     pub(super) unviable: BTreeSet<usize>,
     /// The numbers of mutants that do not compile together with the others, but may compile alone.
     pub(super) alone: BTreeSet<usize>,
-    /// The functions that must stay `const`, because the compiler evaluates calls of them.
+    /// The functions that must stay `const`, because the compiler evaluates calls of them. The
+    /// mutants in them cannot have a switch.
     pub(super) constants: BTreeSet<FnName>,
 }
 

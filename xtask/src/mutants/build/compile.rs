@@ -1,4 +1,4 @@
-//! Runs cargo on the copy, and reads its messages.
+//! Runs cargo on the copy of the repository, and reads cargo's messages.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,8 @@ fn parse(text: &str) -> Result<Outcome, String> {
             serde_json::from_str(line).map_err(|error| format!("cargo's messages: {error}"))?;
         let message = &line["message"];
         match line["reason"].as_str() {
-            // The last message about a crate only states the number of errors.
+            // The last message about a crate only states the number of errors. It has no spans, so
+            // it is left out.
             Some("compiler-message")
                 if message["level"] == "error" && message["spans"] != Value::Array(Vec::new()) =>
             {

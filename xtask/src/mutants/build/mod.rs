@@ -22,7 +22,8 @@ const LIBRARY: &str = "mm/src/lib.rs";
 /// The way in which a mutant can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The mutant can be built together with others, behind a switch.
+    /// The mutant can be built together with others: a switch, which is set at run time, selects
+    /// it.
     Switched,
     /// The mutant needs a separate build, because the compiler evaluates the code that it changes,
     /// or because it does not compile together with the others.
@@ -39,7 +40,8 @@ pub(crate) struct Build {
     sources: BTreeMap<String, String>,
     /// For each mutant that has been tried, by its number, the way in which it can be built.
     how: BTreeMap<usize, How>,
-    /// The functions that must stay `const`, because the compiler evaluates calls of them.
+    /// The functions that must stay `const`, because the compiler evaluates calls of them. The
+    /// mutants in them cannot have a switch.
     constants: BTreeSet<FnName>,
 }
 

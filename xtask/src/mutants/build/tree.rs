@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the copy and of the outcomes, from the root of the repository.
+/// The folder of the copy of the repository and of the last run's results, from the root of the
+/// repository.
 pub(crate) const FOLDER: &str = "target/mutants";
 
 /// A copy of the files that git tracks or that `git add` would add.
@@ -33,7 +34,8 @@ impl Tree {
         };
         let paths = paths(root)?;
         for path in &paths {
-            // A file that was deleted is still in git's index.
+            // `paths` also has files that were deleted but are still in git's index. They cannot be
+            // read.
             if let Ok(bytes) = fs::read(root.join(path)) {
                 tree.write(path, &bytes)?;
             }
@@ -54,8 +56,8 @@ impl Tree {
         fs::write(&file, contents).map_err(|error| cannot("write", &file, &error))
     }
 
-    /// Removes from the copy the files that are not in `known`, and those that the repository no
-    /// longer has.
+    /// Removes files from a folder of the copy: those that are not in `known`, and those that were
+    /// deleted from the repository.
     fn remove_others(
         &self,
         root: &Path,

@@ -33,7 +33,7 @@ pub(super) struct Limits {
     pub(super) wall: Duration,
 }
 
-/// The end of a run.
+/// How a run of tests ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Passed,
@@ -95,8 +95,8 @@ fn shell(script: &str, program: &Program, limits: Limits) -> Command {
     command.args([limits.cpu_s.to_string(), MEMORY_KIB.to_string()]);
     command.arg(&program.path).current_dir(&program.folder);
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    // The limit on CPU time applies to each process separately. This variable makes a test that
-    // would otherwise start a process of its own run in the limited process.
+    // The limit on CPU time applies to each process separately. Some tests start a process of their
+    // own; with this variable, they run in the limited process instead.
     command.env("PLIMSOLL_TEST_ALONE", "1");
     // The mutant is caught as soon as one test fails. So it is useless to shrink the input with
     // which the test failed, or to store it.

@@ -1,4 +1,4 @@
-//! Runs the tests on mutants, and reports the fate of each.
+//! Runs the tests on mutants, and reports for each mutant whether a test noticed it.
 
 mod limited;
 mod progress;
@@ -17,7 +17,7 @@ use super::build::Program;
 use super::groups::Group;
 use super::rewrite::switch;
 
-/// The fate of one mutant.
+/// The result of running the tests on one mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// A test failed. The text names the test's program and the test's path.

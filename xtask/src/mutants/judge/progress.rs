@@ -1,4 +1,4 @@
-//! Shows on a terminal how far a run is.
+//! Shows on a terminal how much of a run is done.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

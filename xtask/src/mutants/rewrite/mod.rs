@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use super::change::Change;
 
-/// A function, by the name of the type or trait that has it and by the function's name. The first
-/// is `None` for a function outside types and traits.
+/// A function: the name of the type or trait that contains it, and its own name. The first name is
+/// `None` for a function outside types and traits.
 pub(crate) type FnName = (Option<String>, String);
 
 /// A mutant of the file that is rewritten, as the number of the mutant's switch and the change.
@@ -28,7 +28,7 @@ pub(crate) struct Region {
     pub(crate) kind: RegionKind,
 }
 
-/// The contents of a [`Region`].
+/// The kind of code in a [`Region`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionKind {
     /// The changed text of one mutant.

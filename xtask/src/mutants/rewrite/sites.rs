@@ -22,8 +22,8 @@ pub(super) struct Found {
     pub(super) sites: Vec<Site>,
     /// For each function, the byte range of its body.
     pub(super) functions: Vec<Range<usize>>,
-    /// The numbers of the mutants in code that the compiler evaluates, or at places that `Finder`
-    /// does not support.
+    /// The numbers of the mutants that get no switch, because the compiler evaluates their code, or
+    /// because `Finder` does not support their place.
     pub(super) constant: Vec<usize>,
     /// The numbers of the mutants that the language forbids.
     pub(super) forbidden: Vec<usize>,

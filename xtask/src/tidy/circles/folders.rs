@@ -1,4 +1,5 @@
-//! No circles between the folders directly below `src`, in crates that are built in layers.
+//! The rule that the folders directly below `src` must not depend on each other in a circle. It
+//! applies to crates that are built in layers.
 //!
 //! A file below `src` that is in no folder counts as a folder of its own; `lib.rs` does not count.
 //! An edge leads from one folder to another if a file of the first names an item that a file of the
@@ -33,9 +34,9 @@ pub(super) fn check(graph: &Graph, folder: &str) -> Vec<String> {
     }
 }
 
-/// Checks one crate. Edges that lead to a folder in `common` do not count. An exception is needless
-/// if other folders name the folder, and if these edges would close no circle even if they counted;
-/// then the function returns an error about the exception.
+/// Checks one crate. Edges that lead to a folder in `common` do not count. Returns an error for an
+/// exception that is not needed: other folders name the folder, but even if these edges counted,
+/// they would close no circle.
 fn check_but(graph: &Graph, folder: &str, common: &[Common]) -> Vec<String> {
     let source = format!("{folder}/src/");
     let common = common.iter().filter(|(known, ..)| *known == folder);
@@ -91,7 +92,8 @@ mod tests {
     const LIB: (&str, &str) = ("mm/src/lib.rs", "mod high;\nmod low;\nmod base;\n");
     const HIGH: (&str, &str) = ("mm/src/high/mod.rs", "mod one;\npub mod two;\n");
     const BASE: (&str, &str) = ("mm/src/base.rs", "pub struct Base;\n");
-    /// No file is in a circle: `high/one.rs` needs `low.rs`, which needs `high/two.rs`.
+    /// `high/one.rs` needs `low.rs`. If `low.rs` needs `high/two.rs`, no file is in a circle, but
+    /// the folder `high` and the file `low.rs` are.
     const ONE: (&str, &str) = ("mm/src/high/one.rs", "use crate::low::Low;\n");
     const TWO: (&str, &str) = ("mm/src/high/two.rs", "pub struct Two;\n");
 

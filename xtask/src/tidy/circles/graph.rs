@@ -39,10 +39,9 @@ impl Graph {
         edges.entry(to.to_owned()).or_insert(Why { line, name });
     }
 
-    /// Returns the graph of the folders. Its edges are those of this graph, but between the folders
-    /// of the files. For the two files of an edge, `layers` returns their folders, or `None` if the
-    /// edge does not count. The name of an edge between folders says which file names which item of
-    /// which file.
+    /// Returns the graph of the folders: an edge between two files becomes an edge between their
+    /// folders. `layers` returns the folders of the two files, or `None` if the edge does not
+    /// count. The name of an edge between folders says which file names which item of which file.
     pub(super) fn folded<'g>(
         &'g self,
         layers: impl Fn(&'g str, &'g str) -> Option<(&'g str, &'g str)>,

@@ -35,8 +35,8 @@ use super::Tree;
 /// The files in `src` that may be the root of a crate.
 const ROOTS: [&str; 2] = ["lib.rs", "main.rs"];
 
-/// The folder of a crate, the files of a circle below its `src`, and the reason why the circle
-/// still exists.
+/// An accepted circle: the folder of its crate, its files below `src`, and the reason why the
+/// circle still exists.
 type Known = (&'static str, &'static [&'static str], &'static str);
 
 /// Circles that are accepted for now, each with a reason.

@@ -1,7 +1,8 @@
-//! Derives from a difference those parts of the kernel's state that a recording does not show at
-//! each moment: lengths of lists, `high` and `alloc_factor`. The replay learns nothing from an
-//! identical move. If it has used one of the kernel's spills to correct the lists, an identical
-//! spill of Plimsoll proves nothing, and is not compared.
+//! Derives, from a difference between Plimsoll's move and the kernel's, those parts of the kernel's
+//! state that a recording does not show at each moment: lengths of lists, `high` and
+//! `alloc_factor`. The replay learns nothing from an identical move. If it has used one of the
+//! kernel's spills to correct the assumed lengths of the lists, an identical spill of Plimsoll
+//! proves nothing and is not compared.
 
 use plimsoll_mm::page::ListState;
 
@@ -11,10 +12,10 @@ use super::super::pair::Pair;
 use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
-    /// Learns from the difference between the two moves of `pair`. The size of the kernel's refill
-    /// shows the kernel's `alloc_factor`, or how much room there was below `high`; a spill by the
-    /// kernel shows that its lists were as long as `high`. `ops` are all operations of the
-    /// recording.
+    /// Learns from the difference between the kernel's move and Plimsoll's in `pair`. The size of
+    /// the kernel's refill shows the kernel's `alloc_factor`, or how much room there was below
+    /// `high`; a spill by the kernel shows that its lists were as long as `high`. `ops` are all
+    /// operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -56,7 +57,7 @@ impl Follow {
     }
 
     /// Handles a refill that the kernel made and Plimsoll did not. The refill proves that the
-    /// kernel's list was empty. If the derived list still has blocks at that point, the kernel must
+    /// kernel's list was empty. If the replay still assumes blocks on that list, the kernel must
     /// have taken them without an event.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
@@ -80,10 +81,10 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // The refill is not a batch times a power of two, so `high` limited it: the refill took
+            // The refill is not a batch times a power of two, so `high` limited it. The refill took
             // `high - batch` pages less those that were on the lists, and one of its pages was
-            // handed out. So `high` is what is on the lists now, plus 1, plus a batch. If that
-            // exceeds `high_max`, the lists had fewer pages than assumed.
+            // allocated at once. So `high` is the number of pages now on the lists, plus 1, plus a
+            // batch. If that sum exceeds `high_max`, the lists had fewer pages than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -101,8 +102,8 @@ impl Follow {
     }
 
     /// Returns whether the kernel meant to empty the lists with a spill of `pages` pages that
-    /// leaves `left` pages. Two successive frees of small blocks cause such a spill. Any other
-    /// spill leaves at least a batch.
+    /// leaves `left` pages. Two successive frees of blocks of 2 to 8 pages cause such a spill. Any
+    /// other spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -129,8 +130,9 @@ impl Follow {
 
     /// Returns the correction after a move of `pair` in which Plimsoll returned pages to the zone
     /// and the kernel did not. The correction is the number of pages to add to the derived lists
-    /// (negative to remove), so that these lists stay below `high` until the kernel's next move. If
-    /// that next move is a spill, it also shows how long the lists were.
+    /// (our picture of the kernel's lists; negative to remove), so that they stay below `high`
+    /// until the kernel's next move. If that next move is a spill, it also shows how long the lists
+    /// were.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -167,11 +169,12 @@ impl Follow {
         high - 1 - longest
     }
 
-    /// At operation `pair.op`, the derived lists are too long by `missing` pages. This function
-    /// finds bulk allocations that may have taken these pages by then, although only later events
-    /// reveal these allocations. It treats the next bulk allocations as earlier than `pair.op`,
-    /// until they account for `missing` pages. A bulk allocation qualifies only if no refill of its
-    /// list lies between `pair.op` and that allocation.
+    /// At operation `pair.op`, the derived lists (our picture of the kernel's lists) are too long
+    /// by `missing` pages. This function finds bulk allocations that may have taken these pages by
+    /// then, although only later events reveal these allocations. It treats the next bulk
+    /// allocations as earlier than `pair.op`, until they account for `missing` pages. A bulk
+    /// allocation qualifies only if no refill of its list lies between `pair.op` and that
+    /// allocation.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -216,13 +219,14 @@ impl Follow {
         }
     }
 
-    /// Returns whether a bulk allocation is treated as earlier than its place among the operations.
+    /// Returns whether the bulk allocation with index `op` is treated as earlier than it was
+    /// recorded.
     pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
         self.hastened.contains(&op)
     }
 
-    /// Adds `pages` pages to the derived lists of the pair's CPU, or removes them if `pages` is
-    /// negative.
+    /// Adds `pages` pages to the derived lengths of the lists of the pair's CPU, or removes them if
+    /// `pages` is negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {
@@ -231,10 +235,10 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // If `home`, the list of unseen pages, has too few pages to remove, the missing ones are
-        // removed from the longest lists of single pages. If `pages` is not a multiple of a block
-        // of `home`, the remainder is also added to or removed from the longest list of single
-        // pages.
+        // If `home`, the list of pages that no event shows, has too few pages to remove, the
+        // missing ones are removed from the longest lists of single pages. If `pages` is not a
+        // multiple of a block of `home`, the remainder is also added to or removed from the longest
+        // list of single pages.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

@@ -1,5 +1,5 @@
-//! The lengths of the kernel's lists while the replay performs operations, and what each move of
-//! the kernel reveals about state from before the recording.
+//! Tracks the lengths of the kernel's lists while the replay performs operations, and what each
+//! move of the kernel reveals about the kernel's state before the recording.
 
 mod learn;
 
@@ -9,12 +9,12 @@ use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
 use super::pair::Pair;
 
-/// The derived lengths of the kernel's lists, by zone and CPU.
+/// The lengths of the kernel's lists, by zone and CPU, as derived from events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// The indices of bulk allocations that are treated as earlier (hastened) than their place
-    /// among the operations. They are not performed a second time at that place.
+    /// The indices of bulk allocations that are treated as earlier (hastened) than they were
+    /// recorded. They are not performed a second time at their recorded place.
     hastened: HashSet<usize>,
 }
 
@@ -23,29 +23,32 @@ pub(super) struct Follow {
 struct Followed {
     lens: [u32; LISTS],
     batch: u32,
-    /// The upper bound of `high`, in pages.
+    /// The upper bound of `high`, the number of pages at which the lists spill.
     high_max: u32,
-    /// The index of the list that is assumed to hold the pages that no event shows, because it is
-    /// never seen empty.
+    /// The index of the list that is assumed to hold the pages that were there before the recording
+    /// and that no event shows. It is a list that is never seen empty, if there is one.
     home: u8,
-    /// The least and the greatest possible `alloc_factor`. No recording states its first value.
+    /// The least and the greatest possible `alloc_factor` (Linux: a refill doubles the batch up to
+    /// this number of times). No recording states its first value.
     alloc_factor: (u32, u32),
-    /// The least and the greatest possible `free_count`. No recording states its first value.
+    /// The least and the greatest possible `free_count` (Linux: the recently freed pages, which
+    /// decide how much a spill moves). No recording states its first value.
     free_count: (u32, u32),
     /// The number of pages on the list `home` that were there before the recording and that no
     /// event shows. A bulk allocation may still take these pages.
     never_seen: u32,
-    /// True if the zone belongs to another node than the CPU. The periodic work then also returns a
-    /// batch if the lists were not used for some time.
+    /// True if the zone belongs to another node than the CPU. The CPU's periodic work then also
+    /// returns a batch to the zone if the lists were not used for some time.
     remote: bool,
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
-    /// True if the kernel's next spill was used to correct the lengths of the lists.
+    /// True if the kernel's next spill was used to correct the lengths of the lists. Plimsoll's
+    /// next spill then agrees with it by construction.
     corrected: bool,
 }
 
-/// Values of the kernel's lists that a difference reveals; `None` for a value that it does not
-/// reveal.
+/// What a difference between Plimsoll's move and the kernel's reveals about the kernel's lists;
+/// `None` for a value that it does not reveal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,
@@ -94,7 +97,7 @@ impl Follow {
         }
     }
 
-    /// Adds blocks that were on a list before the first operation.
+    /// Adds `blocks` blocks that were on the list `place` before the first operation.
     pub(super) fn add_before(&mut self, place: Place, blocks: usize) {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         self.add(place.zone, place.cpu, place.list, blocks);
@@ -112,7 +115,8 @@ impl Follow {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Updates the derived lists for one operation and for the kernel's moves in this operation.
+    /// Updates the derived lengths of the kernel's lists for one operation, and for the moves that
+    /// the kernel made in it.
     pub(super) fn note(&mut self, op: &Op) {
         for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
             for &(list, blocks) in &it.lists {
@@ -179,8 +183,8 @@ impl Follow {
             })
     }
 
-    /// Returns whether the two moves of `pair` are identical spills that prove nothing, because the
-    /// kernel's spill was used to correct the lengths of the lists. Call this before
+    /// Returns whether the kernel and Plimsoll made identical spills that prove nothing, because
+    /// the kernel's spill was used to correct the lengths of the lists. Call this before
     /// [`Follow::note_move`].
     pub(super) fn was_used(&self, pair: &Pair) -> bool {
         let lists = self.lists.get(&(pair.zone, pair.cpu));

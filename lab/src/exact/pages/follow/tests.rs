@@ -1,5 +1,5 @@
-//! Tests what the replay learns from a difference. Each test constructs a difference from a few
-//! operations.
+//! Tests what the replay learns from a difference between Plimsoll's move and the kernel's. Each
+//! test constructs a difference from a few operations.
 
 use plimsoll_mm::page::ListState;
 
@@ -23,9 +23,9 @@ fn op(action: Action, spills: bool) -> Op {
     }
 }
 
-/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Plimsoll's lists
-/// have 50 pages and `high` is 100. Returns the number of pages that the replay then assumes on the
-/// lists. The first operation in `after` is the one that makes Plimsoll spill.
+/// Lets the replay learn from a spill that Plimsoll makes and the kernel does not. Before, the
+/// replay assumes 50 pages on the kernel's lists, and `high` is 100. Returns the number of pages
+/// that it assumes afterwards. The first operation in `after` is the one that makes Plimsoll spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -78,8 +78,8 @@ fn free(spills: bool) -> Op {
     op(Action::Free { zone, list, pfn }, spills)
 }
 
-/// The kernel's lists reach `high` at its next spill. So they are now shorter than `high` by as
-/// many pages as are freed until then.
+/// The kernel spills when its lists reach `high`. So the lists are now shorter than `high` by as
+/// many pages as are freed until the kernel's next spill.
 #[test]
 fn the_next_spill_tells_how_long_lists_are() {
     let after = [free(false), free(false), free(true)];
@@ -137,7 +137,7 @@ fn bulk(pages: u64) -> Op {
     op(Action::Bulk { zone, list, pfns }, false)
 }
 
-/// Lets the replay learn from a spill that Plimsoll makes at a `high` of 100. The kernel makes it
+/// Lets the replay learn from a spill that Plimsoll makes at a `high` of 100. The kernel spills
 /// only at the fourth free after the operation `between`. Also returns whether the replay treats
 /// `between` as earlier than Plimsoll's spill.
 fn hastened(between: Op) -> (Follow, bool) {
@@ -150,7 +150,8 @@ fn hastened(between: Op) -> (Follow, bool) {
 }
 
 /// If the kernel's lists are shorter than assumed, a bulk allocation that only later events show
-/// may already have taken the missing pages. It is then treated as earlier.
+/// may already have taken the missing pages. The replay then treats it as earlier than it was
+/// recorded.
 #[test]
 fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     let (follow, hastened) = hastened(bulk(4));
@@ -158,7 +159,8 @@ fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [16, 50, 30]);
 }
 
-/// If no bulk allocation took the missing pages, they are removed from the list of unseen pages.
+/// If no bulk allocation took the missing pages, the replay removes them from the list that is
+/// assumed to hold the pages that no event shows.
 #[test]
 fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
     let (follow, hastened) = hastened(free(false));
@@ -166,8 +168,8 @@ fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages(
     assert_eq!(follow.lens(0, 0)[..3], [20, 50, 25]);
 }
 
-/// A bulk allocation that comes after a refill of its list took pages of that refill, so it is not
-/// treated as earlier.
+/// A bulk allocation that comes after a refill of its list took pages of that refill, so the replay
+/// does not treat it as earlier than it was recorded.
 #[test]
 fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     let mut refilled = free(false);
@@ -182,7 +184,8 @@ fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
     assert!(!follow.is_hastened(2));
 }
 
-/// If more pages are missing than the list of unseen pages has, other lists get shorter, too.
+/// If more pages are missing than are on the list of pages that no event shows, other lists get
+/// shorter, too.
 #[test]
 fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     let mut follow = with([20, 50, 3]);
@@ -192,7 +195,8 @@ fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
     assert_eq!(follow.lens(0, 0)[..3], [0, 0, 0]);
 }
 
-/// If less than a batch would remain after the kernel's spill, the spill emptied the lists.
+/// If the kernel's spill would leave less than a batch on the lists, the spill has emptied the
+/// lists.
 #[test]
 fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
@@ -248,8 +252,8 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(learnt.alloc_factor, Some(1));
 }
 
-/// If the list of unseen pages has blocks of several pages, pages that do not fill a block are
-/// added to, or removed from, a list of single pages.
+/// If the list of pages that no event shows has blocks of several pages, pages that do not fill a
+/// block are added to, or removed from, a list of single pages.
 #[test]
 fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
@@ -263,8 +267,8 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     assert_eq!(follow.lens(0, 0), lens);
 }
 
-/// Bulk allocations take the pages that were there before the recording and that no event shows,
-/// but no more than these.
+/// Bulk allocations take the listed pages that were there before the recording and that no event
+/// shows, but no more than there are.
 #[test]
 fn a_bulk_allocation_takes_pages_that_no_event_shows_while_there_are_any() {
     let mut follow = with([20, 50, 30]);
@@ -314,8 +318,9 @@ fn a_bulk_allocation_of_a_part_of_a_block_takes_the_block() {
     assert_eq!(follow.lens(0, 0)[6], 0);
 }
 
-/// A decay in which only Plimsoll returned pages may also be a batch for a remote node, but only if
-/// Plimsoll returned no more than such a batch. Otherwise Plimsoll's lists were too long.
+/// A decay in which only Plimsoll returned pages may be the batch that periodic work returns to a
+/// remote node, but only if Plimsoll returned no more than such a batch. Otherwise Plimsoll's lists
+/// were too long.
 #[test]
 fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     let decay = |ours| Pair {
@@ -331,9 +336,10 @@ fn a_long_decay_that_only_plimsoll_makes_on_a_remote_node_shortens_lists() {
     assert_eq!(remote.count(0, 0), 99, "the lists were below `high`");
 }
 
-/// A correction uses the kernel's next spill, unless a drain comes first: a drain empties the lists
-/// and shows how long they were. The spill after a drain is predicted, so it counts. A drain is
-/// never used for a correction, so an identical drain counts too.
+/// After a difference, the replay uses the kernel's next spill to correct the assumed lengths of
+/// the lists, unless a drain comes first: a drain empties the lists and shows how long they were.
+/// The replay predicts a spill after a drain, so that spill is compared. A drain is never used for
+/// a correction, so an identical drain is compared, too.
 #[test]
 fn only_a_spill_is_used_and_not_after_a_drain() {
     let drain = Pair {
@@ -357,8 +363,8 @@ fn a_spill_that_leaves_exactly_a_batch_shows_that_lists_were_at_high() {
     assert_eq!(follow.count(0, 0), 100);
 }
 
-/// Linux stops counting freed pages at 32 batches. So after that many frees `free_count` is known,
-/// whatever it was before the recording.
+/// Linux stops counting freed pages at 32 batches. So after 32 batches of frees, `free_count`
+/// (Linux's count of freed pages) is known, whatever it was before the recording.
 #[test]
 fn after_thirty_two_batches_of_frees_their_count_is_known() {
     let mut follow = with([0; 3]);
@@ -371,7 +377,7 @@ fn after_thirty_two_batches_of_frees_their_count_is_known() {
 }
 
 /// Each refill of the kernel raises the kernel's `alloc_factor`, up to five. A refill that only
-/// Plimsoll makes does not raise it, so such a refill must not make `alloc_factor` count as known.
+/// Plimsoll makes does not raise it, so `alloc_factor` must still count as unknown.
 #[test]
 fn only_refills_of_the_kernel_make_its_factor_known() {
     let refill = |kernel, ours| Pair {

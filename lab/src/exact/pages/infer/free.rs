@@ -1,5 +1,5 @@
-//! Frees and their consequences: blocks that are put on a list, and blocks that move from lists to
-//! a zone.
+//! Derives operations from the events that free a block, and from those that return blocks from
+//! lists to a zone.
 
 use plimsoll_recording::event::What;
 
@@ -8,8 +8,8 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// Handles the free of a block. A block of a batch is put on its list only at its
-    /// `mm_page_free_batched` event, so here only the batch is noted.
+    /// Handles the free of a block. A block that is freed in a batch is put on its list only at its
+    /// later `mm_page_free_batched` event, so here only the batch is noted.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
@@ -59,8 +59,8 @@ impl Walk<'_> {
     /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If the block is still on a derived list, an allocation without an event had taken it from
-        // there.
+        // If the block still seems to be on a list, an allocation without an event had taken it
+        // from there.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
@@ -81,8 +81,8 @@ impl Walk<'_> {
         self.push_op(index, cpu, Action::Free { zone, list, pfn }, moves);
     }
 
-    /// The list on which a freed block is put, derived from the next event of its frame; `None` if
-    /// the block returns to the zone.
+    /// The list on which the kernel puts a freed block, derived from the next event of its frame;
+    /// `None` if the block returns to the zone.
     fn list_of_freed(&self, index: usize, (pfn, order): (u64, u8)) -> Option<ListId> {
         let by_block = || ListId::of(order, self.block_type(pfn));
         let Some(next) = self.future.of_frame(index) else {
@@ -187,8 +187,9 @@ impl Walk<'_> {
         true
     }
 
-    /// If the kernel returns `pfn` to the zone although its derived list has colder blocks, rules
-    /// out the colder blocks that leave the list without an event: they never were on it.
+    /// Corrects the list `place` when the kernel returns `pfn` to the zone although colder blocks
+    /// seem to be on the list. The kernel returns the coldest block first. So the colder blocks
+    /// that leave the list without an event were never on it.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;
@@ -200,9 +201,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Handles a run of drain events that does not directly follow a free in the same thread. There
-    /// are two causes: an interrupt came between a free and the spill that it caused, or CPU
-    /// `actor` drains its own lists or those of another CPU.
+    /// Handles a run of drain events (`mm_page_pcpu_drain`) that does not directly follow a free in
+    /// the same thread. There are two causes: an interrupt came between a free and the spill that
+    /// the free caused, or CPU `actor` drains its own lists or those of another CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();

@@ -80,19 +80,19 @@ impl Inferred {
 /// most recordings take three.
 const PASSES_MAX: u32 = 8;
 
-/// Corrections to the assumed lists of freed blocks. A list is assumed if no event states it, and
-/// corrected if later events contradict the assumption.
+/// Corrections to the lists on which freed blocks are assumed to be. A list is assumed if no event
+/// states it, and corrected if later events contradict the assumption.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Doubts {
     /// For each page block whose type no event states, the number of [`GUESSES`] that are ruled
     /// out.
     ruled_out: HashMap<u64, usize>,
-    /// Events that free a block without putting it on a list.
+    /// The events that free a block without putting it on a list, by index.
     misplaced: HashSet<usize>,
 }
 
-/// The types to try, in this order, for a page block whose type no event states. The last type is
-/// never ruled out, because its lists are used least.
+/// The types to try, in this order, for a page block whose type no event states. The last of them
+/// is never ruled out, because the lists of that type are used least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
 /// The state of one pass over the recording's events.
@@ -103,15 +103,15 @@ struct Walk<'a> {
     future: &'a Future,
     rounds: &'a Rounds,
     boosts: Boosts,
-    /// The node of each kswapd that has begun a round, by thread.
+    /// The node of each kswapd that has begun a round of reclaim, keyed by kswapd's thread id.
     kswapds: HashMap<u32, u32>,
     lists: Lists,
     ops: Vec<Op>,
     /// True for each event that belongs to the operation of an earlier event.
     done: Vec<bool>,
-    /// The event that put each listed frame on its list.
+    /// For each frame on a list, the index of the event that put it there.
     came: HashMap<u64, usize>,
-    /// The orders of blocks that are being freed in a batch, by first frame.
+    /// The orders of the blocks that are being freed in a batch, keyed by a block's first frame.
     batched: HashMap<u64, u8>,
     /// The batch that each CPU is freeing.
     batches: HashMap<u32, Batch>,
@@ -131,7 +131,7 @@ struct Walk<'a> {
     /// For each list, the frames that were returned from it to the zone although no event had put
     /// them on it, in the order of their return.
     given_back: HashMap<Place, Vec<u64>>,
-    /// Lists that have been refilled, so each has been empty at some time.
+    /// The lists that were empty at some time: those that the kernel has refilled.
     emptied: HashSet<Place>,
     /// The corrections that earlier passes and this pass have found.
     doubts: Doubts,
@@ -189,8 +189,9 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The frames on each list at the first event: `seeded` or, if it is empty, the frames that
-    /// this pass found. In each list, the frame to be allocated next comes first.
+    /// The frames on each list at the first event: `seeded`, the result of an earlier pass, or, if
+    /// that is empty, the frames that this pass found. In each list, the frame to be allocated next
+    /// comes first.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();
@@ -283,7 +284,8 @@ impl<'a> Walk<'a> {
         };
         self.take_above(index, place, pfn);
         let above = self.lists.above(place, Some(pfn)).len();
-        // No event predicts the position of a frame that was on its list before the recording.
+        // Count only frames that an event put on the list. Nothing predicts the position of a frame
+        // that was on its list before the recording.
         if self.came.contains_key(&pfn) {
             self.tally.predictable += 1;
             self.tally.predicted += u64::from(above == 0);

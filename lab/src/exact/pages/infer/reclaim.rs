@@ -1,11 +1,11 @@
-//! The times at which kswapd reclaims, and at which allocations find memory short.
+//! Derives from events when kswapd reclaims, and when allocations find memory short.
 
 use plimsoll_recording::event::{Event, What};
 
 use super::super::op::Action;
 use super::Walk;
 
-/// An index above that of every zone.
+/// A number above the index of every zone. A shortage up to this zone concerns all zones.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {

@@ -1,4 +1,5 @@
-//! Blocks that leave a zone: to refill an empty list, or directly to a caller.
+//! Derives operations from the events about blocks that leave a zone, to refill an empty list or
+//! directly to a caller.
 
 use plimsoll_recording::event::What;
 
@@ -6,8 +7,8 @@ use super::super::lists::{ListId, Place, UNMOVABLE};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
-/// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds
-/// without another event of that CPU in between.
+/// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds if no
+/// other event of that CPU lies between them.
 struct Group {
     /// The first frame of each block, with the index of the group's last event that touches it.
     pfns: Vec<(u64, usize)>,
@@ -56,8 +57,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The kernel's list was empty, so blocks that are still on the derived list were taken
-        // without an event.
+        // The refill shows that the kernel's list was empty. So blocks that still seem to be on
+        // the list were taken without an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
@@ -126,7 +127,8 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // Two successive events for one frame belong to one block, which was claimed.
+                    // Two successive events for one frame concern one block: the block was claimed
+                    // from another type, and the claim has an event of its own.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -152,9 +154,9 @@ impl Walk<'_> {
     }
 
     /// Handles the end of a bulk allocation of `pages` pages that refilled no list. If the topmost
-    /// `pages` pages of a derived list all leave it without an event, the bulk allocation took
-    /// them. Otherwise at least a part of its pages were on a list before the recording and appear
-    /// in no event.
+    /// `pages` pages of a list, as derived from events, all leave it without an event, the bulk
+    /// allocation took them. Otherwise at least a part of its pages were on a list before the
+    /// recording and appear in no event.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);
@@ -177,8 +179,8 @@ impl Walk<'_> {
         self.take_never_seen(index, cpu, pages);
     }
 
-    /// Records that a bulk allocation of `pages` pages took pages that no event shows: as many as
-    /// the derived list of unmovable pages lacks.
+    /// Records that a bulk allocation took pages that no event shows. Of its `pages` pages, these
+    /// are the ones that the top of the derived list of unmovable pages could not supply.
     fn take_never_seen(&mut self, index: usize, cpu: u32, pages: u32) {
         let highest = u8::try_from(self.zones.len().saturating_sub(1)).unwrap_or(u8::MAX);
         let zone = self.zone_of_next(index).unwrap_or(highest);

@@ -1,14 +1,15 @@
-//! Counts of how well the derived lists agree with the blocks that the kernel allocated.
+//! Counts how well the lists, as derived from events, agree with the blocks that the kernel
+//! allocated.
 
-/// The counts of one pass over the events.
+/// The counts of one pass of the replay over the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Tally {
     /// The number of blocks that were allocated from lists, not directly from a zone.
     pub(in super::super) allocs: u64,
     /// The number of blocks in `allocs` that an event had put on a list before.
     pub(in super::super) predictable: u64,
-    /// The number of blocks in `predictable` that were on top of their list when they were
-    /// allocated.
+    /// The number of blocks in `predictable` that were on top of their derived list when the kernel
+    /// allocated them, as predicted.
     pub(in super::super) predicted: u64,
     /// The number of blocks allocated although no event explains how they came to be on a list.
     pub(in super::super) unexplained: u64,
@@ -16,7 +17,7 @@ pub(in super::super) struct Tally {
     pub(in super::super) direct_allocs: u64,
     /// The number of blocks returned directly to a zone, bypassing the lists.
     pub(in super::super) direct_frees: u64,
-    /// The number of blocks derived to have been taken from lists without an event.
+    /// The number of blocks that must have been taken from lists although no event shows it.
     pub(in super::super) bulk_inferred: u64,
     /// The number of single pages that bulk allocations took, as counted by a probe.
     pub(in super::super) bulk_probed: u64,

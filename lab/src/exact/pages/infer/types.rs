@@ -22,7 +22,7 @@ impl Walk<'_> {
                     claimed = Some(pfn);
                 }
                 // A claimed block's `ZoneLocked` event precedes the event of the claim, but already
-                // shows the new type.
+                // shows the new type. So it says nothing about the type before the claim.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }
@@ -63,8 +63,8 @@ impl Walk<'_> {
         }
     }
 
-    /// If the next event of a freed page is its allocation, records the requested type as that of
-    /// the page block, because it is the type of the list that the page was on.
+    /// If the next event of a freed page is its allocation, the requested type is the type of the
+    /// list that the page was on. Records it as the type of the page block.
     pub(super) fn learn_from_list(&mut self, index: usize, event: &Event) {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;
@@ -85,7 +85,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The type of the page block around a frame, as last shown, or a guess if no event shows it.
+    /// The type of the page block that contains a frame: the type that an event showed last, or a
+    /// guess if no event shows one.
     pub(super) fn block_type(&self, pfn: u64) -> u8 {
         let block = pfn >> BLOCK_SHIFT;
         let known = self.blocks.get(&block).copied();

@@ -1,4 +1,4 @@
-//! Blocks that were taken from a list, or put on one, without an event.
+//! Finds blocks that were taken from a list, or put on a list, although no event shows it.
 
 use plimsoll_recording::event::What;
 
@@ -10,7 +10,7 @@ impl Walk<'_> {
     /// Handles a frame that is allocated from the list `place` although no event put it there. The
     /// frame was on this list before the recording, with two exceptions: the list has been seen
     /// empty, or an earlier event touches the frame. In both cases, nothing shows how the frame
-    /// came to the list, so the derived lists lack it and the result is `None`.
+    /// came to the list, so it is on no derived list and the result is `None`.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -22,8 +22,8 @@ impl Walk<'_> {
         Some(place)
     }
 
-    /// If a frame is on a derived list although an event shows it elsewhere, records that it was
-    /// taken from the list without an event.
+    /// If a frame still seems to be on a list although an event shows it elsewhere, records that
+    /// the frame was taken from the list without an event.
     pub(super) fn take_elsewhere(&mut self, index: usize, pfn: u64) {
         if let Some(place) = self.lists.place(pfn) {
             self.take_unseen(index, place, vec![pfn], Vec::new());
@@ -42,12 +42,12 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Keeps those frames of `unseen` that may have left the list `place` without an event, and
-    /// rules out the others. Pages usually leave a list without an event because of a bulk
-    /// allocation, and bulk allocations take unmovable pages. So a frame is ruled out if `place` is
-    /// a list of another type, or if the type of the frame's page block is only guessed: such a
-    /// frame was never on `place`. The exception is a frame that a refill put on `place`, or that a
-    /// later event touches.
+    /// Keeps those frames of `unseen` that may really have left the list `place` without an event,
+    /// and rules out the others, which were never on `place`. Pages usually leave a list without an
+    /// event because of a bulk allocation, and bulk allocations take unmovable pages. So a frame is
+    /// ruled out if `place` is a list of another type, or if the type of the frame's page block is
+    /// only guessed. But a frame is kept in any case if a refill put it on `place`, or if a later
+    /// event touches it.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
@@ -68,8 +68,8 @@ impl Walk<'_> {
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// Removes a block from the list that was wrongly assumed for it, and notes the correction for
-    /// the next pass.
+    /// Removes a block from a list on which it was wrongly assumed to be, and notes the correction
+    /// for the next pass over the events.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {

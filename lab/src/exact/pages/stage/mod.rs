@@ -74,7 +74,7 @@ pub(super) struct Knobs {
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// Plimsoll's allocator, and those of its blocks that stand for blocks that the kernel has in use.
+/// Plimsoll's allocator, and the blocks in it that stand for those that the kernel has in use.
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
@@ -84,8 +84,8 @@ pub(super) struct Stage {
     sizes: Vec<(Watermarks, Sizes)>,
     /// For each zone, the blocks that have been in use since before the recording.
     stock: Vec<Stock>,
-    /// For each block that the kernel has allocated, by first frame: the block of Plimsoll's that
-    /// stands for it, and its order.
+    /// The blocks that the kernel has allocated, keyed by their first frame. A value is Plimsoll's
+    /// block that stands for the kernel's block, and the order of both blocks.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
@@ -135,14 +135,14 @@ impl Stage {
         for (zone, info) in (0..).zip(zones) {
             stage.free_up_to(zone, info.free);
         }
-        // CPU 0's differentials hold the pages just freed; the refresh folds them into the zones'
-        // counters.
+        // The differentials of CPU 0 (counts that are not yet in the zones' counters) include the
+        // pages just freed. The refresh adds them to the zones' counters.
         stage.mm.refresh(&stage.machine);
         stage.machine.take_holds();
         Ok(stage)
     }
 
-    /// Frees memory in use in a zone until `wanted` pages are free.
+    /// Frees pages that are in use in a zone, until `wanted` pages are free.
     fn free_up_to(&mut self, zone: u8, wanted: u64) {
         let view = self.mm.pages().view(&self.machine);
         let free = view[usize::from(zone)].free.0;
@@ -240,7 +240,8 @@ impl Stage {
                 true
             }
             Action::Drain { zone, by } => {
-                // Runs on the CPU that drains, because that CPU adds the pages to the zone's count.
+                // The drain runs on CPU `by`, because the CPU that drains adds the pages to the
+                // zone's count of free pages.
                 self.machine.go_to(by);
                 let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
                 pages
@@ -255,7 +256,8 @@ impl Stage {
             Action::Sleep { node } => self.set_kswapd(NodeId(node), Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { node, highest } => self.set_below_high(node.map(NodeId), highest),
-            // Plimsoll takes no block here; the replay sets its lists to their new lengths instead.
+            // Plimsoll takes no block for this operation. Instead, the replay then sets the lengths
+            // of Plimsoll's lists to those of the kernel's lists.
             Action::BulkNeverSeen { .. } => true,
             Action::Online(online) => self.set_online(CpuId(op.cpu), online),
         };
@@ -366,8 +368,9 @@ impl Stage {
         highest.max(self.kinds[usize::from(zone)].0)
     }
 
-    /// Takes the block that stands for the kernel's block at `pfn`. If none of this order or a
-    /// higher one stands for it, takes a block that has been in use since before the recording.
+    /// Takes Plimsoll's block that stands for the kernel's block at `pfn`. If no block of this
+    /// order or a higher one stands for it, takes a block that has been in use since before the
+    /// recording.
     fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
@@ -413,8 +416,8 @@ impl Stage {
         state.unwrap_or_default()
     }
 
-    /// Takes single pages directly from a zone, or returns them if `pages` is negative, bypassing
-    /// the lists: the pages that the kernel moved and Plimsoll did not.
+    /// Makes up for a difference: takes single pages directly from a zone that the kernel took and
+    /// Plimsoll did not, bypassing the lists. If `pages` is negative, returns pages to the zone.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
@@ -433,8 +436,8 @@ impl Stage {
         self.machine.take_holds();
     }
 
-    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and the rest of their state to
-    /// the values that were learnt.
+    /// Sets the lists of `cpu` in a zone to the lengths `wanted`, and `high` and `alloc_factor` to
+    /// the values in `learnt`, where it has any.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);

@@ -144,9 +144,9 @@ mod tests {
         high_max: Pages(1000),
     };
 
-    /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high watermarks
-    /// of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list of movable
-    /// pages of each zone, its `high` is 1,000 and may shrink to 100.
+    /// Two nodes with one CPU and one zone each. The zones have 8,192 free pages and high
+    /// watermarks of 200 pages, unless `high` says otherwise. Every CPU has 500 pages on its list
+    /// of movable pages of each zone. The `high` of its lists is 1,000 and may shrink to 100.
     fn two_nodes(high: [u32; 2]) -> Stage {
         two_zones([(0, "DMA32"), (1, "DMA32")], high)
     }
@@ -199,7 +199,8 @@ mod tests {
         stage.perform(&op).iter().map(|hold| hold.pages).sum()
     }
 
-    /// The number of pages that a free to a zone's list moves to the zone.
+    /// Frees a page to a list of `zone`. Returns the number of pages that this free spills to the
+    /// zone.
     fn spilled(stage: &mut Stage, zone: u8) -> u32 {
         let list = ListId(1);
         perform(stage, Action::Free { zone, list, pfn: 7 })
@@ -231,8 +232,8 @@ mod tests {
         };
         let spilled_after = |actions: &[Action]| {
             let mut stage = two_zones([(0, "DMA32"), (0, "Normal")], [200; 2]);
-            // The lower zone withholds 64 pages from the requests of this test. So it is short if
-            // its count of free pages falls by two.
+            // The lower zone withholds 64 pages from the requests of this test. With these
+            // watermarks, the zone is short if its count of free pages falls by two.
             let marks = Watermarks {
                 min: Pages(10),
                 low: Pages(12),

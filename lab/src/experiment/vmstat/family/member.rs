@@ -28,7 +28,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The ratio of the patch to Linux; `None` if Linux's median is zero.
+    /// The value of `metric` with the patch, divided by that with Linux; `None` if Linux's median
+    /// is zero.
     pub(super) fn ratio(&self, metric: &Metric) -> Option<f64> {
         let has_ratio = self.has_ratio(metric);
         has_ratio.then(|| self.results.ratio((BASELINE, PATCH), metric))
@@ -40,7 +41,7 @@ impl Member {
         self.results.median(BASELINE, metric) > 0.0
     }
 
-    /// The ratio of `design` to Linux, for a cell.
+    /// The value of `metric` with `design`, divided by that with Linux, as text for a table cell.
     pub(super) fn show(&self, design: &str, metric: &Metric) -> String {
         if self.has_ratio(metric) {
             let compared = self.results.compare((BASELINE, design), metric);

@@ -1,5 +1,5 @@
-//! The patch and our design in every workload of the family, on both machines, beside the published
-//! ratios.
+//! Runs the patch and our design in every workload of the family, on both machines, and shows their
+//! ratios to Linux beside the published ratios.
 //!
 //! The submodule `member` has one workload on one machine, and `tables` the tables.
 
@@ -160,7 +160,8 @@ impl Family {
         members.filter(move |member| member.workload.name == workload)
     }
 
-    /// The workloads on the machine on which the causes are separated.
+    /// The workloads on the machine on which further designs separate the causes of the patch's
+    /// gain.
     fn separated(&self) -> impl Iterator<Item = &Member> {
         let members = self.members.iter();
         members.filter(|member| member.machine == MAPPED)

@@ -170,7 +170,8 @@ impl Line<'_> {
         human(100.0 * decays / all, Unit::Percent)
     }
 
-    /// The ratio of `design` to Linux. For the published figures, it is the ratio of the patch.
+    /// The value of `metric` with `design`, divided by that with Linux. For the published figures,
+    /// it is the ratio of the patch.
     fn ratio(&self, design: &str, metric: &Metric) -> String {
         match self {
             Self::Published(machine) => {

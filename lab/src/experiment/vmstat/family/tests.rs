@@ -1,4 +1,4 @@
-//! The tables and the finding of the family, on made-up runs.
+//! Tests the tables and the finding about the family of workloads, on made-up runs.
 
 use super::*;
 use crate::experiment::vmstat::scene::METRICS;

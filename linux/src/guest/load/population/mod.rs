@@ -1,5 +1,5 @@
-//! Starts processes with given sizes and `oom_score_adj` values. Then other processes, which the
-//! OOM killer must not choose, allocate all memory, MiB by MiB.
+//! The load `population`: starts processes with given sizes and `oom_score_adj` values. Then other
+//! processes, which the OOM killer must not choose, allocate all memory, MiB by MiB.
 //!
 //! The load stores two texts in the recording. `oom population` describes every process before
 //! memory runs out, as `/proc` shows it. `kernel log` has the kernel's messages about each

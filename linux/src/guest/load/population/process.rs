@@ -23,7 +23,7 @@ pub(super) enum Second {
 }
 
 impl Process {
-    /// Returns the program of the worker that becomes this process, on `cpu`.
+    /// Returns the steps of the worker that becomes this process, on `cpu`.
     pub(super) fn program(&self, cpu: u32) -> Vec<Op> {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(self.adj)];
         program.extend(self.group.clone().map(Op::Group));
@@ -32,7 +32,8 @@ impl Process {
         match self.second {
             None => program.push(Op::Report),
             Some(Second::Shared) => program.extend([Op::Share, Op::Report]),
-            // The child reports, because the worker itself waits for the child.
+            // The child reports to the leader that it runs, because the worker itself waits for the
+            // child's end.
             Some(Second::Vfork) => program.push(Op::Vfork),
         }
         program.push(Op::Wait);

@@ -1,4 +1,5 @@
-//! The load of a soak: two threads that work in chunks, and what disturbed each chunk.
+//! The load of a soak, a long measurement of allocations: two threads that work in chunks of 64
+//! allocations and frees, and what disturbed each chunk.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +22,8 @@ use crate::measure::{CannotMeasure, Pair};
 
 /// The number of operations in a chunk.
 const CHUNK: usize = 64;
-/// The number of gaps in an idle chunk, which takes about as long as a chunk of operations.
+/// The number of gaps between two clock readings in an idle chunk. Such a chunk takes about as long
+/// as a chunk of operations.
 const IDLE_GAPS: usize = 4 * CHUNK;
 /// The largest number of blocks that a thread holds.
 const HELD: usize = 6000;
@@ -37,7 +39,7 @@ struct World {
     drain_every: Duration,
     rate: Rate,
     begun: Instant,
-    /// The times in which a worker did not run although it had a job.
+    /// The spans of time in which a worker did not run although it had a job.
     away: Mutex<Vec<Span>>,
 }
 
@@ -159,8 +161,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Runs one chunk, and adds its times to the histograms for the kind of disturbance that the
-    /// chunk had.
+    /// Runs one chunk. Adds its times to the histograms of disturbed or of undisturbed chunks.
     fn chunk(&mut self, body: fn(&mut Self)) -> std::io::Result<()> {
         let before = Usage::now()?;
         let started = clock::ticks_after_loads();

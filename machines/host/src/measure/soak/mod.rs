@@ -21,7 +21,7 @@ use plimsoll_mm::units::Pages;
 pub use self::histogram::Histogram;
 use super::{CannotMeasure, Pair};
 
-/// The sizes of a soak.
+/// The settings of a soak: its length, its memory, and how often lists are drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoakOptions {
     /// The time for which the threads work.
@@ -49,7 +49,7 @@ impl Default for SoakOptions {
 pub struct Times {
     /// Times in chunks during which the thread had its CPU all the time, except those in `behind`.
     pub undisturbed: Histogram,
-    /// Times of at least 10 µs in such chunks, during which another thread lost its CPU: that
+    /// Times of at least 10 µs in undisturbed chunks during which another thread lost its CPU. That
     /// thread may have held a lock.
     pub behind: Histogram,
     /// Times in chunks during which the thread was switched from its CPU, or a hypervisor took the
@@ -75,7 +75,7 @@ pub struct Soak {
     /// The number of page faults of the two threads. They come from first touches of the
     /// allocator's records.
     pub faults: u64,
-    /// The number of pages that vmstat work moved from page lists to their zones because they
+    /// The number of pages that vmstat work moved from page lists to their zones because the lists
     /// decayed.
     pub decayed: u64,
 }
@@ -88,7 +88,7 @@ impl Soak {
         self.allocs.undisturbed.max()
     }
 
-    /// The times of all kinds.
+    /// The times of each kind of operation, in the order of `Kind`.
     fn times(&mut self) -> [&mut Times; 4] {
         [
             &mut self.allocs,

@@ -1,4 +1,4 @@
-//! The times of one thread of a soak, and what disturbed them.
+//! The times that one thread of a soak measures, and what disturbed them.
 
 use super::{Histogram, Soak};
 use crate::measure::clock::Rate;
@@ -22,8 +22,8 @@ pub(super) enum Kind {
     Drain,
 }
 
-/// A long time. It is added to a histogram only when all threads have ended, because only then are
-/// all times known at which threads lost their CPUs.
+/// A time of at least `LONG_NS`. It is added to a histogram only when all threads have ended,
+/// because only then are all times known at which threads lost their CPUs.
 #[derive(Clone, Copy)]
 struct Long {
     kind: Kind,

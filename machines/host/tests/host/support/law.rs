@@ -20,7 +20,8 @@ use plimsoll_mm::units::CpuId;
 const SPINS_MAX: u32 = 200;
 
 /// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs. Each round has new state.
-/// Every body runs on a separate thread, which plays the body's CPU, and all bodies start at once.
+/// Every body of the law (a function that runs on one CPU) runs on a separate thread, which plays
+/// the body's CPU, and all bodies start at once.
 ///
 /// The threads last for all rounds, because to create a thread takes longer than most bodies run.
 /// Each of them stays on one real CPU. Otherwise the kernel would tend to wake them all on the CPU
@@ -88,8 +89,8 @@ fn run_law_with<S: Send + Sync + 'static>(
     });
 }
 
-/// Pins this thread to the real CPU that stands for `cpu`. On a system that cannot pin threads,
-/// laws find fewer errors.
+/// Pins this thread to the real CPU that stands for `cpu`. On a system that cannot pin threads, the
+/// runs of laws find fewer errors.
 fn stay_on(real: &CpuMask, cpu: CpuId) {
     if let Some(real) = real.real(cpu.0) {
         let _pinned = affinity::pin(&CpuMask::only(real));

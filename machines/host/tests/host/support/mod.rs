@@ -1,5 +1,5 @@
-//! Shared parts of the tests on real threads: a runner of laws, a world and a model for tests of
-//! address spaces, and numbers from the whole range of their types.
+//! Shared parts of the tests on real threads: a runner of laws; a machine with one address space,
+//! and a model of the address space; and numbers from the whole range of their types.
 
 pub(crate) mod law;
 pub(crate) mod model;

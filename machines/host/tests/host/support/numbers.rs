@@ -1,4 +1,5 @@
-//! Numbers from the whole range of their types. The extremes and small numbers are drawn often.
+//! Strategies for numbers from the whole range of their types. They draw extremes and small numbers
+//! often.
 
 use proptest::prelude::*;
 

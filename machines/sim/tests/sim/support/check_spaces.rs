@@ -16,7 +16,8 @@ use super::check_owners::Owners;
 use super::check_tables;
 use super::space_stage::{Process, SpaceStage};
 
-/// For each phase, how many times it began and how many times it ended.
+/// For each phase of the work on dying address spaces, how many times it began and how many times
+/// it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Phases(BTreeMap<Phase, [u64; 2]>);
 

@@ -75,7 +75,7 @@ fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
     }
 }
 
-/// Returns whether a mapping of kind `mapping` may have this entry.
+/// Returns whether the page tables may have this entry for a page of a mapping of kind `mapping`.
 fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     let counted = entry.counted;
     match mapping {

@@ -47,7 +47,8 @@ pub(crate) fn check(sim: &Sim, pages: &PageAllocator<Sim>, layout: &Layout, owne
     }
 }
 
-/// Checks that list sizes and watermarks are in order.
+/// Checks that the bounds of `high` and the watermarks are in ascending order, and that `high_min`
+/// is at least four batches.
 fn is_sane(view: &ZoneView) {
     let ZoneView {
         sizes,

@@ -12,7 +12,8 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
 
-/// The upper bound of the random delay after which a body starts, in nanoseconds.
+/// The upper bound of the random delay after which a body of a law (the code of one CPU) starts, in
+/// nanoseconds.
 const START_SPREAD_NS: u32 = 2_000;
 /// The upper bound of the random delay of each ordered step, in nanoseconds. Because of the delays,
 /// the steps of different CPUs interleave in different ways with different seeds.

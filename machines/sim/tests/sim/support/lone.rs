@@ -18,7 +18,8 @@ pub(crate) struct Lone {
 }
 
 impl Lone {
-    /// Creates an address space, applies `more` to it, and runs `fill` on CPU 0.
+    /// Creates an address space, lets `more` set it up (for example, add a listener), and runs
+    /// `fill` on CPU 0.
     pub(crate) fn new(
         small: Small,
         design: &Design,

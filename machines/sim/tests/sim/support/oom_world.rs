@@ -201,7 +201,8 @@ impl OomWorld {
         });
     }
 
-    /// Creates an empty address space under `budget`, with the device `notified`.
+    /// Creates an empty address space under `budget`. If `notified` is given, this device is
+    /// notified before pages are unmapped.
     pub(crate) fn space(
         &self,
         sim: &Sim,

@@ -12,7 +12,7 @@ use plimsoll_sim::{KswapdThread, Sim};
 
 use super::space_stage::{Process, SpaceStage};
 
-/// The [`Embedder`] of the reclaim of a stage.
+/// The [`Embedder`] of reclaim, which belongs to a [`SpaceStage`].
 #[derive(Default)]
 pub(crate) struct Presses {
     stage: RefCell<Weak<SpaceStage>>,
@@ -21,7 +21,7 @@ pub(crate) struct Presses {
 }
 
 impl Presses {
-    /// Sets the stage, once it is complete. Until then, nothing is reclaimed.
+    /// Sets the state that all tasks share, once it is complete. Until then, nothing is reclaimed.
     pub(crate) fn set(&self, stage: &Rc<SpaceStage>) {
         self.stage.replace(Rc::downgrade(stage));
     }
@@ -33,7 +33,8 @@ impl Presses {
 
 impl Embedder<Sim> for Presses {
     fn with_memory(&self, sim: &Sim, f: &mut dyn FnMut(Memory<'_, Sim>)) {
-        // Reclaim may unmap pages of every process, so it counts as a step of each process.
+        // Reclaim may unmap pages of every process, so every process counts it as an operation in
+        // progress.
         fn during_all(processes: &[Process], f: &mut dyn FnMut()) {
             match processes {
                 [] => f(),

@@ -99,7 +99,8 @@ impl Actor {
         });
         let reaping = stage.design.reaping;
         let outcome = reaped.unwrap_or(Reaped::Busy);
-        // A helper that arrives after `Skip` was set does nothing.
+        // A helper that arrives after `Skip` was set does nothing, so its result does not show that
+        // the address space is empty.
         let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
         if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
             process.is_reaped.set(true);

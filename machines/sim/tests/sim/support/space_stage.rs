@@ -59,7 +59,8 @@ pub(crate) struct Plan {
     pub(crate) swappers: u32,
     pub(crate) hotplug: bool,
     pub(crate) vmstat: bool,
-    /// The percentage of ranges that a listener refuses if it may not wait.
+    /// The percentage of ranges whose unmapping a listener (Linux: MMU notifier) refuses if it may
+    /// not wait.
     pub(crate) refusals: u32,
 }
 
@@ -77,7 +78,8 @@ pub(crate) struct Process {
     pub(crate) helpers: Helpers,
     /// True when helpers have emptied everything. After that, faults do not add private pages.
     pub(crate) is_reaped: Cell<bool>,
-    /// The number of times that a listener of the address space has refused.
+    /// The number of times that a listener of the address space (Linux: MMU notifier) has refused
+    /// an unmapping.
     refusals: Arc<AtomicU32>,
     /// The number of successful calls of `exit`; there must be exactly one.
     pub(crate) exits: Cell<u32>,
@@ -109,8 +111,8 @@ pub(crate) struct Met {
     pub(crate) reclaimed: [u64; 3],
 }
 
-/// The state that all listeners of a run share, with counts of the calls that the listeners have
-/// received.
+/// The state that all listeners (Linux: MMU notifiers) of a run share, with counts of the calls
+/// that the listeners have received.
 pub(crate) struct Listeners {
     dice: Mutex<Dice>,
     refusals: u32,
@@ -121,7 +123,8 @@ pub(crate) struct Listeners {
 
 struct Listener {
     all: Arc<Listeners>,
-    /// The number of times that any listener of this listener's address space has refused.
+    /// The number of times that any listener of this listener's address space has refused an
+    /// unmapping.
     refusals: Arc<AtomicU32>,
 }
 
@@ -147,7 +150,7 @@ impl Notified<Sim> for Listener {
 }
 
 impl SpaceStage {
-    /// Creates the stage for `seed`, and the machine that it runs on.
+    /// Creates the state that the tasks share in the run with `seed`, and the machine of this run.
     pub(crate) fn new(seed: u64) -> (Sim, Self) {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(2, 16), dice.between(1, 2));
@@ -268,7 +271,7 @@ impl Process {
         self.steps.during(|| self.changes.during(f))
     }
 
-    /// Returns the number of times that a listener of the address space has refused.
+    /// Returns the number of times that a listener of the address space has refused an unmapping.
     pub(crate) fn refusals(&self) -> u32 {
         self.refusals.load(Relaxed)
     }
@@ -362,5 +365,5 @@ impl SpaceStage {
     }
 }
 
-/// A reference to the stage. Each task holds one.
+/// A reference to the state that all tasks share. Each task holds one.
 pub(crate) type Shared = Rc<SpaceStage>;

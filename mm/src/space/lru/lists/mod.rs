@@ -35,7 +35,8 @@ pub(crate) const ISOLATED_MAX: usize = 32;
 /// The place of a page: on a list, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On no list. `Links::next` counts the removals of the page whose additions have not come yet.
+    /// On no list. `Links::next` is the number of times that the page was removed before it was
+    /// added; each addition that follows cancels one of these removals.
     Nowhere,
     On(List),
     /// Isolated from a list of this kind; `Links::next` is the stamp.
@@ -50,7 +51,7 @@ struct Links {
 }
 
 /// The place of a page, and what is known about its use. Kept apart from the links, so that a
-/// record takes nine bytes.
+/// record takes nine bytes and not twelve.
 #[derive(Clone, Copy)]
 struct State(u8);
 
@@ -64,7 +65,7 @@ struct Ends {
     len: u32,
 }
 
-/// The number of pages whose records are together.
+/// The number of pages whose records are allocated together, as a chunk.
 pub(crate) const CHUNK: u32 = 1024;
 
 /// The records of [`CHUNK`] pages.
@@ -85,7 +86,8 @@ impl Chunk {
 pub(crate) struct Lists {
     first: Pfn,
     pages: u32,
-    /// A chunk is a vector of one element, because only vectors can report that there is no memory.
+    /// A chunk is a vector of one element, because a `Vec` can report that there is no memory and a
+    /// `Box` cannot.
     chunks: Vec<Vec<Chunk>>,
     ends: [Ends; List::ALL.len()],
     /// The number of isolated pages of each kind.
@@ -118,7 +120,7 @@ impl Past {
 pub(crate) struct Taken {
     pub(crate) pfn: Pfn,
     stamp: u32,
-    /// The list from which it was isolated.
+    /// The list from which the page was isolated.
     pub(crate) from: List,
     pub(crate) past: Past,
 }
@@ -162,7 +164,8 @@ impl State {
     const PLACE: u8 = 0xf;
     const NOWHERE: u8 = 0;
     const ISOLATED: u8 = 1;
-    /// The first value after those of isolated pages of each kind.
+    /// The value for a page on the first list. The values between `ISOLATED` and this one are for
+    /// isolated pages, one value for each kind.
     const ON: u8 = Self::ISOLATED + Kind::File as u8 + 1;
 
     const fn new(place: Place, past: Past) -> Self {

@@ -1,4 +1,5 @@
-//! The lists of one node: order, removals that come early, and isolation.
+//! Tests of the lists of one node: their order, pages that are removed before they are added, and
+//! isolation.
 
 use super::*;
 
@@ -86,8 +87,8 @@ fn a_page_that_leaves_is_removed_wherever_it_is() {
     let run = lists.isolate(List::Inactive, 1);
     lists.conclude(run.get()[0], Fate::Leaves);
     assert_eq!((lists.isolated(Kind::Anon), lists.total()), (0, 1));
-    // Meanwhile the page has been freed, and another address space uses it and has added it.
-    // This CPU then evicts the page from that address space.
+    // While the page was isolated, it was freed, and another address space used it and added it to
+    // the list again. This CPU then evicts the page from that address space.
     lists.add(Pfn(FIRST), List::Inactive, Past::NEW);
     lists.conclude(run.get()[0], Fate::Leaves);
     assert_eq!(lists.total(), 1);

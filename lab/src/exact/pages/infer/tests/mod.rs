@@ -1,4 +1,5 @@
-//! Tests on small recordings, each of which lacks an event for one fact.
+//! Tests the derivation of operations on small recordings. In each recording, no event shows one of
+//! the facts that the derivation must find.
 
 mod reclaim;
 
@@ -174,7 +175,8 @@ fn a_lone_block_from_the_zone_is_no_refill() {
     ));
 }
 
-/// A spill belongs to the free before it even if an interrupt allocates between the two.
+/// A spill belongs to the free that comes before it, even if an interrupt allocates a page between
+/// the two.
 #[test]
 fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);
@@ -253,7 +255,8 @@ fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
     assert!(matches!(again, Action::AllocDirect { pfn: 5, .. }));
 }
 
-/// If a block is freed while it is still on a derived list, it had left that list without an event.
+/// If a block is freed although it seems to be on a list already, it had left that list without an
+/// event.
 #[test]
 fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
     let found = infer(&[free(5), alloc(5, 1), free(5), free(5), alloc(5, 1)]);
@@ -315,8 +318,8 @@ fn the_next_allocation_of_another_thread_does_not_tell_the_zone_of_a_bulk_alloca
     assert_eq!(never_seen(&found), [(0, 4)]);
 }
 
-/// Bulk allocations take unmovable pages. So if pages on the lists of several types left these
-/// lists without an event, a bulk allocation took those of the unmovable list.
+/// Bulk allocations take unmovable pages. So if pages of several types left their lists without an
+/// event, the bulk allocation took the unmovable ones.
 #[test]
 fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     let unmovable = [taken(600, 0), alloc(600, 0), free(601), free(602)];
@@ -329,7 +332,8 @@ fn a_bulk_allocation_takes_unmovable_pages_rather_than_movable_ones() {
     assert_eq!((*list, &pfns[..]), (ListId(0), &[602, 601][..]));
 }
 
-/// A bulk allocation takes pages that no event shows only if the derived list has too few pages.
+/// A bulk allocation takes pages that no event shows only if the pages known to be on the list do
+/// not suffice.
 #[test]
 fn a_bulk_allocation_of_pages_that_lie_on_a_list_takes_no_others() {
     let bulk = |pages| What::BulkAlloc { pages };

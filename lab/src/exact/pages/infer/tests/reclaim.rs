@@ -1,4 +1,4 @@
-//! Tests of what events show about reclaim and shortages.
+//! Tests what the replay derives from the kernel's events about reclaim and shortages.
 
 use super::*;
 
@@ -58,7 +58,8 @@ fn the_end_of_a_round_is_of_the_node_whose_kswapd_began_it() {
     assert_eq!(rounds, [(0, true), (1, true), (0, false), (1, false)]);
 }
 
-/// If no event shows the end of a round, the round ends with kswapd's last event about a page.
+/// If no event shows the end of a round of kswapd, the round ends with kswapd's last event about a
+/// page.
 #[test]
 fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
@@ -70,8 +71,8 @@ fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     assert!(off && ended.event == 2, "{ended:?}");
 }
 
-/// An allocation that wakes kswapd has found its zones short. But without GFP flags, kswapd is
-/// woken because of a boost, and no zone was short.
+/// An allocation that wakes kswapd has found its zones short of memory. But if the wakeup event has
+/// no GFP flags, the cause is a watermark boost, and no zone was short.
 #[test]
 fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
     let woken = |gfp| What::WakeupKswapd {
