@@ -136,6 +136,24 @@ pub(super) struct Kept {
     recording: Option<Recording>,
 }
 
+/// The machine of `scene` with the memory and the CPUs that a run begins with.
+pub(super) fn testbed(
+    prepared: &Prepared<'_>,
+    scene: &Scene,
+    design: &Tuned,
+    seed: u64,
+) -> Testbed {
+    let Tuned { named, tunables } = design;
+    let swap = prepared.workload.swap.map(|slots| slots(&scene.values));
+    let testbed = Testbed::tuned(&scene.profile, named.design, seed, swap, *tunables);
+    let begun = scene.start.begin(&testbed);
+    begun.expect("the same machine has begun so before");
+    timeline::begin(&testbed, timeline::of_design(prepared.plan, &named.name));
+    // Only from now on, because memory that is in use from the start is not the workload's work.
+    testbed.count_pages();
+    testbed
+}
+
 fn measure(
     prepared: &Prepared<'_>,
     scene: &Scene,
@@ -143,24 +161,15 @@ fn measure(
     record: Option<usize>,
 ) -> (Sample, Kept) {
     let Prepared {
-        plan,
-        workload,
-        length,
-        ..
+        workload, length, ..
     } = prepared;
     let Scene {
         profile, values, ..
     } = scene;
-    let Tuned { named, tunables } = &case.design;
-    let swap = workload.swap.map(|slots| slots(values));
-    let testbed = Testbed::tuned(profile, named.design, case.seed, swap, *tunables);
-    let begun = scene.start.begin(&testbed);
-    begun.expect("the same machine has begun so before");
-    timeline::begin(&testbed, timeline::of_design(plan, &named.name));
-    // Only from now on, because memory that is in use from the start is not the workload's work.
-    testbed.count_pages();
+    let named = &case.design.named;
+    let testbed = testbed(prepared, scene, &case.design, case.seed);
     let recorder = record.map(|events_max| testbed.record(events_max));
-    (workload.start)(&testbed, values, *length);
+    let tasks = (workload.start)(&testbed, values, *length);
     testbed.sim.run_until(*length);
     let recording = recorder.map(|recorder| {
         let release = format!("{named} on {}", profile.name);
@@ -171,7 +180,7 @@ fn measure(
     let (stats, log) = testbed.finish();
     let sample = Sample {
         hash: stats.hash,
-        metrics: metrics::of_run(workload, &stats, &log, *length),
+        metrics: metrics::of_run(workload, &stats, &log, tasks.as_ref(), *length),
     };
     let kept = Kept {
         stats,

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::measure::comparison::Comparison;
 use crate::measure::locks;
 use crate::measure::metric::{Metric, Unit};
+use crate::measure::tasks::{self, Tasks};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
@@ -27,6 +28,7 @@ pub(super) fn of_run(
     workload: &Workload,
     stats: &Stats,
     log: &Log,
+    tasks: Option<&Tasks>,
     length: Nanos,
 ) -> Vec<(Metric, f64)> {
     let allocated = log.allocated as f64 * 1e9 / length.0 as f64;
@@ -36,6 +38,7 @@ pub(super) fn of_run(
     metrics.push((refreshes, log.refreshes as f64));
     let decayed = Metric::neither("pages_decayed", Unit::Pages);
     metrics.push((decayed, log.decayed as f64));
+    metrics.extend(tasks.into_iter().flat_map(|tasks| tasks.metrics(length)));
     if workload.swap.is_some() {
         metrics.extend(log.reclaim.metrics());
     }
@@ -48,8 +51,16 @@ pub(super) fn check(plan: &Plan, workload: &Workload, scene: &Scene, problems: &
         return;
     }
     let (stats, log) = Testbed::new(&scene.profile, Design::OURS, 1).finish();
-    let known = of_run(workload, &stats, &log, Nanos::SECOND);
-    let known: Vec<&str> = known.iter().map(|(metric, _)| &*metric.name).collect();
+    let measured = of_run(workload, &stats, &log, None, Nanos::SECOND);
+    let of_tasks = tasks::METRICS
+        .into_iter()
+        .filter(|_| workload.task.is_some());
+    let known: Vec<Metric> = measured
+        .into_iter()
+        .map(|(metric, _)| metric)
+        .chain(of_tasks)
+        .collect();
+    let known: Vec<&str> = known.iter().map(|metric| &*metric.name).collect();
     let labels: Vec<&str> = plan.designs.iter().map(|of| of.label.as_str()).collect();
     let machines: Vec<&str> = plan.machines.iter().map(String::as_str).collect();
     let mut demand = |key: String, kind, name: &str, known: &[&str]| {

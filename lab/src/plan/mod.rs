@@ -27,6 +27,8 @@ pub mod sweep_report;
 pub mod template;
 pub mod text;
 mod timeline;
+#[cfg(test)]
+mod timeline_tests;
 pub mod workloads;
 pub mod write;
 

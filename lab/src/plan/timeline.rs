@@ -80,52 +80,45 @@ pub(super) fn check(plan: &Plan, machine: &str, cpus: u32, length: Nanos) -> Vec
             );
         }
         if moment.set.is_empty() && !moment.designs.is_empty() {
-            problem(
-                ".designs",
-                "only `set` can happen in some designs; CPUs go offline in all".to_owned(),
-            );
+            let why = "only `set` can happen in some designs; CPUs go offline in all";
+            problem(".designs", why.to_owned());
         }
         if moment.at.0 >= length {
             let at = format!("a run ends before, at {}", super::text::Time(length));
             problem(".at", at);
         }
-        let largest = moment
-            .offline
-            .cpus()
-            .last()
-            .max(moment.online.cpus().last());
-        if let Some(largest) = largest.filter(|cpu| **cpu >= cpus) {
-            let key = if moment.offline.cpus().contains(largest) {
-                ".offline"
-            } else {
-                ".online"
-            };
-            let last = cpus.saturating_sub(1);
-            problem(
-                key,
-                format!("{machine} has no CPU {largest}; its CPUs are 0 to {last}"),
-            );
-            continue;
+        for (key, list) in [(".offline", &moment.offline), (".online", &moment.online)] {
+            if let Some(last) = list.cpus().last().filter(|cpu| **cpu >= cpus) {
+                let largest = cpus.saturating_sub(1);
+                let why = format!("{machine} has no CPU {last}; its CPUs are 0 to {largest}");
+                problem(key, why);
+            }
         }
-        if moment.offline.cpus().contains(&0) {
-            problem(".offline", "CPU 0 stays online, as on x86".to_owned());
-        }
-        if let Some(cpu) = moment.offline.cpus().iter().find(|cpu| !online.remove(cpu)) {
-            problem(".offline", format!("CPU {cpu} is offline already"));
-        }
-        if online.is_empty() {
-            problem(".offline", format!("no CPU of {machine} would be left"));
-        }
-        if let Some(cpu) = moment
-            .online
-            .cpus()
-            .iter()
-            .find(|cpu| !online.insert(**cpu))
-        {
-            problem(".online", format!("CPU {cpu} is online already"));
+        for (key, why) in changes(moment, &mut online) {
+            problem(key, why);
         }
     }
     problems
+}
+
+/// Updates `online` as `moment` says, and returns the mistakes in that.
+fn changes(moment: &Moment, online: &mut BTreeSet<u32>) -> Vec<(&'static str, String)> {
+    let mut mistakes = Vec::new();
+    for cpu in moment.offline.cpus() {
+        if *cpu == 0 {
+            mistakes.push((".offline", "CPU 0 stays online, as on x86".to_owned()));
+        } else if !online.remove(cpu) {
+            mistakes.push((".offline", format!("CPU {cpu} is not online")));
+        }
+    }
+    for cpu in moment.online.cpus() {
+        if !online.insert(*cpu) {
+            mistakes.push((".online", format!("CPU {cpu} is online already")));
+        }
+    }
+    // The first mistake of a list says enough.
+    mistakes.dedup_by_key(|(key, _)| *key);
+    mistakes
 }
 
 /// Makes `moments` happen in a run that has not begun yet. Those at time zero happen at once.
@@ -154,7 +147,7 @@ fn happen(sim: &Sim, mm: &Manager<Sim>, moment: &Moment) {
         let stays = |cpu: &CpuId| sim.is_online(*cpu) && !going.contains(cpu);
         let other = sim.topology().ids().find(stays);
         // A CPU cannot take itself offline. Before a run, when no task runs, this has no effect.
-        sim.migrate(other.expect("the check has left a CPU"));
+        sim.migrate(other.expect("CPU 0 stays online"));
         for &cpu in &going {
             mm.cpu_going(sim, cpu);
             sim.set_online(cpu, false);

@@ -5,6 +5,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use super::parameter::{Parameter, Values};
 use crate::error::Error;
+use crate::measure::tasks::Tasks;
 use crate::run::testbed::Testbed;
 use crate::workload::make_like::MakeLike;
 use crate::workload::overcommit::Overcommit;
@@ -18,6 +19,8 @@ pub struct Workload {
     pub name: &'static str,
     /// A one-line description. `{parameter}` stands for the value of a parameter.
     pub about: &'static str,
+    /// What a task of the workload is, whose duration is measured; `None` if there are no tasks.
+    pub task: Option<&'static str>,
     /// The parameters that the user can choose.
     pub parameters: &'static [Parameter],
     /// The number of swap slots; `None` if no pages are to be reclaimed.
@@ -25,7 +28,8 @@ pub struct Workload {
     /// The bytes that each worker needs. If the user chooses a state of memory, one and a half
     /// times as much is free when a run begins.
     pub(super) needs: fn(&Values) -> u64,
-    pub(super) start: fn(&Testbed, &Values, Nanos),
+    /// Starts the workload. Returns a record of its tasks; `None` if it has none.
+    pub(super) start: fn(&Testbed, &Values, Nanos) -> Option<Tasks>,
 }
 
 const WORKERS: Parameter = Parameter {
@@ -73,12 +77,16 @@ const fn stress_parameters(pause_ms: u64) -> [Parameter; 4] {
     [WORKERS, MIB_PER_WORKER, USE_NS_PER_PAGE, pause]
 }
 
+/// What a task of `stress-vm` is.
+const ROUND: &str = "a round: a worker maps, uses and unmaps its memory";
+
 /// The workloads that `plimsoll compare` and experiment files accept.
 pub static WORKLOADS: [Workload; 5] = [
     Workload {
         name: "stress-vm",
         about: "stress-ng --vm: each worker maps {mib_per_worker} MiB, writes and checks it, \
                 unmaps, repeats",
+        task: Some(ROUND),
         parameters: &const { stress_parameters(0) },
         swap: None,
         needs: stress_needs,
@@ -87,6 +95,7 @@ pub static WORKLOADS: [Workload; 5] = [
     Workload {
         name: "stress-vm-bursts",
         about: "stress-vm with about {pause_ms} ms of sleep between two rounds",
+        task: Some(ROUND),
         parameters: &const { stress_parameters(1000) },
         swap: None,
         needs: stress_needs,
@@ -95,6 +104,7 @@ pub static WORKLOADS: [Workload; 5] = [
     Workload {
         name: "make-like",
         about: "make -j: short processes of about {pages} pages, each on any CPU",
+        task: Some("a process, from its fork to the end of its exit"),
         parameters: &[
             WORKERS,
             Parameter {
@@ -120,7 +130,7 @@ pub static WORKLOADS: [Workload; 5] = [
         ],
         swap: None,
         // A process maps up to half as much again.
-        needs: |values| values.get("pages") * 3 / 2 << 12,
+        needs: |values| (values.get("pages") * 3 / 2) << 12,
         start: |testbed, values, until| {
             let make = MakeLike {
                 jobs: values.small("workers"),
@@ -128,12 +138,13 @@ pub static WORKLOADS: [Workload; 5] = [
                 think_ns_per_page: values.small("think_ns_per_page"),
                 pause: Nanos::from_ms(values.get("pause_ms")),
             };
-            make.start(testbed, until);
+            Some(make.start(testbed, until))
         },
     },
     Workload {
         name: "killed-apps",
         about: "apps of {mappings} mappings are filled, killed and reaped at once, on two CPUs each",
+        task: Some("the death of an app, from the kill until its memory is free"),
         parameters: &[
             WORKERS,
             Parameter {
@@ -153,13 +164,14 @@ pub static WORKLOADS: [Workload; 5] = [
                 pairs: values.small("workers"),
                 mappings: values.small("mappings"),
             };
-            apps.start(testbed, until);
+            Some(apps.start(testbed, until))
         },
     },
     Workload {
         name: "overcommit",
         about: "processes of {pages} pages touch random pages, with {memory_percent} % of their \
                 memory; the rest is in swap",
+        task: None,
         parameters: &[
             WORKERS,
             Parameter {
@@ -192,6 +204,7 @@ pub static WORKLOADS: [Workload; 5] = [
         needs: |_| 0,
         start: |testbed, values, until| {
             overcommitted(values).start(testbed, &spread(testbed, values.small("workers")), until);
+            None
         },
     },
 ];
@@ -249,7 +262,7 @@ fn stress_needs(values: &Values) -> u64 {
     }
 }
 
-fn stress(testbed: &Testbed, values: &Values, until: Nanos) {
+fn stress(testbed: &Testbed, values: &Values, until: Nanos) -> Option<Tasks> {
     let pause = match values.get("pause_ms") {
         0 => Pause::No,
         ms => Pause::Asleep(Nanos::from_ms(ms)),
@@ -259,7 +272,8 @@ fn stress(testbed: &Testbed, values: &Values, until: Nanos) {
         use_ns_per_page: values.small("use_ns_per_page"),
         pause,
     };
-    worker.start(testbed, spread(testbed, values.small("workers")), until);
+    let done = worker.start(testbed, spread(testbed, values.small("workers")), until);
+    Some(done.rounds)
 }
 
 #[cfg(test)]
@@ -290,6 +304,6 @@ mod tests {
         let error = find("make-like").and_then(|of| of.parameter("page"));
         let text = error.expect_err("a slip").to_string();
         assert!(text.contains("did you mean `pages`"), "{text}");
-        assert!(find("make-lik").is_err());
+        find("make-lik").unwrap_err();
     }
 }
