@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -284,7 +285,8 @@ fn a_file_gives_the_runs_of_the_command_line_of_the_same_choice() {
 fn examples() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
     let entries = fs::read_dir(folder).expect("the folder is there");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let path = |entry: io::Result<fs::DirEntry>| entry.expect("the folder can be read").path();
+    let mut paths: Vec<PathBuf> = entries.map(path).collect();
     paths.sort();
     paths
 }
@@ -346,7 +348,10 @@ fn the_page_has_every_parameter_as_it_is_declared() {
                 of.max,
                 of.about
             );
-            assert!(PAGE.contains(&row), "docs/experiments.md lacks this row:\n{row}");
+            assert!(
+                PAGE.contains(&row),
+                "docs/experiments.md lacks this row:\n{row}"
+            );
         }
     }
 }
@@ -355,9 +360,16 @@ fn the_page_has_every_parameter_as_it_is_declared() {
 fn the_page_has_every_key_and_shows_the_file_that_it_names() {
     let keys = [FILE, DESIGN, PUBLISHED, SWEEP, MOMENT].concat();
     for key in keys {
-        assert!(PAGE.contains(key.name), "docs/experiments.md lacks {}", key.name);
+        assert!(
+            PAGE.contains(key.name),
+            "docs/experiments.md lacks {}",
+            key.name
+        );
     }
     let lines = FILES[0].lines().skip_while(|line| line.starts_with('#'));
     let shown: String = lines.map(|line| format!("{line}\n")).collect();
-    assert!(PAGE.contains(&shown), "docs/experiments.md shows another first.toml");
+    assert!(
+        PAGE.contains(&shown),
+        "docs/experiments.md shows another first.toml"
+    );
 }

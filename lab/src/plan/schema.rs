@@ -48,7 +48,6 @@ fn described(mut schema: Value, about: &str) -> Value {
 }
 
 fn kind(kind: Kind) -> Value {
-    let whole = || json!({ "type": "integer", "minimum": 0, "maximum": WHOLE_MAX });
     let text = || json!({ "type": "string", "minLength": 1 });
     match kind {
         Kind::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
@@ -63,7 +62,7 @@ fn kind(kind: Kind) -> Value {
         }
         Kind::Knobs => json!({
             "type": "object",
-            "properties": named(knobs(), whole),
+            "properties": Map::from_iter(knobs()),
             "additionalProperties": false,
         }),
         Kind::Prices => json!({
@@ -117,7 +116,11 @@ fn sweep(keys: &[Key]) -> Value {
     let mut schema = table(keys);
     let axes = named(parameters, whole)
         .into_iter()
-        .chain(named(knobs().map(|name| format!("knob:{name}")), whole))
+        .chain(
+            knobs()
+                .into_iter()
+                .map(|(name, of)| (format!("knob:{name}"), list(of))),
+        )
         .chain(named(prices().map(|name| format!("price:{name}")), || {
             list(factor())
         }))
@@ -144,11 +147,22 @@ fn factor() -> Value {
     json!({ "type": "number", "minimum": 0.01, "maximum": 100 })
 }
 
-/// Both names of each knob. A knob that Linux does not have has only one.
-fn knobs() -> impl Iterator<Item = String> {
-    let names = Knob::ALL.into_iter().map(Knob::spec);
-    let names = names.flat_map(|spec| [spec.name, spec.linux]);
-    names.filter(|name| !name.contains(' ')).map(str::to_owned)
+/// The schema of each knob under both of its names, in the unit that goes with the name. A knob that
+/// Linux does not have has only one name.
+fn knobs() -> Vec<(String, Value)> {
+    let schema = |name: &str, unit: &str, min: u64, max: u64| {
+        let schema = json!({ "type": "integer", "minimum": min, "maximum": max });
+        (name.to_owned(), described(schema, &format!("unit: {unit}")))
+    };
+    let of = |knob: Knob| {
+        let spec = knob.spec();
+        let (unit, factor) = spec.linux_unit;
+        let (min, max) = (spec.min.div_ceil(factor), spec.max / factor);
+        let in_linux = schema(spec.linux, unit, min, max);
+        [schema(spec.name, spec.unit, spec.min, spec.max), in_linux]
+    };
+    let knobs = Knob::ALL.into_iter().flat_map(of);
+    knobs.filter(|(name, _)| !name.contains(' ')).collect()
 }
 
 fn prices() -> impl Iterator<Item = String> {
@@ -175,7 +189,9 @@ mod tests {
         assert_eq!(workloads.len(), WORKLOADS.len());
         assert_eq!(workloads[2]["properties"]["pages"]["maximum"], 1 << 20);
         let knobs = &schema["properties"]["knobs"]["properties"];
-        assert!(knobs["vm.stat_interval"].is_object() && knobs["hold_time_max_ns"].is_object());
+        assert_eq!(knobs["vm.stat_interval"]["maximum"], 3600);
+        assert_eq!(knobs["stat_interval_ms"]["maximum"], 3_600_000);
+        assert!(knobs["hold_time_max_ns"].is_object());
         let sweep = &schema["properties"]["sweep"]["properties"];
         for axis in [
             "machine",

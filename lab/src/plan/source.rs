@@ -24,7 +24,7 @@ pub(super) struct Mistake {
 
 /// Makes one error of `mistakes` in the text of `file`, in the order of the file.
 pub(super) fn error_of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Error {
-    mistakes.sort_by(|one, other| one.span.start.cmp(&other.span.start));
+    mistakes.sort_by_key(|mistake| mistake.span.start);
     mistakes.dedup();
     let shown = mistakes.iter().take(SHOWN_MAX);
     let mut texts: Vec<String> = shown.map(|mistake| show(file, text, mistake)).collect();

@@ -1,4 +1,4 @@
-//! Runs every point of a sweep, and makes one table of all points.
+//! Runs every point of a sweep, and makes a table of each metric with all points.
 
 use super::data::{Plan, Sweep};
 use super::drive::{self, How};
@@ -6,12 +6,13 @@ use super::metrics::OF_SWEEP;
 use super::prepare::{Prepared, prepare};
 use super::sweep::{self, Point};
 use super::{command, difference};
+use crate::catalog::tuned::Tuned;
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, fold_hashes};
-use crate::measure::metric::Metric;
+use crate::measure::metric::Better;
 use crate::measure::stats::Verdict;
 use crate::report::value::{human_estimate, human_ratio};
-use crate::report::{Report, Row, Table, VerdictRow};
+use crate::report::{Report, Table, VerdictRow};
 use crate::run::progress::Progress;
 
 /// Runs all `points` of `plan`, which [`sweep::points`] has made, on every machine of each.
@@ -26,10 +27,9 @@ pub fn run(
     how: &How,
     progress: &Progress,
 ) -> Result<Report, Error> {
-    let mut rows = Vec::new();
+    let mut tables = empty_tables(plan, sweep);
     let mut hashes = Vec::new();
     let mut identical = vec![true; plan.designs.len()];
-    let has_machine_axis = sweep::machine_axis(sweep).is_some();
     for point in points {
         let prepared = prepare(&point.plan).map_err(command::first)?;
         for scene in &prepared.scenes {
@@ -42,10 +42,12 @@ pub fn run(
                 *is_identical &= runs.are_identical(0, nth);
             }
             let mut first = point.values.clone();
-            if !has_machine_axis {
+            if shows_machine(plan, sweep) {
                 first.insert(0, scene.machine.clone());
             }
-            rows.extend(of_point(&prepared, &runs, &first));
+            for (table, metric) in tables.iter_mut().zip(shown(plan)) {
+                table.rows.extend(rows(&prepared, &runs, metric, &first));
+            }
         }
     }
     if let Some(nth) = (1..identical.len()).find(|nth| identical[*nth]) {
@@ -54,19 +56,18 @@ pub fn run(
         return Err(difference::identical(a, b, prepared.workload));
     }
     let seeds: Vec<u64> = (1..=plan.seeds).collect();
-    let machines = if has_machine_axis {
-        "several machines".to_owned()
-    } else {
-        plan.machines.join(", ")
+    let machines = match sweep::machine_axis(sweep) {
+        Some(_) => "several machines".to_owned(),
+        None => plan.machines.join(", "),
     };
     let hash = fold_hashes(hashes.iter().copied());
     let mut report = Report::new(&plan.name, &machines, plan.card, &seeds, hash);
-    report.tables = vec![table(plan, sweep, has_machine_axis, rows)];
+    report.tables = tables;
     report.finding = about(plan, sweep, points);
     Ok(report)
 }
 
-/// The names of the metrics that the table shows.
+/// The names of the metrics that the report shows.
 fn shown(plan: &Plan) -> Vec<&str> {
     if plan.metrics.is_empty() {
         OF_SWEEP.to_vec()
@@ -75,68 +76,81 @@ fn shown(plan: &Plan) -> Vec<&str> {
     }
 }
 
-/// The rows of one point on one machine: one for each design, each of which begins with `first`.
-fn of_point(prepared: &Prepared<'_>, runs: &Comparison, first: &[String]) -> Vec<Vec<String>> {
+/// Returns whether a column shows the machine. It does if there are several, unless the machine is
+/// an axis, which has a column anyway.
+fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
+    plan.machines.len() > 1 && sweep::machine_axis(sweep).is_none()
+}
+
+/// A table without rows for each metric.
+fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
+    let base = &plan.designs[0].label;
+    let machine = shows_machine(plan, sweep).then(|| "machine".to_owned());
+    let axes = sweep.axes.iter().map(|axis| axis.target.key());
+    let before: Vec<String> = machine.into_iter().chain(axes).collect();
+    let table = |metric: &str| {
+        let ratio = format!("/ {base}");
+        let after = ["design", metric, &ratio, "verdict"].map(str::to_owned);
+        Table {
+            title: format!("{metric} at every point"),
+            note: String::new(),
+            columns: before.iter().cloned().chain(after).collect(),
+            rows: Vec::new(),
+        }
+    };
+    shown(plan).into_iter().map(table).collect()
+}
+
+/// The rows of one point on one machine in the table of `metric`: one for each design, each of which
+/// begins with `first`.
+fn rows(
+    prepared: &Prepared<'_>,
+    runs: &Comparison,
+    metric: &str,
+    first: &[String],
+) -> Vec<Vec<String>> {
     let rows = runs.rows(|_, _| None);
     let verdicts = runs.verdicts(0);
-    let row = |(nth, label): (usize, &String)| {
-        let mut cells = first.to_vec();
-        cells.push(label.clone());
-        for name in shown(prepared.plan) {
-            let is_it = |metric: &Metric| metric.name == name;
-            let mine = rows
-                .iter()
-                .find(|row| row.design == *label && is_it(&row.metric));
-            let show = |row: &Row| human_estimate(&row.estimate, row.metric.unit);
-            cells.push(mine.map(show).unwrap_or_default());
-            let verdict = verdicts
-                .iter()
-                .find(|row| row.b == *label && is_it(&row.metric));
-            let against = if nth > 0 && runs.are_identical(0, nth) {
-                "identical runs".to_owned()
-            } else {
-                verdict.map(words).unwrap_or_default()
-            };
-            cells.push(against);
-        }
-        cells
+    let row = |(nth, label): (usize, &Tuned)| {
+        let label = &label.named.name;
+        let mine = rows
+            .iter()
+            .find(|row| row.design == *label && row.metric.name == metric);
+        let value = mine.map(|row| human_estimate(&row.estimate, row.metric.unit));
+        let verdict = verdicts
+            .iter()
+            .find(|row| row.b == *label && row.metric.name == metric);
+        let (ratio, verdict) = match verdict {
+            _ if nth > 0 && runs.are_identical(0, nth) => (String::new(), "identical runs"),
+            Some(row) => (ratio(row), words(row)),
+            None => (String::new(), ""),
+        };
+        let last = [value.unwrap_or_default(), ratio, verdict.to_owned()];
+        let cells = first.iter().chain([label]).cloned();
+        cells.chain(last).collect()
     };
-    runs.designs().iter().enumerate().map(row).collect()
+    prepared.designs.iter().enumerate().map(row).collect()
 }
 
-/// The ratio to the first design with its verdict. A ratio of two medians of zero would say
+/// The ratio to the first design. Of values that are equal on every seed, such as zero, it would say
 /// nothing.
-fn words(row: &VerdictRow) -> String {
-    let ratio = human_ratio(&row.comparison.ratio);
+fn ratio(row: &VerdictRow) -> String {
     match row.comparison.verdict {
-        Verdict::Lower => format!("{ratio} lower"),
-        Verdict::Higher => format!("{ratio} higher"),
-        Verdict::NoDifference => format!("{ratio} no difference seen"),
-        Verdict::Equal => Verdict::Equal.words().to_owned(),
-        Verdict::TooFewSeeds => format!("{ratio} too few seeds"),
+        Verdict::Equal => String::new(),
+        _ => human_ratio(&row.comparison.ratio),
     }
 }
 
-fn table(plan: &Plan, sweep: &Sweep, has_machine_axis: bool, rows: Vec<Vec<String>>) -> Table {
-    let base = &plan.designs[0].label;
-    let mut columns: Vec<String> = Vec::new();
-    if !has_machine_axis {
-        columns.push("machine".to_owned());
-    }
-    columns.extend(sweep.axes.iter().map(|axis| axis.target.key()));
-    columns.push("design".to_owned());
-    for name in shown(plan) {
-        columns.push(name.to_owned());
-        columns.push(format!("/ {base}"));
-    }
-    Table {
-        title: "Every point of the sweep".to_owned(),
-        note: format!(
-            "Each figure is the median over the seeds with its interval. The columns `/ {base}` \
-             compare a design with {base} at the same point, paired by seed."
-        ),
-        columns,
-        rows,
+fn words(row: &VerdictRow) -> &'static str {
+    match (row.comparison.verdict, row.metric.better) {
+        (Verdict::Lower, Better::Lower) => "lower (better)",
+        (Verdict::Lower, Better::Higher) => "lower (worse)",
+        (Verdict::Lower, Better::Neither) => "lower",
+        (Verdict::Higher, Better::Higher) => "higher (better)",
+        (Verdict::Higher, Better::Lower) => "higher (worse)",
+        (Verdict::Higher, Better::Neither) => "higher",
+        (Verdict::NoDifference, _) => "no difference seen",
+        (Verdict::Equal | Verdict::TooFewSeeds, _) => row.comparison.verdict.words(),
     }
 }
 
@@ -150,8 +164,12 @@ fn about(plan: &Plan, sweep: &Sweep, points: &[Point]) -> String {
         format!(", drawn from the grid with seed {}", draw.seed)
     });
     format!(
-        "{question}{} points{drawn}, under the workload {}.",
+        "{question}{} points{drawn}, under the workload {}. Each figure is the median over the seeds \
+         with its interval. The column `/ {}` compares a design with {} at the same point, paired by \
+         seed.",
         points.len(),
-        plan.workload
+        plan.workload,
+        plan.designs[0].label,
+        plan.designs[0].label,
     )
 }

@@ -134,7 +134,7 @@ mod tests {
         let text = text("mine");
         let plan = FromFile::parse("mine.toml", &text).unwrap().plan;
         assert_eq!((plan.name.as_str(), plan.designs.len()), ("mine", 2));
-        assert!(prepare(&plan).is_ok());
+        prepare(&plan).unwrap();
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
@@ -165,13 +165,11 @@ mod tests {
             (3, 1, 1)
         );
         let axes = plan.sweep.clone().expect("the template shows a sweep");
-        assert!(
-            prepare(&Plan {
-                sweep: None,
-                ..plan.clone()
-            })
-            .is_ok()
-        );
+        let once = Plan {
+            sweep: None,
+            ..plan.clone()
+        };
+        prepare(&once).unwrap();
         // A plan with a sweep has no published figures, and no design may set the knob of an axis.
         let problems = sweep::points(&plan, &axes).unwrap_err();
         let keys: Vec<&str> = problems.iter().map(|of| of.key.as_str()).collect();
