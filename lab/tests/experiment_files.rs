@@ -1,5 +1,5 @@
-//! Experiment files: what is written is read again, no text makes the reader panic, a file gives the
-//! results of the command line of the same choice, and the files in `experiments/` run.
+//! Experiment files: what is written is read again, no text makes the reader panic, a file gives
+//! the results of the command line of the same choice, and the files in `experiments/` run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -280,6 +280,25 @@ fn a_file_gives_the_runs_of_the_command_line_of_the_same_choice() {
         ..of_file.clone()
     };
     assert_ne!(hash(&other), hash(&of_file));
+}
+
+/// A profile beside the file is found from any working directory.
+#[test]
+fn a_profile_is_relative_to_the_file() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-files-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let profile = include_str!("../../machines/sim/profiles/laptop-2.toml");
+    fs::write(
+        folder.join("mine.toml"),
+        profile.replace("laptop-2", "my-laptop"),
+    )
+    .unwrap();
+    let text = FILES[0].replace("\"laptop-2\"", "\"mine.toml\"");
+    fs::write(folder.join("first.toml"), text).unwrap();
+    let plan = FromFile::load(&folder.join("first.toml")).unwrap().plan;
+    let found = prepare::prepare(&plan).map(|of| of.scenes[0].profile.name.clone());
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(found.unwrap(), "my-laptop");
 }
 
 fn examples() -> Vec<PathBuf> {

@@ -7,8 +7,8 @@ use super::read::Problem;
 use crate::catalog::knobs;
 use crate::error::Error;
 
-/// The plan of a command line. Each of `designs` is `DESIGN` or `DESIGN@KNOB=VALUE,...`, and each of
-/// `settings`, which are knobs of all designs, is `KNOB=VALUE`.
+/// The plan of a command line. Each of `designs` is `DESIGN` or `DESIGN@KNOB=VALUE,...`. Each of
+/// `settings` is `KNOB=VALUE`, and sets a knob of all designs.
 ///
 /// # Errors
 /// [`Error::Invalid`] if a knob is not set in this form. The names need not exist.

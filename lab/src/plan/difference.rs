@@ -67,7 +67,8 @@ pub(super) fn identical(a: &Tuned, b: &Tuned, workload: &Workload) -> Error {
     );
     Error::Invalid(if what.is_empty() {
         format!(
-            "{ran} the knobs in which they differ; try a longer run, aged memory, or another workload"
+            "{ran} the knobs in which they differ; try a longer run, aged memory, or another \
+             workload"
         )
     } else {
         format!(

@@ -1,10 +1,11 @@
 //! The metrics of a plan's runs: what each run measures, and which of them the plan shows.
 
+use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::Stats;
+use plimsoll_sim::profile::Profile;
 
 use super::data::Plan;
-use super::prepare::Scene;
 use super::read::Problem;
 use super::workloads::Workload;
 use crate::error::Error;
@@ -15,7 +16,6 @@ use crate::measure::tasks::{self, Tasks};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
-use plimsoll_mm::design::Design;
 
 /// The pages that the workload allocated a second: the work done.
 const ALLOCATED: Metric = Metric::higher("pages_allocated_per_s", Unit::PagesPerSecond);
@@ -45,12 +45,18 @@ pub(super) fn of_run(
     metrics
 }
 
-/// Adds a problem for each metric, label and machine that the plan names and does not have.
-pub(super) fn check(plan: &Plan, workload: &Workload, scene: &Scene, problems: &mut Vec<Problem>) {
+/// Adds a problem for each metric, label and machine that the plan names and does not have. All
+/// machines have the same metrics; `profile` is one of them.
+pub(super) fn check(
+    plan: &Plan,
+    workload: &Workload,
+    profile: &Profile,
+    problems: &mut Vec<Problem>,
+) {
     if plan.metrics.is_empty() && plan.published.is_empty() {
         return;
     }
-    let (stats, log) = Testbed::new(&scene.profile, Design::OURS, 1).finish();
+    let (stats, log) = Testbed::new(profile, Design::OURS, 1).finish();
     let measured = of_run(workload, &stats, &log, None, Nanos::SECOND);
     let of_tasks = tasks::METRICS
         .into_iter()

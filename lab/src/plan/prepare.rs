@@ -169,7 +169,7 @@ pub fn prepare(plan: &Plan) -> Result<Prepared<'_>, Vec<Problem>> {
     for scene in &scenes {
         check_scene(&mut problems, plan, workload, &designs[0], scene);
     }
-    metrics::check(plan, workload, &scenes[0], &mut problems.0);
+    metrics::check(plan, workload, &scenes[0].profile, &mut problems.0);
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
@@ -339,7 +339,8 @@ fn check_scene(
         && slots > SLOTS_MAX
     {
         let why = format!(
-            "{slots} slots of swap are too many, the most is {SLOTS_MAX}: take fewer workers or pages"
+            "{slots} slots of swap are too many, the most is {SLOTS_MAX}: take fewer workers or \
+             pages"
         );
         problems.invalid("workload", why);
     }

@@ -147,8 +147,8 @@ fn factor() -> Value {
     json!({ "type": "number", "minimum": 0.01, "maximum": 100 })
 }
 
-/// The schema of each knob under both of its names, in the unit that goes with the name. A knob that
-/// Linux does not have has only one name.
+/// The schema of each knob under both of its names, in the unit that goes with the name. A knob
+/// that Linux does not have has only one name.
 fn knobs() -> Vec<(String, Value)> {
     let schema = |name: &str, unit: &str, min: u64, max: u64| {
         let schema = json!({ "type": "integer", "minimum": min, "maximum": max });

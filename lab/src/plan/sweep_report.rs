@@ -1,6 +1,6 @@
 //! Runs every point of a sweep, and makes a table of each metric with all points.
 
-use super::data::{Plan, Sweep};
+use super::data::{Plan, Sweep, Target};
 use super::drive::{self, How};
 use super::metrics::OF_SWEEP;
 use super::prepare::{Prepared, prepare};
@@ -86,11 +86,11 @@ fn shows_machine(plan: &Plan, sweep: &Sweep) -> bool {
 fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     let base = &plan.designs[0].label;
     let machine = shows_machine(plan, sweep).then(|| "machine".to_owned());
-    let axes = sweep.axes.iter().map(|axis| axis.target.key());
+    let axes = sweep.axes.iter().map(|axis| column(&axis.target));
     let before: Vec<String> = machine.into_iter().chain(axes).collect();
     let table = |metric: &str| {
         let ratio = format!("/ {base}");
-        let after = ["design", metric, &ratio, "verdict"].map(str::to_owned);
+        let after = ["design", "median", &ratio, "verdict"].map(str::to_owned);
         Table {
             title: format!("{metric} at every point"),
             note: String::new(),
@@ -101,7 +101,16 @@ fn empty_tables(plan: &Plan, sweep: &Sweep) -> Vec<Table> {
     shown(plan).into_iter().map(table).collect()
 }
 
-/// The rows of one point on one machine in the table of `metric`: one for each design, each of which
+/// The title of the column of an axis. The prefix of a key is left out, because columns are narrow.
+fn column(target: &Target) -> String {
+    match target {
+        Target::Machine | Target::Memory | Target::Card => target.key(),
+        Target::Workload(name) | Target::Knob(name) => name.clone(),
+        Target::Price(name) => format!("{name} ×"),
+    }
+}
+
+/// The rows of one point on one machine in the table of `metric`: one for each design. Each row
 /// begins with `first`.
 fn rows(
     prepared: &Prepared<'_>,
@@ -132,8 +141,8 @@ fn rows(
     prepared.designs.iter().enumerate().map(row).collect()
 }
 
-/// The ratio to the first design. Of values that are equal on every seed, such as zero, it would say
-/// nothing.
+/// The ratio to the first design, or an empty text if the values are equal on every seed, because a
+/// ratio of zeros would say nothing.
 fn ratio(row: &VerdictRow) -> String {
     match row.comparison.verdict {
         Verdict::Equal => String::new(),
@@ -164,9 +173,9 @@ fn about(plan: &Plan, sweep: &Sweep, points: &[Point]) -> String {
         format!(", drawn from the grid with seed {}", draw.seed)
     });
     format!(
-        "{question}{} points{drawn}, under the workload {}. Each figure is the median over the seeds \
-         with its interval. The column `/ {}` compares a design with {} at the same point, paired by \
-         seed.",
+        "{question}{} points{drawn}, under the workload {}. Each figure is the median over the \
+         seeds with its interval. The column `/ {}` compares a design with {} at the same point, \
+         paired by seed.",
         points.len(),
         plan.workload,
         plan.designs[0].label,

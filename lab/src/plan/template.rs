@@ -31,8 +31,8 @@ const EXAMPLES: [(&str, &str); 10] = [
     ),
     (
         "published",
-        "[[published]]\nmetric = \"contentions\"\ndesign = \"linux\"\nmachine = \"laptop-2\"\nvalue = 42\n\
-         source = \"A. Author, 2026-01-31, table 1\"",
+        "[[published]]\nmetric = \"contentions\"\ndesign = \"linux\"\nmachine = \"laptop-2\"\n\
+         value = 42\nsource = \"A. Author, 2026-01-31, table 1\"",
     ),
     (
         "sweep",
@@ -50,8 +50,8 @@ const EXAMPLES: [(&str, &str); 10] = [
 pub fn text(name: &str) -> String {
     let workload = workloads::find(WORKLOAD).expect("the template's workload exists");
     let mut plain = String::from(
-        "# An experiment of Plimsoll. Run it with `plimsoll run FILE`, check it with `plimsoll check\n\
-         # FILE`. docs/experiments.md describes the format.\n",
+        "# An experiment of Plimsoll. Run it with `plimsoll run FILE`.\n\
+         # Check it with `plimsoll check FILE`. Format: docs/experiments.md\n",
     );
     // Keys of the file itself must stand before the first table.
     let mut tables = String::new();

@@ -180,7 +180,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_again(ns in 0..=TIME_MAX.0, cpus in prop::collection::vec(0..=CPU_MAX, 1..20)) {
+        fn what_is_printed_is_read_again(
+            ns in 0..=TIME_MAX.0,
+            cpus in prop::collection::vec(0..=CPU_MAX, 1..20),
+        ) {
             let time = Time(Nanos(ns));
             prop_assert_eq!(time.to_string().parse(), Ok(time));
             let list = CpuList::new(cpus);

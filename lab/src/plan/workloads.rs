@@ -143,7 +143,8 @@ pub static WORKLOADS: [Workload; 5] = [
     },
     Workload {
         name: "killed-apps",
-        about: "apps of {mappings} mappings are filled, killed and reaped at once, on two CPUs each",
+        about: "apps of {mappings} mappings are filled, killed and reaped at once, on two CPUs \
+                each",
         task: Some("the death of an app, from the kill until its memory is free"),
         parameters: &[
             WORKERS,
