@@ -53,6 +53,41 @@ static EXAMPLES: &[Examples] = &[
         ],
     },
     Examples {
+        command: "run",
+        lines: &[
+            (
+                "plimsoll run experiments/stat-interval.toml",
+                "every point of the sweep in the file",
+            ),
+            (
+                "plimsoll run mine.toml --seeds 12 --set vm.stat_interval=5",
+                "with more seeds and another knob than the file",
+            ),
+        ],
+    },
+    Examples {
+        command: "new",
+        lines: &[("plimsoll new mine", "mine.toml, which runs as it is")],
+    },
+    Examples {
+        command: "list",
+        lines: &[("plimsoll list experiments", "also those of this folder")],
+    },
+    Examples {
+        command: "check",
+        lines: &[(
+            "plimsoll check mine.toml",
+            "mistakes, or what the file would run",
+        )],
+    },
+    Examples {
+        command: "schema",
+        lines: &[(
+            "plimsoll schema > plimsoll.schema.json",
+            "for the settings of an editor",
+        )],
+    },
+    Examples {
         command: "replay",
         lines: &[
             (

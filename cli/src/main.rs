@@ -65,6 +65,11 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Reproduce(args) => command::reproduce::run(args),
         Command::Sensitivity(args) => command::sensitivity::run(&args),
         Command::Compare(args) => command::compare::run(args),
+        Command::Run(args) => command::experiment::run(args),
+        Command::New(args) => command::experiment::new(&args),
+        Command::List(args) => command::experiment::list(&args),
+        Command::Check { file } => command::experiment::check(&file),
+        Command::Schema => command::experiment::schema(),
         Command::Replay(args) => command::replay::run(args),
         Command::Show(args) => command::show::run(args),
         #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! Tests the command as its users see it. Each file in `cmd` is a session, and the command must
 //! print exactly the text in that file. The same holds for the `console` blocks of the pages that
-//! answer the questions of mailing-list threads, `docs/threads`.
+//! answer the questions of mailing-list threads, `docs/threads`, and of `docs/experiments.md`.
 
 use std::env;
 
@@ -25,4 +25,11 @@ fn the_answers_to_the_threads_are_what_the_command_prints() {
     in_the_repository();
     let answers = trycmd::TestCases::new();
     answers.case("docs/threads/*.md");
+}
+
+#[test]
+fn the_page_about_experiment_files_shows_what_the_command_prints() {
+    in_the_repository();
+    let page = trycmd::TestCases::new();
+    page.case("docs/experiments.md");
 }

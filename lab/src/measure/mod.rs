@@ -7,3 +7,4 @@ pub mod locks;
 pub mod metric;
 pub mod phases;
 pub mod stats;
+pub mod tasks;

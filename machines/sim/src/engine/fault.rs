@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
-use crate::engine::cpu::{Cpu, Waits};
+use crate::engine::cpu::{Cpu, NOBODY, Waits};
 use crate::engine::random::{around, below};
 use crate::engine::record::bump;
 use crate::engine::state::{Inner, Sim};
@@ -58,6 +58,17 @@ impl Sim {
     #[must_use]
     pub fn is_online(&self, cpu: CpuId) -> bool {
         self.0.cpus[cpu.index()].online.get()
+    }
+
+    /// Returns whether `cpu` runs a task or kernel work, or has a task that is ready or asleep. A
+    /// CPU that went offline has none as soon as all its tasks have moved.
+    #[must_use]
+    pub fn has_tasks(&self, cpu: CpuId) -> bool {
+        self.0.order();
+        let state = &self.0.cpus[cpu.index()];
+        state.current.get() != NOBODY
+            || !state.ready.borrow().is_empty()
+            || !state.sleepers.borrow().is_empty()
     }
 }
 
