@@ -17,7 +17,7 @@ use plimsoll_lab::run::options::Jitter;
 
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
-use crate::output::{Format, Output};
+use crate::output::{Extent, Format, Output};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -117,6 +117,8 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) save_durations: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) extent: Extent,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -179,6 +181,8 @@ pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) record: RecordRun,
     #[command(flatten)]
+    pub(crate) extent: Extent,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -191,6 +195,8 @@ pub(crate) struct Run {
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) runs: Runs,
+    #[command(flatten)]
+    pub(crate) extent: Extent,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -216,7 +222,7 @@ pub(crate) struct Replay {
     pub(crate) machine: Option<String>,
     /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
     /// recorded kernel made
-    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
+    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card", "verbose", "metric"])]
     pub(crate) exact: bool,
     /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
     /// scores, reaping or watermarks
@@ -244,6 +250,8 @@ pub(crate) struct Replay {
     pub(crate) card: CardName,
     #[command(flatten)]
     pub(crate) record: RecordRun,
+    #[command(flatten)]
+    pub(crate) extent: Extent,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -1,16 +1,20 @@
 //! The destinations of results: standard output, or a file that is replaced as a whole after each
 //! result.
 
+use std::env;
 use std::error;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::Context;
 use clap::ValueEnum;
 use plimsoll_lab::exact::Outcome;
-use plimsoll_lab::report::{Report, Table, json, markdown, table};
+use plimsoll_lab::report::paint::Paint;
+use plimsoll_lab::report::pick::{self, Detail};
+use plimsoll_lab::report::{Report, Table, csv, json, mail, markdown, table};
 use tempfile::NamedTempFile;
 
 /// The width of tables, in columns, if the width of the terminal is not known.
@@ -22,7 +26,8 @@ const WIDTH_RANGE: (usize, usize) = (80, 160);
 /// Destination and format of results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Output {
-    /// The format of the results; json is one object per line, one line per result
+    /// The format of the results: markdown and json have everything, json as one object per line;
+    /// mail has the answer in lines of at most 72 characters; csv has one value per line
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
     /// Writes results to this file, which is replaced as a whole after each result
@@ -30,11 +35,42 @@ pub(crate) struct Output {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// How much of a report is shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Extent {
+    /// Shows all tables and verdicts, and not only the answer
+    #[arg(long, short, conflicts_with = "metric")]
+    pub(crate) verbose: bool,
+    /// Shows the answer, and this metric with its verdicts; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Vec<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Table,
     Markdown,
     Json,
+    Mail,
+    Csv,
+}
+
+impl Format {
+    /// Whether the text of several results is one file that a program reads, without blank lines.
+    const fn is_for_programs(self) -> bool {
+        matches!(self, Self::Json | Self::Csv)
+    }
+
+    /// Renders tables that belong to no report; `name` names the set of tables in JSON.
+    pub(crate) fn tables(self, name: &str, tables: &[Table], width: usize) -> String {
+        match self {
+            Self::Table => table::render_tables(tables, width),
+            Self::Markdown => markdown::render_tables(tables),
+            Self::Json => json::render_tables(name, tables) + "\n",
+            Self::Mail => mail::render_tables(tables),
+            Self::Csv => csv::render_tables(tables),
+        }
+    }
 }
 
 /// An error that the user can correct.
@@ -52,6 +88,7 @@ impl error::Error for BadInput {}
 /// Writes reports, one after another, to standard output or a file.
 pub(crate) struct Sink {
     format: Format,
+    extent: Extent,
     target: Target,
     written: String,
 }
@@ -62,9 +99,10 @@ enum Target {
 }
 
 impl Sink {
-    /// Opens the destination that the arguments name. If the file cannot be written, this fails
-    /// now, and not after minutes of measuring.
-    pub(crate) fn open(output: Output) -> anyhow::Result<Self> {
+    /// Opens the destination that the arguments name. If the file cannot be written, or the format
+    /// cannot show what `extent` asks for, this fails now, and not after minutes of measuring.
+    pub(crate) fn open(output: Output, extent: Extent) -> anyhow::Result<Self> {
+        check_extent(output.format, &extent)?;
         let target = match output.output {
             None => Target::Stdout,
             Some(file) => {
@@ -76,6 +114,7 @@ impl Sink {
         };
         Ok(Self {
             format: output.format,
+            extent,
             target,
             written: String::new(),
         })
@@ -84,31 +123,57 @@ impl Sink {
     /// Writes one more report, and its warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
         warn(&report.warnings);
+        let Extent { verbose, metric } = self.extent.clone();
+        let detail = Detail::of(verbose, &metric);
+        let (paint, is_first) = (self.paint(), self.written.is_empty());
         self.write_text(|format, width| match format {
-            Format::Table => table::render(report, width),
-            Format::Markdown => markdown::render(report),
+            Format::Table => table::render(report, width, detail, paint),
+            Format::Markdown => markdown::render(report, detail),
             Format::Json => json::render(report) + "\n",
+            Format::Mail => mail::render(report, &command_line()),
+            Format::Csv if is_first => csv::HEAD.to_owned() + &csv::render(report, detail),
+            Format::Csv => csv::render(report, detail),
         })
     }
 
-    /// Writes a table that belongs to no single report. With JSON, writes nothing, because the
-    /// reports already contain the table's figures.
+    /// Checks that `report` has the metrics that the user names. A command that cannot know the
+    /// metrics before its runs calls this after it has written everything, so that the runs are not
+    /// lost if a name is wrong.
+    pub(crate) fn check_metrics(&self, report: &Report) -> anyhow::Result<()> {
+        Ok(pick::check(&self.extent.metric, &pick::metrics(report))?)
+    }
+
+    /// Writes a table that belongs to no single report. With JSON and CSV, writes nothing, because
+    /// the reports already contain the table's figures.
     pub(crate) fn write_table(&mut self, of: &Table) -> anyhow::Result<()> {
+        if self.format.is_for_programs() {
+            return Ok(());
+        }
         let tables = std::slice::from_ref(of);
+        self.write_text(|format, width| format.tables("", tables, width))
+    }
+
+    /// Writes a paragraph for people; with JSON and CSV, writes nothing.
+    pub(crate) fn write_paragraph(&mut self, text: &str) -> anyhow::Result<()> {
+        if self.format.is_for_programs() {
+            return Ok(());
+        }
         self.write_text(|format, width| match format {
-            Format::Table => table::render_tables(tables, width),
-            Format::Markdown => markdown::render_tables(tables),
-            Format::Json => String::new(),
+            Format::Mail => table::render_text(text, mail::WIDTH),
+            _ => table::render_text(text, width),
         })
     }
 
-    /// Writes the outcome of an exact replay, and its warnings to standard error.
+    /// Writes the outcome of an exact replay, and its warnings to standard error. A mail has the
+    /// same text as a terminal.
     pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
         warn(&outcome.warnings);
         self.write_text(|format, width| match format {
             Format::Table => outcome.render(width),
             Format::Markdown => outcome.render_markdown(),
             Format::Json => json::render_exact(outcome) + "\n",
+            Format::Mail => outcome.render(mail::WIDTH),
+            Format::Csv => csv::render_tables(&outcome.tables()),
         })
     }
 
@@ -117,9 +182,8 @@ impl Sink {
         &mut self,
         render: impl FnOnce(Format, usize) -> String,
     ) -> anyhow::Result<()> {
-        // A blank line separates two reports for people. JSON needs no blank lines, because each
-        // report is one line.
-        let gap = if self.written.is_empty() || self.format == Format::Json {
+        // A blank line separates two reports for people.
+        let gap = if self.written.is_empty() || self.format.is_for_programs() {
             ""
         } else {
             "\n"
@@ -130,6 +194,20 @@ impl Sink {
         match &self.target {
             Target::Stdout => print(&text),
             Target::File(file) => replace(file, &self.written),
+        }
+    }
+
+    /// Returns whether everything is shown, also what is not the answer.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.extent.verbose || self.format == Format::Markdown
+    }
+
+    /// Colours if the results go to a terminal that shows them, unless `NO_COLOR` is set.
+    fn paint(&self) -> Paint {
+        let choice = AutoStream::choice(&io::stdout());
+        match self.target {
+            Target::Stdout if choice != ColorChoice::Never => Paint::Colour,
+            _ => Paint::Plain,
         }
     }
 
@@ -153,6 +231,42 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
+}
+
+/// Returns an error if `format` shows the same with and without an option of `extent`.
+fn check_extent(format: Format, extent: &Extent) -> anyhow::Result<()> {
+    let refuse = |why: &str| Err(BadInput(why.to_owned()).into());
+    match format {
+        Format::Json if !extent.metric.is_empty() => {
+            refuse("--format json always has every metric; leave out --metric, or use --format csv")
+        }
+        Format::Mail if extent.verbose || !extent.metric.is_empty() => {
+            refuse("--format mail has only the answer; use --format table or markdown for more")
+        }
+        Format::Csv if extent.verbose => refuse(
+            "--format csv already has every value; leave out --verbose, or use --format json, \
+             which also has the other tables",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The command line of this program, as a shell would read it.
+fn command_line() -> String {
+    quoted(env::args().skip(1))
+}
+
+fn quoted(words: impl Iterator<Item = String>) -> String {
+    let words = words.map(|word| {
+        let plain = |c: char| c.is_alphanumeric() || "-_=./,:@+%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    let words: Vec<String> = ["plimsoll".to_owned()].into_iter().chain(words).collect();
+    words.join(" ")
 }
 
 fn warn(warnings: &[String]) {
@@ -239,15 +353,16 @@ mod tests {
             format: Format::Json,
             output: Some(path.to_owned()),
         };
-        let Target::File(target) = Sink::open(output(&link)).unwrap().target else {
+        let open = |path: &Path| Sink::open(output(path), Extent::default());
+        let Target::File(target) = open(&link).unwrap().target else {
             panic!("a file was named");
         };
         assert_eq!(target, fs::canonicalize(&file).unwrap());
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        let refused = Sink::open(output(&socket)).map(drop).unwrap_err();
+        let refused = open(&socket).map(drop).unwrap_err();
         assert!(refused.downcast_ref::<BadInput>().is_some(), "{refused}");
-        assert!(Sink::open(output(Path::new("/dev/null"))).is_err());
+        assert!(open(Path::new("/dev/null")).is_err());
     }
 
     #[test]
@@ -272,5 +387,33 @@ mod tests {
             assert!(error.is::<BadInput>(), "{error}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_format_refuses_an_option_that_changes_nothing() {
+        let metric = Extent {
+            verbose: false,
+            metric: vec!["waits".to_owned()],
+        };
+        let verbose = Extent {
+            verbose: true,
+            metric: Vec::new(),
+        };
+        let refused = |format| {
+            let error = |extent| check_extent(format, extent).is_err();
+            [error(&Extent::default()), error(&metric), error(&verbose)]
+        };
+        assert_eq!(refused(Format::Table), [false, false, false]);
+        assert_eq!(refused(Format::Markdown), [false, false, false]);
+        assert_eq!(refused(Format::Json), [false, true, false]);
+        assert_eq!(refused(Format::Mail), [false, true, true]);
+        assert_eq!(refused(Format::Csv), [false, false, true]);
+    }
+
+    #[test]
+    fn a_shell_reads_the_quoted_words_as_they_were() {
+        let words = ["compare", "--b", "linux@a=1", "a b", "it's", ""];
+        let text = quoted(words.iter().map(|word| (*word).to_owned()));
+        assert_eq!(text, r"plimsoll compare --b linux@a=1 'a b' 'it'\''s' ''");
     }
 }

@@ -1,7 +1,7 @@
 //! `plimsoll bench`: measures how fast Plimsoll itself is.
 
 use plimsoll_lab::bench;
-use plimsoll_lab::report::{json, markdown, table};
+use plimsoll_lab::report::json;
 use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Bench;
@@ -15,8 +15,7 @@ pub(crate) fn run(args: &Bench) -> anyhow::Result<()> {
     progress.finish();
     let found = found?;
     output::print(&match args.format {
-        Format::Table => table::render_tables(&found.tables, output::width()),
-        Format::Markdown => markdown::render_tables(&found.tables),
         Format::Json => json::render_bench(bench.name, &found) + "\n",
+        format => format.tables("", &found.tables, output::width()),
     })
 }

@@ -37,11 +37,12 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         record: shelf.events_max(),
     };
     let prepared = prepare::prepare(&plan).map_err(command::first)?;
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, args.extent)?;
     let progress = Progress::new();
     let run = drive::run(&prepared, &prepared.scenes[0], &how, &progress);
     progress.finish();
     let (report, recordings) = run?;
     sink.write(&report)?;
-    shelf.write(&recordings)
+    shelf.write(&recordings)?;
+    sink.check_metrics(&report)
 }

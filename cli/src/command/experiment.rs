@@ -28,7 +28,7 @@ pub(crate) fn run(args: Run) -> anyhow::Result<()> {
         jobs: Jobs::new(args.runs.jobs()),
         record: None,
     };
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, args.extent)?;
     let progress = Progress::new();
     let ran = match &from_file.plan.sweep {
         None => run_machines(&from_file, &how, &progress, &mut sink),
@@ -50,6 +50,7 @@ fn run_machines(
         let (report, _) = drive::run(&prepared, scene, how, progress)?;
         progress.finish();
         sink.write(&report)?;
+        sink.check_metrics(&report)?;
     }
     Ok(())
 }

@@ -32,13 +32,14 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         card: args.card.into(),
         record: shelf.events_max(),
     };
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, args.extent)?;
     let progress = Progress::new();
     let run = replay::run(&options, &progress);
     progress.finish();
     let (report, recordings) = run?;
     sink.write(&report)?;
-    shelf.write(&recordings)
+    shelf.write(&recordings)?;
+    sink.check_metrics(&report)
 }
 
 /// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.
@@ -48,7 +49,7 @@ fn exact(args: Replay) -> anyhow::Result<()> {
         only: args.only,
         design: args.design,
     };
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, args.extent)?;
     let progress = Progress::new();
     let outcome = exact::run(&options, &progress);
     progress.finish();

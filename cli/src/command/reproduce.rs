@@ -1,5 +1,6 @@
-//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After all
-//! of them, it prints every published figure beside ours.
+//! `plimsoll reproduce`: runs the named experiments, or all experiments of the catalog. After
+//! several reports it prints a table of their answers. After all experiments it also prints every
+//! published figure beside ours, or how many of them match.
 
 use std::fs;
 use std::panic;
@@ -8,8 +9,8 @@ use std::thread::{self, JoinHandle};
 
 use plimsoll_lab::Error;
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
-use plimsoll_lab::report::Report;
-use plimsoll_lab::report::misses::{self, Beside};
+use plimsoll_lab::report::misses::{self, Beside, Counts};
+use plimsoll_lab::report::{Report, pick, summary};
 use plimsoll_lab::run::aging::Memory;
 use plimsoll_lab::run::durations::Durations;
 use plimsoll_lab::run::jobs::Jobs;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     let mut options = options(&args)?;
     let experiments = experiments(&args.experiment)?;
     check_memory(&args, &experiments)?;
+    check_metrics(&args.extent.metric, &experiments, options.effort)?;
     options.jitter = args.jitter.into();
     let whole = CATALOG
         .iter()
@@ -42,7 +44,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         output::writable(page, "--misses")?;
     }
     let overall = overall(args.progress, &experiments, &options);
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, args.extent)?;
     let mut all = Vec::new();
     for (nth, started) in start_all(&experiments, &options, &overall)
         .into_iter()
@@ -63,8 +65,16 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     if let Some(file) = &args.save_durations {
         save_durations(file, &experiments, options.effort, &overall)?;
     }
+    if all.len() > 1 {
+        sink.write_table(&summary::table(&all))?;
+    }
     if whole {
-        sink.write_table(&misses::table(&figures_of(&all)))?;
+        let figures = figures_of(&all);
+        if sink.is_verbose() {
+            sink.write_table(&misses::table(&figures))?;
+        } else {
+            sink.write_paragraph(&Counts::of(&figures).sentence())?;
+        }
     }
     if let Some(page) = &args.misses {
         let declared = experiment::figures()?;
@@ -150,6 +160,22 @@ fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static dyn Experiment>>
         }
     }
     Ok(chosen)
+}
+
+/// Returns an error if no report of `experiments` has one of the metrics that the user names.
+fn check_metrics(
+    names: &[String],
+    experiments: &[&dyn Experiment],
+    effort: Effort,
+) -> anyhow::Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut known = Vec::new();
+    for experiment in experiments {
+        known.extend(experiment.reported_metrics(effort)?);
+    }
+    Ok(pick::check(names, &known)?)
 }
 
 /// Returns an error if `--memory` is given and has no effect on an experiment that the user names.

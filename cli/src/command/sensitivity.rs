@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use plimsoll_lab::report::{json, markdown, table};
 use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Effort, Options};
 use plimsoll_lab::run::progress::Progress;
@@ -12,7 +11,7 @@ use plimsoll_lab::sensitivity::kept::Kept;
 use plimsoll_lab::sensitivity::{measure, tables};
 
 use crate::args::{Sensitivity, jobs_or_cpus};
-use crate::output::{self, Format};
+use crate::output;
 
 /// The fewest seeds that give a verdict.
 const SEEDS: u64 = 6;
@@ -31,11 +30,7 @@ pub(crate) fn run(args: &Sensitivity) -> anyhow::Result<()> {
     progress.finish();
     let found = found?;
     let tables = tables::tables(&found)?;
-    let text = match args.format {
-        Format::Table => table::render_tables(&tables, output::width()),
-        Format::Markdown => markdown::render_tables(&tables),
-        Format::Json => json::render_tables("sensitivity", &tables) + "\n",
-    };
+    let text = args.format.tables("sensitivity", &tables, output::width());
     output::print(&text)?;
     match args.save.as_deref().zip(before) {
         Some((file, before)) => output::replace(file, &before.replaced_by(found).text()),

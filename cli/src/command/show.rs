@@ -1,11 +1,9 @@
 //! `plimsoll show`: shows a recording as tables, or two recordings side by side.
 
-use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, json};
 
 use crate::args::Show;
-use crate::output::Format;
-use crate::output::{BadInput, Sink};
+use crate::output::{BadInput, Extent, Format, Sink};
 
 pub(crate) fn run(args: Show) -> anyhow::Result<()> {
     if args.files.iter().filter(|file| *file == "-").count() > 1 {
@@ -20,7 +18,7 @@ pub(crate) fn run(args: Show) -> anyhow::Result<()> {
         )
         .into());
     }
-    let mut sink = Sink::open(args.output)?;
+    let mut sink = Sink::open(args.output, Extent::default())?;
     let mut recordings = Vec::new();
     for file in args.files {
         let (recording, warnings) = show::open(&file)?;
@@ -35,8 +33,7 @@ pub(crate) fn run(args: Show) -> anyhow::Result<()> {
     };
     let shown = show::show(&recordings, &options)?;
     sink.write_text(|format, width| match format {
-        Format::Table => table::render_tables(&shown.tables(), width),
-        Format::Markdown => markdown::render_tables(&shown.tables()),
         Format::Json => json::render(&shown) + "\n",
+        _ => format.tables("", &shown.tables(), width),
     })
 }

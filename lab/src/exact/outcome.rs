@@ -5,6 +5,7 @@ use plimsoll_recording::Recording;
 use super::Judgement;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
+use crate::report::wrap::wrap;
 use crate::report::{Table, markdown, table};
 
 /// The result of an exact replay.
@@ -53,7 +54,7 @@ impl Outcome {
     /// Renders the outcome for a terminal of `width` columns.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
-        let mut text = format!("{}\n\n", self.title);
+        let mut text = wrap(&self.title, width).join("\n") + "\n\n";
         text.push_str(&table::render_tables(&[self.summary()], width));
         for judgement in &self.judgements {
             if !judgement.tables.is_empty() {
@@ -81,6 +82,13 @@ impl Outcome {
             }
         }
         text
+    }
+
+    /// The summary and all other tables.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Table> {
+        let of_subjects = self.judgements.iter().flat_map(|it| it.tables.clone());
+        [self.summary()].into_iter().chain(of_subjects).collect()
     }
 
     fn summary(&self) -> Table {

@@ -4,6 +4,8 @@
 //! values. The module `declared` runs all declarations in the same way and returns one report per
 //! machine. Experiments do not depend on how reports are printed.
 
+#[cfg(test)]
+mod answers;
 mod declared;
 mod drain;
 mod emptier;
@@ -11,6 +13,8 @@ mod mrelease;
 mod oom_choice;
 mod oom_storm;
 mod owning;
+#[cfg(test)]
+mod readme;
 mod reaper;
 mod rss_accuracy;
 mod rss_cost;
@@ -25,7 +29,7 @@ use crate::error::Error;
 use crate::measure::comparison::Comparison;
 use crate::report::Report;
 use crate::report::misses::Beside;
-use crate::run::options::Options;
+use crate::run::options::{Effort, Options};
 use crate::run::progress::Progress;
 
 /// An experiment of the catalog: one question, and the simulated or real measurements that answer
@@ -79,6 +83,13 @@ pub trait Experiment: Sync {
     /// # Errors
     /// If the machine is unknown.
     fn quick_metrics(&self, machine: &str) -> Result<Vec<String>, Error>;
+
+    /// The names of the metrics that have a row or a verdict in the reports of a run with `effort`,
+    /// each once.
+    ///
+    /// # Errors
+    /// If the declaration uses an unknown machine.
+    fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error>;
 
     /// Runs only the designs called `designs`, and makes no tables and no finding. `machine` may
     /// have scaled prices, as in `grace-72@work.fault=200`. Designs that the experiment does not

@@ -59,6 +59,7 @@ pub fn run(
         runs.hash(),
     );
     metrics::fill(&mut report, plan, &scene.machine, &runs);
+    report.answer = metrics::answer(&report, plan, runs.designs());
     let mut lists = Vec::new();
     let mut recordings = Vec::new();
     for (design, kept) in designs.iter().zip(kept) {

@@ -13,6 +13,7 @@ use crate::measure::comparison::Comparison;
 use crate::measure::locks;
 use crate::measure::metric::{Metric, Unit};
 use crate::measure::tasks::{self, Tasks};
+use crate::report::answer::{self, Answer};
 use crate::report::value::{NOTHING, human, ratio_of};
 use crate::report::{Report, Table};
 use crate::run::testbed::{Log, Testbed};
@@ -117,6 +118,31 @@ pub(super) fn fill(report: &mut Report, plan: &Plan, machine: &str, runs: &Compa
     report.verdicts = runs.verdicts(0);
     report.verdicts.retain(|row| shows(plan, &row.metric));
     report.tables.extend(sources(report, plan, machine));
+}
+
+/// The metrics with which a report begins if the plan names none: what CPUs wait for the zone
+/// locks, and the work done.
+const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "pages_allocated_per_s"];
+
+/// The answer of `report`, which has its rows and verdicts. `designs` are the names of the designs.
+pub(super) fn answer(report: &Report, plan: &Plan, designs: &[String]) -> Answer {
+    let question = if plan.question.is_empty() {
+        format!(
+            "What changes under {} on {} with {}?",
+            plan.name,
+            report.machine,
+            answer::instead_of(designs)
+        )
+    } else {
+        plan.question.clone()
+    };
+    let named: Vec<&str> = plan.metrics.iter().map(String::as_str).collect();
+    let shown = if named.is_empty() {
+        &HEADLINES[..]
+    } else {
+        &named
+    };
+    answer::of_designs(question, designs, shown, &report.rows, &report.verdicts)
 }
 
 /// The table of the published figures on `machine`, with their sources; `None` if there are none.

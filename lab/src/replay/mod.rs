@@ -31,7 +31,7 @@ use crate::measure::holds;
 use crate::measure::locks;
 use crate::measure::metric::Unit;
 use crate::report::value::human;
-use crate::report::{Report, Table};
+use crate::report::{Report, Table, answer};
 use crate::run::as_recording::{self, Recordings};
 use crate::run::jobs::Jobs;
 use crate::run::options::{Determinism, Effort, Jitter, Options};
@@ -113,15 +113,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
         .zip(performed)
         .collect();
 
-    let mut report = Report::new(
-        "replay",
-        &profile.name,
-        options.card,
-        runs.seeds(),
-        runs.hash(),
-    );
-    report.rows = runs.rows(|_, _| None);
-    report.verdicts = runs.verdicts(0);
+    let mut report = compared(options, &profile.name, &runs);
     report.tables = recording.summary.tables();
     for (name, performed) in &performed {
         report.tables.extend(locks::tables(name, &performed.stats));
@@ -140,6 +132,39 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
         .warnings
         .extend(as_recording::warnings(&recordings, shorter));
     Ok((report, recordings))
+}
+
+/// A report of `runs` on `machine` with its answer, rows and verdicts.
+fn compared(options: &ReplayOptions, machine: &str, runs: &Comparison) -> Report {
+    let (seeds, hash) = (runs.seeds(), runs.hash());
+    let mut report = Report::new("replay", machine, options.card, seeds, hash);
+    report.rows = runs.rows(|_, _| None);
+    report.verdicts = runs.verdicts(0);
+    report.answer = answer::of_designs(
+        question(options, runs.designs(), machine),
+        runs.designs(),
+        &HEADLINES,
+        &report.rows,
+        &report.verdicts,
+    );
+    report
+}
+
+/// The metrics with which a report begins: what CPUs wait for the zone locks.
+const HEADLINES: [&str; 3] = ["contentions", "total_wait_ns", "wait_max_ns"];
+
+fn question(options: &ReplayOptions, designs: &[String], machine: &str) -> String {
+    let copies = match options.scale.get() {
+        1 => "the recording".to_owned(),
+        copies => format!("{copies} copies of the recording"),
+    };
+    match designs {
+        [only] => format!("How long do CPUs wait if {copies} run under `{only}` on {machine}?"),
+        _ => format!(
+            "What changes if {copies} run on {machine} with {}?",
+            answer::instead_of(designs)
+        ),
+    }
 }
 
 fn of_replay(options: &ReplayOptions) -> Options {

@@ -3,13 +3,16 @@
 
 use serde::Serialize;
 
+use super::answer::{Answer, AnswerCell, AnswerRow};
 use super::misses::{Beside, Values};
 use super::{Decided, DecidedHeadline, DecidingPrice, Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
 use crate::exact::{Judgement, Outcome};
 
-/// The version of the format, incremented when a key changes its meaning.
+/// The version of the format of all objects but reports.
 const SCHEMA: u32 = 1;
+/// The version of the format of reports. Version 2 added `answer`.
+const SCHEMA_OF_REPORTS: u32 = 2;
 
 /// Renders `report` without a newline. A number that is not finite becomes `null`.
 ///
@@ -18,12 +21,13 @@ const SCHEMA: u32 = 1;
 #[must_use]
 pub fn render(report: &Report) -> String {
     let object = Object {
-        schema: SCHEMA,
+        schema: SCHEMA_OF_REPORTS,
         experiment: &report.experiment,
         machine: &report.machine,
         card: &report.card,
         seeds: &report.seeds,
         hash: format!("{:016x}", report.hash),
+        answer: AnswerObject::of(&report.answer),
         rows: report.rows.iter().map(RowObject::of).collect(),
         verdicts: report.verdicts.iter().map(VerdictObject::of).collect(),
         tables: report.tables.iter().map(TableObject::of).collect(),
@@ -134,12 +138,78 @@ struct Object<'a> {
     card: &'a str,
     seeds: &'a [u64],
     hash: String,
+    answer: AnswerObject<'a>,
     rows: Vec<RowObject<'a>>,
     verdicts: Vec<VerdictObject<'a>>,
     tables: Vec<TableObject<'a>>,
     finding: &'a str,
     figures: Vec<FigureObject<'a>>,
     decided: Option<DecidedObject<'a>>,
+}
+
+/// The answer. `cells` has an element for each of `sides`: `null` if that side has no design.
+#[derive(Serialize)]
+struct AnswerObject<'a> {
+    question: &'a str,
+    sentence: &'a str,
+    sides: &'a [String],
+    rows: Vec<AnswerRowObject<'a>>,
+}
+
+#[derive(Serialize)]
+struct AnswerRowObject<'a> {
+    what: &'a str,
+    metric: &'a str,
+    unit: &'a str,
+    cells: Vec<Option<AnswerCellObject<'a>>>,
+    published_ratio: Option<f64>,
+}
+
+/// The value of one side, with its ratio to the first side. The first side itself has no ratio.
+#[derive(Serialize)]
+struct AnswerCellObject<'a> {
+    design: &'a str,
+    median: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    ratio: Option<f64>,
+    verdict: Option<&'a str>,
+}
+
+impl<'a> AnswerObject<'a> {
+    fn of(answer: &'a Answer) -> Self {
+        let row = |row: &'a AnswerRow| AnswerRowObject {
+            what: &row.what,
+            metric: &row.metric.name,
+            unit: row.metric.unit.symbol(),
+            cells: row
+                .cells
+                .iter()
+                .map(|cell| cell.as_ref().map(AnswerCellObject::of))
+                .collect(),
+            published_ratio: row.published_ratio.and_then(finite),
+        };
+        Self {
+            question: &answer.question,
+            sentence: &answer.sentence,
+            sides: &answer.sides,
+            rows: answer.rows.iter().map(row).collect(),
+        }
+    }
+}
+
+impl<'a> AnswerCellObject<'a> {
+    fn of(cell: &'a AnswerCell) -> Self {
+        let compared = cell.compared;
+        Self {
+            design: &cell.design,
+            median: finite(cell.estimate.median),
+            low: finite(cell.estimate.low),
+            high: finite(cell.estimate.high),
+            ratio: compared.and_then(|compared| finite(compared.ratio.median)),
+            verdict: compared.map(|compared| compared.verdict.words()),
+        }
+    }
 }
 
 /// A published figure beside ours. `published` and `ours` have a value for each of `designs`; if
@@ -309,13 +379,27 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::report::sample;
+    use crate::report::paint::Paint;
+    use crate::report::pick::Detail;
+    use crate::report::{sample, table};
+
+    fn whole(report: &Report) -> String {
+        table::render(report, 120, Detail::Whole, Paint::Plain)
+    }
 
     #[test]
     fn the_object_has_the_keys_that_other_programs_rely_on() {
         let object: Value = serde_json::from_str(&render(&sample())).unwrap();
-        assert_eq!(object["schema"], 1);
+        assert_eq!(object["schema"], 2);
         assert_eq!(object["hash"], "00123456789abcde");
+        let answer = &object["answer"];
+        assert_eq!(answer["sides"], json!(["A", "B"]));
+        let row = &answer["rows"][0];
+        assert_eq!(row["metric"], "contentions");
+        assert_eq!(row["published_ratio"], json!(117.0 / 872.0));
+        assert_eq!(row["cells"][0]["verdict"], Value::Null);
+        assert_eq!(row["cells"][1]["design"], "phased+shepherd-phased");
+        assert_eq!(row["cells"][1]["verdict"], "B is lower");
         assert_eq!(object["seeds"], json!([1, 2, 3, 4, 5, 6, 7, 8]));
         let row = json!({
             "design": "aligned", "metric": "contentions", "unit": "1",
@@ -340,6 +424,10 @@ mod tests {
         let text = render(&sample());
         let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(object["verdicts"][1]["ratio"], Value::Null);
+        assert_eq!(
+            object["answer"]["rows"][1]["cells"][1]["ratio"],
+            Value::Null
+        );
         assert!(!text.contains('\n') && !text.contains("inf") && !text.contains("NaN"));
     }
 
@@ -378,23 +466,23 @@ mod tests {
             (&price["key"], &price["fitted"]),
             (&json!("work.scan_cpu"), &json!(true))
         );
-        let text = crate::report::table::render(&report, 120);
+        let text = whole(&report);
         let line =
             "waits, patch over linux: decided by work.scan_cpu (halved: ratio 0.100, fitted). 2 ";
         assert!(text.contains(line), "{text}");
         assert!(text.trim_end().ends_with("noise of 6 seeds."), "{text}");
         report.decided.as_mut().unwrap().headlines[0].prices.clear();
-        let text = crate::report::table::render(&report, 120);
+        let text = whole(&report);
         assert!(text.contains("no single price decides. 2 "), "{text}");
         report.decided.as_mut().unwrap().headlines[0].within_noise = 0;
-        let text = crate::report::table::render(&report, 120);
+        let text = whole(&report);
         assert!(text.contains("no price flips the verdict"), "{text}");
     }
 
     #[test]
     fn keys_come_in_the_documented_order() {
         insta::assert_snapshot!(render(&sample())[..180], @r#"
-        {"schema":1,"experiment":"vmstat","machine":"grace-72","card":"mid","seeds":[1,2,3,4,5,6,7,8],"hash":"00123456789abcde","rows":[{"design":"aligned","metric":"contentions","unit":"1
+        {"schema":2,"experiment":"vmstat","machine":"grace-72","card":"mid","seeds":[1,2,3,4,5,6,7,8],"hash":"00123456789abcde","answer":{"question":"What do phases of the vmstat work gain
         "#);
     }
 }

@@ -10,9 +10,7 @@ use crate::measure::metric::{Better, Metric, Unit};
 use crate::measure::stats::Verdict;
 
 /// One element to draw.
-pub(super) enum Block {
-    /// The title of the report.
-    Title(String),
+pub(crate) enum Block {
     /// A paragraph, which the renderer wraps.
     Text(String),
     /// A table with a caption.
@@ -21,46 +19,33 @@ pub(super) enum Block {
 
 /// A table before it is drawn.
 #[derive(Default)]
-pub(super) struct Grid {
-    pub(super) caption: String,
-    pub(super) columns: Vec<Column>,
+pub(crate) struct Grid {
+    pub(crate) caption: String,
+    pub(crate) columns: Vec<Column>,
     /// The rows. Each has as many cells as there are columns.
-    pub(super) rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 /// The head of a column, and the side on which its cells are aligned.
-pub(super) struct Column {
-    pub(super) head: String,
-    pub(super) align: Align,
+#[derive(Clone)]
+pub(crate) struct Column {
+    pub(crate) head: String,
+    pub(crate) align: Align,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 /// The number of characters between two columns.
-const GAP: usize = 2;
+pub(super) const GAP: usize = 2;
 
-/// Everything that `report` shows. Grids are at most `width` characters wide where possible.
+/// Everything that `report` shows below its answer. Grids are at most `width` characters wide where
+/// possible.
 pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
-    let mut blocks = vec![Block::Title(title(report))];
-    blocks.extend(
-        design_by_metric(&report.rows, width)
-            .into_iter()
-            .map(Block::Grid),
-    );
-    blocks.extend(verdicts(&report.verdicts).into_iter().map(Block::Grid));
-    let unsure = |row: &VerdictRow| row.comparison.verdict == Verdict::NoDifference;
-    let unsure_count = report.verdicts.iter().filter(|row| unsure(row)).count();
-    if unsure_count > 0 {
-        let more = report.seeds.len() * 2;
-        blocks.push(Block::Text(format!(
-            "Where no difference is seen, run again with `--seeds {more}` to detect smaller \
-             differences."
-        )));
-    }
+    let mut blocks = rows_and_verdicts(report, width);
     blocks.extend(tables(&report.tables));
     if !report.finding.is_empty() {
         blocks.push(Block::Text(report.finding.clone()));
@@ -70,9 +55,26 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     blocks
 }
 
+/// The rows and the verdicts of `report`, as grids.
+pub(super) fn rows_and_verdicts(report: &Report, width: usize) -> Vec<Block> {
+    let rows = design_by_metric(&report.rows, width);
+    let verdicts = verdicts(&report.verdicts);
+    let mut blocks: Vec<Block> = rows.into_iter().chain(verdicts).map(Block::Grid).collect();
+    let unsure = |row: &VerdictRow| row.comparison.verdict == Verdict::NoDifference;
+    let unsure_count = report.verdicts.iter().filter(|row| unsure(row)).count();
+    if unsure_count > 0 {
+        let more = report.seeds.len() * 2;
+        blocks.push(Block::Text(format!(
+            "Where no difference is seen, run again with `--seeds {more}` to detect smaller \
+             differences."
+        )));
+    }
+    blocks
+}
+
 /// For each headline, one line with the prices that decide it. If the sensitivity table was made
 /// on another machine or with other prices than the report's, a line that says so comes first.
-fn decided(decided: &Decided) -> Vec<String> {
+pub(super) fn decided(decided: &Decided) -> Vec<String> {
     let note = (!decided.note.is_empty()).then(|| format!("Deciding prices: {}.", decided.note));
     let line = |headline: &DecidedHeadline| {
         let DecidedHeadline { a, b, metric, .. } = headline;
@@ -126,7 +128,7 @@ pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
     blocks
 }
 
-fn title(report: &Report) -> String {
+pub(super) fn title(report: &Report) -> String {
     let Report {
         experiment,
         machine,
@@ -139,7 +141,7 @@ fn title(report: &Report) -> String {
 }
 
 /// Formats consecutive seeds as `8 seeds (1–8)` and others as `2 seeds (3, 9)`.
-fn seed_list(seeds: &[u64]) -> String {
+pub(super) fn seed_list(seeds: &[u64]) -> String {
     let consecutive = seeds.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     match seeds {
         [] => "no seeds".to_owned(),

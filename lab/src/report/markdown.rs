@@ -1,16 +1,35 @@
 //! A report as Markdown, for a cover letter, an issue or a page of the book.
 
 use super::Report;
-use super::layout::{self, Align, Block, Grid, blocks};
+use super::layout::{self, Align, Block, Grid, blocks, title};
+use super::pick::Detail;
+use super::summary;
 
 /// The width of tables, in characters. It is wider than a terminal, because rendered Markdown can
 /// scroll.
 const WIDTH: usize = 120;
 
-/// Renders `report` with a newline at the end.
+/// Renders `report` with a newline at the end: its answer, then everything else that it has, or the
+/// metrics that `detail` names.
 #[must_use]
-pub fn render(report: &Report) -> String {
-    render_blocks(blocks(report, WIDTH))
+pub fn render(report: &Report, detail: Detail<'_>) -> String {
+    let answer = &report.answer;
+    let mut parts = vec![
+        format!("## {}", escape(&title(report))),
+        format!("**{}**", escape(&answer.question)),
+        answer.sentence.clone(),
+    ];
+    let table = summary::of_answer(answer);
+    if !table.rows.is_empty() {
+        parts.push(render_tables(&[table]).trim_end().to_owned());
+    }
+    let rest = match detail {
+        Detail::Answer | Detail::Whole => blocks(report, WIDTH),
+        Detail::Metrics(_) => layout::rows_and_verdicts(&detail.of_report(report), WIDTH),
+    };
+    parts.retain(|part| !part.is_empty() && part != "****");
+    parts.push(render_blocks(rest));
+    parts.join("\n\n")
 }
 
 /// Renders tables without a report around them.
@@ -23,7 +42,6 @@ fn render_blocks(blocks: Vec<Block>) -> String {
     let mut parts = Vec::new();
     for block in blocks {
         match block {
-            Block::Title(title) => parts.push(format!("## {}", escape(&title))),
             Block::Text(text) => parts.push(text),
             Block::Grid(grid) => {
                 if !grid.caption.is_empty() {
@@ -77,8 +95,18 @@ mod tests {
 
     #[test]
     fn a_report_is_pipe_tables_and_prose() {
-        insta::assert_snapshot!(render(&sample()), @r"
+        insta::assert_snapshot!(render(&sample(), Detail::Whole), @r"
         ## vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
+
+        **What do phases of the vmstat work gain?**
+
+        Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better), raises total wait (worse) and shows no difference in pages per s.
+
+        | what | A | B | published | verdict |
+        | --- | --: | --: | --- | --- |
+        | contentions | 872 | 117 | ×0.134 | better |
+        | total wait | 199.43 ms | 761 ns | – | worse |
+        | pages per s | 12,345,678 | 12,345,999 | – | no difference seen |
 
         | design | contentions | published | total_wait | published |
         | --- | --: | --: | --: | --: |

@@ -1,19 +1,31 @@
-//! The results of an experiment, and the ways to render them: JSON, a terminal table, Markdown.
+//! The results of an experiment, and the ways to render them: a terminal table, Markdown, a mail,
+//! CSV and JSON.
 //!
-//! A report is data: experiments fill it, and the submodules render it. Every number is shown with
-//! its unit, its interval and its seeds.
+//! A report is data: experiments fill it, and the submodules render it. A report begins with its
+//! [`answer`]. Every number is shown with its unit, its interval and its seeds.
 
+pub mod answer;
+pub mod csv;
 pub mod figures;
+mod fit;
 pub mod json;
 mod layout;
+pub mod mail;
 pub mod markdown;
 pub mod misses;
+#[cfg(test)]
+mod narrow;
+pub mod paint;
+pub mod pick;
 pub(crate) mod spark;
+pub mod summary;
 pub mod table;
 pub(crate) mod value;
+pub(crate) mod wrap;
 
 use plimsoll_sim::profile::Card;
 
+use self::answer::Answer;
 use crate::measure::metric::Metric;
 use crate::measure::stats;
 
@@ -24,6 +36,8 @@ pub struct Report {
     pub experiment: String,
     /// The machine that the experiment ran on.
     pub machine: String,
+    /// Whether the machine is simulated; if not, times are those of this computer.
+    pub is_simulated: bool,
     /// The cost card: `low`, `mid` or `high`.
     pub card: String,
     /// The seeds on which every design ran.
@@ -31,6 +45,8 @@ pub struct Report {
     /// One hash of everything that happened in the runs that `rows` shows. If `tables` shows other
     /// runs, the hash does not include them.
     pub hash: u64,
+    /// The question, the answer in one sentence, and the few metrics that it is about.
+    pub answer: Answer,
     /// A row for each design and metric.
     pub rows: Vec<Row>,
     /// The comparisons between designs.
@@ -49,16 +65,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// Creates a report of runs on these seeds, without rows, tables or finding. `hash` covers
-    /// everything that happened in the runs.
+    /// Creates a report of simulated runs on these seeds, without answer, rows, tables or finding.
+    /// `hash` covers everything that happened in the runs.
     #[must_use]
     pub fn new(experiment: &str, machine: &str, card: Card, seeds: &[u64], hash: u64) -> Self {
         Self {
             experiment: experiment.to_owned(),
             machine: machine.to_owned(),
+            is_simulated: true,
             card: card.name().to_owned(),
             seeds: seeds.to_vec(),
             hash,
+            answer: Answer::default(),
             rows: Vec::new(),
             verdicts: Vec::new(),
             tables: Vec::new(),
@@ -214,25 +232,30 @@ impl Table {
     }
 }
 
+#[cfg(test)]
+fn sample_row(design: &str, metric: &Metric, median: f64, published: Option<f64>) -> Row {
+    Row {
+        design: design.to_owned(),
+        metric: metric.clone(),
+        estimate: stats::Estimate {
+            median,
+            low: median * 0.9,
+            high: median * 1.1,
+        },
+        published,
+    }
+}
+
 /// A small fixed report for the tests of the renderers.
 #[cfg(test)]
 pub(crate) fn sample() -> Report {
     use crate::measure::metric::Unit;
     use crate::measure::stats::{Comparison, Estimate, Verdict};
 
+    let row = sample_row;
     let contentions = Metric::lower("contentions", Unit::Count);
     let total_wait = Metric::lower("total_wait_ns", Unit::Nanos);
     let rate = Metric::higher("pages_per_s", Unit::PagesPerSecond);
-    let row = |design: &str, metric: &Metric, median: f64, published| Row {
-        design: design.to_owned(),
-        metric: metric.clone(),
-        estimate: Estimate {
-            median,
-            low: median * 0.9,
-            high: median * 1.1,
-        },
-        published,
-    };
     let verdict_row = |metric: &Metric, ratio: f64, verdict| VerdictRow {
         metric: metric.clone(),
         a: "aligned".to_owned(),
@@ -246,12 +269,14 @@ pub(crate) fn sample() -> Report {
             verdict,
         },
     };
-    Report {
+    let mut report = Report {
         experiment: "vmstat".to_owned(),
         machine: "grace-72".to_owned(),
+        is_simulated: true,
         card: "mid".to_owned(),
         seeds: (1..=8).collect(),
         hash: 0x12_3456_789a_bcde,
+        answer: Answer::default(),
         rows: vec![
             row("aligned", &contentions, 872.0, Some(872.0)),
             row("aligned", &total_wait, 199_430_000.0, Some(199_430_000.0)),
@@ -280,7 +305,16 @@ pub(crate) fn sample() -> Report {
         figures: Vec::new(),
         decided: None,
         warnings: Vec::new(),
-    }
+    };
+    report.answer = answer::of_designs(
+        "What do phases of the vmstat work gain?".to_owned(),
+        &["aligned", "phased+shepherd-phased"].map(str::to_owned),
+        &["contentions", "total_wait_ns", "pages_per_s"],
+        &report.rows,
+        &report.verdicts,
+    );
+    report.answer.rows[0].published_ratio = Some(117.0 / 872.0);
+    report
 }
 
 #[cfg(test)]

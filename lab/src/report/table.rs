@@ -7,35 +7,100 @@ use comfy_table::{
 };
 
 use super::Report;
+use super::answer::{short, text};
+use super::fit::{Fitted, fit, longest_word};
 use super::layout::{self, Align, Block, Grid, blocks};
+use super::paint::Paint;
+use super::pick::{Detail, metrics};
+use super::wrap::{hanging, wrap};
 
-/// Renders `report` in lines of about `width` characters, with a newline at the end.
+/// Renders `report` in lines of at most `width` characters, unless a single word is longer, with a
+/// newline at the end. The report begins with its answer; `detail` says what follows.
 #[must_use]
-pub fn render(report: &Report, width: usize) -> String {
-    render_blocks(blocks(report, width), width)
-}
-
-/// Renders tables without a report around them.
-#[must_use]
-pub fn render_tables(tables: &[super::Table], width: usize) -> String {
-    render_blocks(layout::tables(tables), width)
-}
-
-fn render_blocks(blocks: Vec<Block>, width: usize) -> String {
-    let render = |block| match block {
-        Block::Title(title) => title,
-        Block::Text(text) => wrap(&text, width),
-        Block::Grid(grid) => draw(&grid, width),
+pub fn render(report: &Report, width: usize, detail: Detail<'_>, paint: Paint) -> String {
+    let answer = text::lines(report, width, paint).join("\n");
+    let rest = match detail {
+        // A report without an answer, such as that of a sweep, has only its tables.
+        Detail::Answer if report.answer.rows.is_empty() => blocks(report, width),
+        Detail::Answer => {
+            let counts = short::grid(report).map(Block::Grid);
+            counts
+                .into_iter()
+                .chain([Block::Text(more(report))])
+                .collect()
+        }
+        Detail::Whole => blocks(report, width),
+        Detail::Metrics(_) => layout::rows_and_verdicts(&detail.of_report(report), width),
     };
-    blocks
+    let rest = rest
         .into_iter()
-        .map(render)
+        .map(|block| draw_block(block, width, paint));
+    [answer]
+        .into_iter()
+        .chain(rest)
         .collect::<Vec<_>>()
         .join("\n\n")
         + "\n"
 }
 
-fn draw(grid: &Grid, width: usize) -> String {
+/// The sentence that says how to see what an answer leaves out.
+fn more(report: &Report) -> String {
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    format!(
+        "`--verbose` shows everything: {}, {}, {}. `--metric NAME` shows one metric.",
+        count(metrics(report).len(), "metric"),
+        count(report.verdicts.len(), "verdict"),
+        count(report.tables.len(), "further table"),
+    )
+}
+
+/// Renders a paragraph in lines of at most `width` characters, with a newline at the end.
+#[must_use]
+pub fn render_text(text: &str, width: usize) -> String {
+    wrap(text, width).join("\n") + "\n"
+}
+
+/// Renders tables without a report around them.
+#[must_use]
+pub fn render_tables(tables: &[super::Table], width: usize) -> String {
+    let blocks = layout::tables(tables).into_iter();
+    let blocks = blocks.map(|block| draw_block(block, width, Paint::Plain));
+    blocks.collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+fn draw_block(block: Block, width: usize, paint: Paint) -> String {
+    let grid = match block {
+        Block::Text(text) => return wrap(&text, width).join("\n"),
+        Block::Grid(grid) => grid,
+    };
+    match fit(grid, width) {
+        Fitted::Grids(grids) => {
+            let drawn = grids.iter().map(|grid| draw(grid, width, paint));
+            drawn.collect::<Vec<_>>().join("\n\n")
+        }
+        Fitted::Lists(caption, rows) => lists(&caption, &rows, width, paint),
+    }
+}
+
+/// Each row as a list: a line for each head with its cell. A blank line separates the rows.
+fn lists(caption: &str, rows: &[Vec<(String, String)>], width: usize, paint: Paint) -> String {
+    let list = |row: &Vec<(String, String)>| {
+        let lines = row.iter().filter(|(_, cell)| !cell.is_empty());
+        let lines = lines.flat_map(|(head, cell)| hanging("  ", &format!("{head}: {cell}"), width));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let caption = wrap(caption, width)
+        .into_iter()
+        .map(|line| paint.bold(&line));
+    let lists: Vec<String> = rows.iter().map(list).collect();
+    let parts = caption.chain([lists.join("\n\n")]);
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+fn draw(grid: &Grid, width: usize, paint: Paint) -> String {
     let mut table = Table::new();
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
@@ -69,20 +134,10 @@ fn draw(grid: &Grid, width: usize) -> String {
         let line = line.trim_end();
         rule_end(line).unwrap_or_else(|| line.to_owned())
     });
-    let caption = (!grid.caption.is_empty()).then(|| grid.caption.clone());
-    caption
-        .into_iter()
-        .chain(lines)
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// The length in characters of the longest word in a column or in the column's head.
-fn longest_word(grid: &Grid, nth: usize) -> usize {
-    let cells = grid.rows.iter().filter_map(|row| row.get(nth));
-    let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));
-    let words = texts.flat_map(|text| text.split_whitespace());
-    words.map(|word| word.chars().count()).max().unwrap_or(0)
+    let caption = wrap(&grid.caption, width).into_iter();
+    let caption = caption.map(|line| paint.bold(&line));
+    let lines = lines.map(|line| paint.line(&line));
+    caption.chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 fn alignment(align: Align) -> CellAlignment {
@@ -92,30 +147,30 @@ fn alignment(align: Align) -> CellAlignment {
     }
 }
 
-/// Breaks `text` between words. Only a line with a single word may exceed `width`.
-fn wrap(text: &str, width: usize) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::sample;
 
+    fn whole(width: usize) -> String {
+        render(&sample(), width, Detail::Whole, Paint::Plain)
+    }
+
     #[test]
     fn a_report_reads_well_on_a_wide_terminal() {
-        insta::assert_snapshot!(render(&sample(), 120), @r"
+        insta::assert_snapshot!(whole(120), @r"
         vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
+        What do phases of the vmstat work gain?
+
+        Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better), raises total wait (worse) and shows no
+        difference in pages per s.
+
+                              A           B         published
+        -----------------------------------------------------
+        contentions         872         117 better     ×0.134
+        total wait    199.43 ms      761 ns worse           –
+        pages per s  12,345,678  12,345,999                 –
+        No difference seen: pages per s (B).
 
         design                        contentions  published                 total_wait  published
         ------------------------------------------------------------------------------------------
@@ -151,13 +206,24 @@ mod tests {
 
     #[test]
     fn a_report_fits_a_narrow_terminal() {
-        let text = render(&sample(), 80);
+        let text = whole(80);
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
         );
         insta::assert_snapshot!(text, @r"
         vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
+        What do phases of the vmstat work gain?
+
+        Compared with `aligned`, `phased+shepherd-phased` lowers contentions (better),
+        raises total wait (worse) and shows no difference in pages per s.
+
+                              A           B         published
+        -----------------------------------------------------
+        contentions         872         117 better     ×0.134
+        total wait    199.43 ms      761 ns worse           –
+        pages per s  12,345,678  12,345,999                 –
+        No difference seen: pages per s (B).
 
         design                        contentions  published
         ----------------------------------------------------
@@ -213,11 +279,5 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 56),
             "{text}"
         );
-    }
-
-    #[test]
-    fn words_wrap_and_a_long_word_keeps_its_line() {
-        assert_eq!(wrap("a bb  ccc\ndddddddd e", 5), "a bb\nccc\ndddddddd\ne");
-        assert_eq!(wrap("", 5), "");
     }
 }

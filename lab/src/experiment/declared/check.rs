@@ -36,6 +36,7 @@ impl<S, K, D: Display> Declaration<S, K, D> {
             names.collect()
         };
         let measured = names((self.metrics)(&scene));
+        self.answer.check(&measured, designs)?;
         let shown = names(self.shown.unwrap_or(self.metrics)(&scene));
         let compared = names(self.compared.unwrap_or(self.metrics)(&scene));
         let mut wanted = [shown.clone(), compared].concat();
@@ -61,7 +62,11 @@ impl<S, K, D: Display> Declaration<S, K, D> {
 }
 
 /// Returns an error with the nearest of `names` if `name` is not one of them.
-fn known(kind: &'static str, name: &str, names: &[impl AsRef<str>]) -> Result<(), Error> {
+pub(super) fn known(
+    kind: &'static str,
+    name: &str,
+    names: &[impl AsRef<str>],
+) -> Result<(), Error> {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     if names.contains(&name) {
         Ok(())

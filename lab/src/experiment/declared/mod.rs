@@ -5,13 +5,15 @@
 //! first run; a wrong name is an error that offers the nearest names.
 //!
 //! The submodule `results` looks up samples by design and metric. `cards` makes the table of
-//! verdicts at each cost card, `finding` the conclusion, and `targets` the table of the targets for
+//! verdicts at each cost card, `finding` the conclusion, `headline` the metrics with which a report
+//! begins, and `targets` the table of the targets for
 //! our designs. `published` has the published figures, and `check` checks the names in a
 //! declaration.
 
 pub(super) mod cards;
 mod check;
 mod finding;
+mod headline;
 mod published;
 mod results;
 mod targets;
@@ -22,6 +24,7 @@ use plimsoll_sim::profile::{Card, Profile};
 
 pub(super) use self::cards::Cards;
 pub(super) use self::finding::{Finding, effect, level};
+pub(super) use self::headline::{Headline, Headlines, LINUX_PATCH_OURS};
 pub(super) use self::published::{Figure, Published, Reported, Unmeasured};
 pub(super) use self::results::Results;
 pub(super) use self::targets::{Target, targets};
@@ -51,6 +54,8 @@ pub(super) struct Declaration<S: 'static, K: 'static = (), D: 'static = Named> {
     pub(super) name: &'static str,
     /// The question in one line.
     pub(super) question: &'static str,
+    /// The metrics with which a report begins.
+    pub(super) answer: Headlines,
     /// The machines to run on. A quick run uses only the first.
     pub(super) machines: &'static [&'static str],
     /// The clock that measures all times.
@@ -161,12 +166,8 @@ where
     }
 
     fn run(&self, options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
-        let machines = match options.effort {
-            Effort::Full => self.machines,
-            Effort::Quick => &self.machines[..1],
-        };
+        let machines = self.machines_of(options.effort).iter();
         machines
-            .iter()
             .map(|machine| self.report(machine, options, progress))
             .collect()
     }
@@ -197,6 +198,22 @@ where
         Ok(metrics.map(|metric| metric.name.into_owned()).collect())
     }
 
+    fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = Vec::new();
+        for machine in self.machines_of(effort) {
+            let scene = (self.setup)(machine, Card::Mid, effort)?;
+            let shown = self.shown.unwrap_or(self.metrics)(&scene);
+            let compared = self.compared.unwrap_or(self.metrics)(&scene);
+            for metric in shown.into_iter().chain(compared) {
+                let name = metric.name.into_owned();
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        Ok(names)
+    }
+
     fn compare_some(
         &self,
         machine: &str,
@@ -218,6 +235,14 @@ where
     K: Send,
     D: Clone + Debug + Display + Sync,
 {
+    /// The machines of a run with `effort`.
+    fn machines_of(&self, effort: Effort) -> &'static [&'static str] {
+        match effort {
+            Effort::Full => self.machines,
+            Effort::Quick => &self.machines[..1],
+        }
+    }
+
     fn report(
         &self,
         machine: &'static str,
@@ -259,6 +284,9 @@ where
         report.finding = finding.to_string();
         let metrics = (self.metrics)(&run.scene);
         report.figures = self.figures_on(machine, &metrics, Some(&run.results));
+        let sentence = finding.answer().to_owned();
+        report.answer = self.answered(sentence, &metrics, &run.results, &report.figures);
+        report.is_simulated = self.clock == Clock::Virtual;
         report.decided = decided::of(self.name, machine)?;
         Ok(report)
     }

@@ -20,6 +20,10 @@ fn whole() -> Declaration<(), (), &'static str> {
     Declaration {
         name: "made-up",
         question: "does a declaration with a wrong name run?",
+        answer: Headlines {
+            sides: &["Linux", "ours"],
+            rows: const { &[Headline::new("waits", "waits", &["linux", "ours"])] },
+        },
         machines: &["desk"],
         clock: Clock::Virtual,
         designs: || Ok(vec!["linux", "ours"]),
@@ -128,9 +132,51 @@ fn every_wrong_name_is_an_error_that_offers_the_nearest() {
         ),
     ];
     for (declared, wanted) in slips {
-        let error = report(&declared).expect_err(wanted);
-        assert_eq!(error.to_string(), wanted);
-        assert!(declared.check().is_err(), "{wanted}");
+        assert_refused(&declared, wanted);
+    }
+}
+
+fn assert_refused(declared: &Declaration<(), (), &'static str>, wanted: &str) {
+    let error = report(declared).expect_err(wanted);
+    assert_eq!(error.to_string(), wanted);
+    assert!(declared.check().is_err(), "{wanted}");
+}
+
+#[test]
+fn a_wrong_answer_is_an_error_that_says_what_is_wrong() {
+    const WRONG_METRIC: &[Headline] = &[Headline::new("waits", "wait", &["linux", "ours"])];
+    const WRONG_DESIGN: &[Headline] = &[Headline::new("waits", "waits", &["linux", "our"])];
+    const TOO_SHORT: &[Headline] = &[Headline::new("waits", "waits", &["linux"])];
+    const TOO_LONG: &[Headline] = &[Headline::new(
+        "waits for all of the locks",
+        "waits",
+        &["linux", "ours"],
+    )];
+    for (rows, wanted) in [
+        (
+            WRONG_METRIC,
+            "no metric is called `wait`; did you mean `waits`?",
+        ),
+        (
+            WRONG_DESIGN,
+            "no design is called `our`; did you mean `ours`?",
+        ),
+        (
+            TOO_SHORT,
+            "`waits` of an answer has 1 designs for 2 columns",
+        ),
+        (
+            TOO_LONG,
+            "`waits for all of the locks` of an answer is longer than 21 characters",
+        ),
+        (&[], "an answer has 1 to 3 metrics, not 0"),
+    ] {
+        let sides = &["Linux", "ours"];
+        let declared = Declaration {
+            answer: Headlines { sides, rows },
+            ..whole()
+        };
+        assert_refused(&declared, wanted);
     }
 }
 

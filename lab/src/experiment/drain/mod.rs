@@ -24,7 +24,8 @@ use self::scene::{
 };
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, metrics_of, variants_of,
+    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
+    Run, cards, effect, metrics_of, variants_of,
 };
 use crate::error::Error;
 use crate::measure::comparison::Comparison;
@@ -92,6 +93,10 @@ impl Experiment for Drain {
         AGED.quick_metrics(machine)
     }
 
+    fn reported_metrics(&self, effort: Effort) -> Result<Vec<String>, Error> {
+        AGED.reported_metrics(effort)
+    }
+
     fn compare_some(
         &self,
         machine: &str,
@@ -115,6 +120,7 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
     Declaration {
         name: "drain",
         question: "how long may one CPU hold the zone lock, and what do the others pay?",
+        answer: ANSWER,
         machines: &["bergamo-176", "turin-316"],
         clock: Clock::Virtual,
         designs: || variants_of("unpatched", DESIGNS),
@@ -129,6 +135,16 @@ const fn declare(setup: fn(&str, Card, Effort) -> Result<Scene, Error>) -> Decla
         conclude,
     }
 }
+
+/// The metrics with which a report begins.
+const ANSWER: Headlines = Headlines {
+    sides: LINUX_PATCH_OURS,
+    rows: &[
+        Headline::new("longest hold", "hold_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
+        Headline::new("longest wait", "wait_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
+        Headline::new("pages/s", "pages_per_s", &[UNBATCHED, MERGED, BOUNDED]),
+    ],
+};
 
 const UNBATCHED: &str = "unbatched";
 /// A design that holds the zone lock as unbatched Linux does, but with our rule for drains: an
@@ -326,13 +342,22 @@ const CARDS: Cards<Scene, Kept> = Cards {
 /// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
 /// medians and intervals of the runs.
 fn finding(results: &Results, family: &[Member]) -> Finding {
+    let ratio = |a, b| results.show_ratio((a, b), &RATE);
+    let show = |design, metric: &Metric| results.show(design, metric);
+    let wait = |design| effect(results.compare((UNBATCHED, design), &WAIT_MAX).verdict);
     let answer = format!(
+        "With unbatched Linux one CPU holds the lock for up to {} and the others wait for up to \
+         {}; the merged patch {} the longest wait, and ours {} it.",
+        show(UNBATCHED, &HOLD_MAX),
+        show(UNBATCHED, &WAIT_MAX),
+        wait(MERGED),
+        wait(BOUNDED),
+    );
+    let worth = format!(
         "{}; {}.",
         family::worth(family, Pressure::Plenty),
         family::worth(family, Pressure::Short),
     );
-    let ratio = |a, b| results.show_ratio((a, b), &RATE);
-    let show = |design, metric: &Metric| results.show(design, metric);
     Finding::new(
         answer,
         [
@@ -349,4 +374,5 @@ fn finding(results: &Results, family: &[Member]) -> Finding {
             ),
         ],
     )
+    .further(worth)
 }

@@ -19,8 +19,8 @@ use super::{BOUNDED, MERGED, UNBATCHED, published};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::experiment::declared::{
-    Clock, Declaration, Finding, OTHERS, Reading, Results, Run, metrics_of, read, readings,
-    variants_of,
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Reading, Results,
+    Run, effect, metrics_of, read, readings, variants_of,
 };
 use crate::measure::comparison::Sample;
 use crate::measure::metric::{Metric, Unit};
@@ -37,6 +37,13 @@ pub(in crate::experiment) static SWAPPING: &dyn Experiment = &DECLARED;
 static DECLARED: Declaration<Scene> = Declaration {
     name: "drain-swap",
     question: "what do the designs of `drain` gain while the kernel reclaims and swaps?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new("pages/s", "pages_per_s", &[UNBATCHED, MERGED, BOUNDED]),
+            Headline::new("longest wait", "wait_max_ns", &[UNBATCHED, MERGED, BOUNDED]),
+        ],
+    },
     machines: &["bergamo-176"],
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [UNBATCHED, MERGED, BOUNDED]),
@@ -250,7 +257,16 @@ fn reclaimed(results: &Results) -> Table {
 }
 
 fn finding(results: &Results) -> Finding {
+    let effect = |design, metric| effect(results.compare((UNBATCHED, design), metric).verdict);
     let answer = format!(
+        "While the kernel reclaims and swaps, the merged patch {} the throughput of unbatched \
+         Linux and {} its longest wait for the zone lock; ours {} the throughput and {} the wait.",
+        effect(MERGED, &RATE),
+        effect(MERGED, &WAIT_MAX),
+        effect(BOUNDED, &RATE),
+        effect(BOUNDED, &WAIT_MAX),
+    );
+    let throughput = format!(
         "With 10 workers that map a quarter more than the machine has, the merged patch multiplies \
          the throughput of unbatched Linux by {}, and bounded holds multiply it by {}.",
         results.show_ratio((UNBATCHED, MERGED), &RATE),
@@ -266,4 +282,5 @@ fn finding(results: &Results) -> Finding {
             ("bounded", results.show(BOUNDED, &WAIT_MAX)),
         ],
     )
+    .further(throughput)
 }

@@ -13,7 +13,8 @@ use plimsoll_mm::space::reap::Reaping;
 use self::scene::{CURVE, EXIT, HEADLINE, Scene, emptiers, helpers};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, Target, cards, metrics_of,
+    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
+    Run, Target, cards, effect, metrics_of,
 };
 use super::emptier::{self, ALONE, Emptier, METRICS, RAN, TABLE_WAIT, WALL, faster, limiter};
 use crate::error::Error;
@@ -29,6 +30,21 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene, Raced, Emptier> = Declaration {
     name: "mrelease",
     question: "how much sooner is the memory of a dead large process free if others help?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "until free, 1 helper",
+                "wall_ns",
+                &[ASCENDING[0], PATCH[0], OURS[0]],
+            ),
+            Headline::new(
+                "until free, 8 helpers",
+                "wall_ns",
+                &[ASCENDING[1], PATCH[1], OURS[1]],
+            ),
+        ],
+    },
     machines: &["epyc-9654-2s"],
     clock: Clock::Virtual,
     designs: || {
@@ -302,13 +318,15 @@ fn wall(_: &Scene) -> Vec<Metric> {
 /// Makes the report's finding, its conclusion in words. Every statement in it is computed from the
 /// medians of the runs.
 fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
+    let compared = ran.results.compare((ASCENDING[1], OURS[1]), &WALL);
     let answer = format!(
-        "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if they meet in \
-         the middle, and {:.2} times as fast if all ascend; what limits ours is {}.",
-        ran.faster(OURS[1]),
+        "With 8 helpers, all memory is free {:.2} times as fast as with exit alone if all ascend, \
+         and {:.2} times as fast if they meet in the middle, which {} the time.",
         ran.faster(ASCENDING[1]),
-        ran.limit(OURS[1]),
+        ran.faster(OURS[1]),
+        effect(compared.verdict),
     );
+    let limit = format!("What limits ours is {}.", ran.limit(OURS[1]));
     let times = |times: f64| format!("{times:.2} times as fast as exit alone");
     Finding::new(
         answer,
@@ -323,4 +341,5 @@ fn finding(ran: Ran<'_>, huge: Ran<'_>) -> Finding {
             ),
         ],
     )
+    .further(limit)
 }

@@ -14,8 +14,8 @@ use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::experiment::declared::{
-    Clock, Declaration, Finding, Reading, Results, Run, Target, metrics_of, read, readings,
-    targets, variants_of,
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Reading, Results, Run,
+    Target, metrics_of, read, readings, targets, variants_of,
 };
 use crate::measure::comparison::{Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -30,6 +30,13 @@ pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene> = Declaration {
     name: "oom-accuracy",
     question: "is the victim the largest process, when no hog stands out?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new("wrong victims", "wrong_percent", &[PRECISE, PATCH, OURS]),
+            Headline::new("largest loss", "regret_max_bytes", &[PRECISE, PATCH, OURS]),
+        ],
+    },
     machines: &[MACHINE],
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", DESIGNS),

@@ -16,7 +16,8 @@ use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::experiment::declared::{
-    Clock, Declaration, Finding, Results, Run, Target, targets, variants_of,
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, Target,
+    effect, targets, variants_of,
 };
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -31,6 +32,22 @@ pub(in super::super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene, Kept> = Declaration {
     name: "oom-latency",
     question: "how long does it take to choose the victim when memory is out?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "a hog among 1000",
+                "select_at_1000_ns",
+                &[PRECISE, PATCH, OURS],
+            ),
+            Headline::new(
+                "a hog among 10,000",
+                "select_at_10000_ns",
+                &[PRECISE, PATCH, OURS],
+            ),
+            Headline::new("10,000 alike", "band_at_10000_ns", &[PRECISE, PATCH, OURS]),
+        ],
+    },
     machines: &[MACHINE],
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [PRECISE, APPROXIMATE, PATCH, OURS]),
@@ -376,7 +393,18 @@ fn goals(results: &Results, matrix: &Matrix) -> Table {
 /// Makes the report's finding. Every statement in it follows from the numbers of the runs.
 fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
     let (results, count) = (&run.results, run.scene.in_band);
+    let verdict = |a| effect(results.compare((a, OURS), &hog(count)).verdict);
+    let median = |design| results.show(design, &hog(count));
     let answer = format!(
+        "With one hog among {count} processes it takes {} with Linux, {} with the patch and {} with \
+         ours; ours {} the time of Linux and {} that of the patch.",
+        median(PRECISE),
+        median(PATCH),
+        median(OURS),
+        verdict(PRECISE),
+        verdict(PATCH),
+    );
+    let further = format!(
         "With one hog among {count} processes, ours takes {} times as long as one cheap look at \
          each process, and makes {} precise sums; with all of them in the band, precise sums of \
          all take {} times as long as ours. {}",
@@ -399,6 +427,7 @@ fn finding(run: &Run<'_, Scene, Kept>, matrix: &Matrix) -> Finding {
             ),
         ],
     )
+    .further(further)
 }
 
 #[cfg(test)]

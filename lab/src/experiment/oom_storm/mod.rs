@@ -14,7 +14,10 @@ mod tables;
 
 use self::scene::{CROWD, EXITS, FREE, KILLS, Scenes, WAITED, WORST};
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Results, Run, level, variants_of};
+use super::declared::{
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, level,
+    variants_of,
+};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::measure::metric::Metric;
@@ -26,6 +29,17 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scenes> = Declaration {
     name: "oom-storm",
     question: "how long is it from an allocation that failed to one that succeeds?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "wait of an allocator",
+                "exits_waited_ns",
+                &[LINUX, PATCH, OURS],
+            ),
+            Headline::new("processes killed", "crowd_kills", &[LINUX, PATCH, OURS]),
+        ],
+    },
     machines: &["epyc-9654-256"],
     clock: Clock::Virtual,
     designs,
@@ -136,12 +150,19 @@ fn finding(results: &Results, scenes: &Scenes) -> Finding {
     let waited = scenes.scene(EXITS).metric(&WAITED);
     let kills = scenes.scene(CROWD).metric(&KILLS);
     let against = |a| level(results.compare((a, OURS), &waited).verdict);
+    let wait = |design| results.show(design, &waited);
     let answer = format!(
-        "If killed hogs exit by themselves, the time that an allocator waits is {} with ours \
-         compared with Linux and {} compared with the patches; if no process is much larger than \
-         the others, Linux kills {} processes, the patches kill {} and ours kills {}.",
+        "If killed hogs exit by themselves, an allocator waits {} with Linux, {} with the patches \
+         and {} with ours; ours is {} compared with Linux and {} compared with the patches.",
+        wait(LINUX),
+        wait(PATCH),
+        wait(OURS),
         against(LINUX),
         against(PATCH),
+    );
+    let killed = format!(
+        "If no process is much larger than the others, Linux kills {} processes, the patches kill \
+         {} and ours kills {}.",
         results.show(LINUX, &kills),
         results.show(PATCH, &kills),
         results.show(OURS, &kills),
@@ -162,6 +183,7 @@ fn finding(results: &Results, scenes: &Scenes) -> Finding {
             ),
         ],
     )
+    .further(killed)
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ use self::scene::{
     WAIT_MAX, ZONE_WAIT,
 };
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Results, Run, metrics_of, variants_of};
+use super::declared::{
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, metrics_of,
+    variants_of,
+};
 use crate::error::Error;
 use crate::measure::metric::Metric;
 use crate::report::{Table, tabulate};
@@ -43,6 +46,7 @@ const fn declare(
     Declaration {
         name,
         question,
+        answer: ANSWER,
         machines: &["epyc-9654-2s"],
         clock: Clock::Virtual,
         designs: || variants_of("unpatched", DESIGNS),
@@ -64,6 +68,16 @@ const fn declare(
         conclude,
     }
 }
+
+/// The metrics with which a report begins.
+const ANSWER: Headlines = Headlines {
+    sides: LINUX_PATCH_OURS,
+    rows: &[
+        Headline::new("pages/s", "pages_per_s", &[LINUX, RFC, OURS]),
+        Headline::new("time to free a page", "free_page_ns", &[LINUX, RFC, OURS]),
+        Headline::new("contentions", "contentions", &[LINUX, RFC, OURS]),
+    ],
+};
 
 /// Linux 6.18.
 const LINUX: &str = "lists-6.18";

@@ -21,7 +21,9 @@ use plimsoll_mm::space::reap::Reaping;
 
 use self::scene::{LOCK, RMAP, Scene, Scenes};
 use super::Experiment;
-use super::declared::{Cards, Clock, Declaration, Finding, Run, cards, effect};
+use super::declared::{
+    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Run, cards, effect,
+};
 use super::emptier::{self, ALONE, Emptier, RAN, TABLE_WAIT, WALL, faster};
 use crate::error::Error;
 use crate::measure::metric::{Metric, Unit};
@@ -36,6 +38,18 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scenes, Raced, Emptier> = Declaration {
     name: "reaper",
     question: "does it help a dying process if the OOM reaper goes the other way?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new("running time", "ran_ns", &[ASCENDING, PATCH, OURS]),
+            Headline::new(
+                "page-table locks",
+                "table_lock_ns",
+                &[ASCENDING, PATCH, OURS],
+            ),
+            Headline::new("until memory is free", "wall_ns", &[ASCENDING, PATCH, OURS]),
+        ],
+    },
     machines: &[PHONE, "laptop-2", "epyc-9654-2s"],
     clock: Clock::Virtual,
     designs: || Ok(emptiers()),
@@ -237,8 +251,8 @@ fn finding(run: &Run<'_, Scenes, Raced, Emptier>) -> Finding {
     let effect = |design, metric| effect(results.compare((ASCENDING, design), &metric).verdict);
     let answer = format!(
         "If the reaper goes the other way, as in the patch, this {} the running time of exit and \
-         reaper together and {} the time until all memory is free; meeting in the middle {} the \
-         time until all memory is free.",
+         reaper together and {} the time until all memory is free; meeting in the middle {} that \
+         time.",
         effect(PATCH, RAN),
         effect(PATCH, WALL),
         effect(OURS, WALL),

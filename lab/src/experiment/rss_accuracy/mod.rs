@@ -21,7 +21,10 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::program::{Hops, Program, Sizes};
 use self::scene::{BOUND, FINAL, METRICS, SAMPLES, Seen, WORST};
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Results, Run, effect, metrics_of, variants_of};
+use super::declared::{
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, effect,
+    metrics_of, variants_of,
+};
 use crate::catalog::designs::Named;
 use crate::error::Error;
 use crate::measure::comparison::run_checked;
@@ -38,6 +41,13 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene, Seen> = Declaration {
     name: "rss-accuracy",
     question: "how far from the truth is the cheap number of resident pages?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new("worst error", "worst_error_bytes", &[FLAT, TREE, OURS]),
+            Headline::new("possible error, pages", "bound_pages", &[FLAT, TREE, OURS]),
+        ],
+    },
     machines: &[MACHINE],
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [SHARED, FLAT, TREE, OURS]),
@@ -213,8 +223,13 @@ fn finding(results: &Results) -> Finding {
         human_estimate(&bytes, Unit::Bytes)
     };
     let effect = |pair| effect(results.compare(pair, &WORST).verdict);
+    let median = |design| human(results.median(design, &WORST) * PAGE, Unit::Bytes);
     let answer = format!(
-        "The published tree {} the worst error of flat counters, and ours {} that of the tree.",
+        "Up to {} with Linux's flat counters, {} with the published tree and {} with ours; the tree \
+         {} the worst error of flat counters, and ours {} that of the tree.",
+        median(FLAT),
+        median(TREE),
+        median(OURS),
         effect((FLAT, TREE)),
         effect((TREE, OURS)),
     );

@@ -19,7 +19,8 @@ use self::counting::{Counted, FAR, PACED_REMOTE, Pace, RATE, REMOTE};
 use self::scene::{Kept, MMAP_LOCK, PARTS, Scene, name, rate};
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Results, Run, cards, effect, variants_of,
+    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Results,
+    Run, cards, effect, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -35,6 +36,26 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene, Kept> = Declaration {
     name: "rss-cost",
     question: "what does it cost to count resident pages?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "faults/s, 1 process",
+                "faults_per_s_processes_1",
+                &[FLAT, TREE, OURS],
+            ),
+            Headline::new(
+                "faults/s, 96 proc.",
+                "faults_per_s_processes_96",
+                &[FLAT, TREE, OURS],
+            ),
+            Headline::new(
+                "lines across sockets",
+                "remote_lines_per_1000_adds",
+                &[FLAT, TREE, OURS],
+            ),
+        ],
+    },
     machines: &[MACHINE],
     clock: Clock::Virtual,
     designs,

@@ -18,7 +18,9 @@ use std::fmt;
 use plimsoll_mm::counter::Counting;
 
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Results, Run, level};
+use super::declared::{
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, level,
+};
 use crate::error::Error;
 use crate::measure::comparison::{Comparison, Sample, fold_hashes};
 use crate::measure::metric::{Metric, Unit};
@@ -34,6 +36,26 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Effort, (), Owner> = Declaration {
     name: "rss-memory",
     question: "what do the counters of a process cost in memory, to create, to destroy?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "bytes, one CPU used",
+                "bytes_at_384_cpus",
+                &[FLAT, TREE, OURS],
+            ),
+            Headline::new(
+                "bytes, many CPUs used",
+                "bytes_at_384_cpus",
+                &[FLAT, TREE, GROWN],
+            ),
+            Headline::new(
+                "create and destroy",
+                "create_at_384_cpus_ns",
+                &[FLAT, TREE, OURS],
+            ),
+        ],
+    },
     machines: &["this computer"],
     clock: Clock::Real,
     designs: || Ok(OWNERS.to_vec()),
@@ -217,11 +239,14 @@ fn finding(results: &Results) -> Finding {
     let than_tree = |owner| level(results.compare((TREE, owner), &warm(HEADLINE)).verdict);
     let answer = format!(
         "On {HEADLINE} CPUs, four counters of ours take {} while their process stays on one CPU, \
-         and {} once it runs on many; the published tree takes {}. Compared with the tree, the \
-         time to create and destroy them is {} when new and {} when grown.",
+         and {} once it runs on many; the published tree takes {}.",
         size(OURS),
         size(GROWN),
         size(TREE),
+    );
+    let created = format!(
+        "Compared with the tree, the time to create and destroy them is {} when new and {} when \
+         grown.",
         than_tree(OURS),
         than_tree(GROWN),
     );
@@ -235,6 +260,7 @@ fn finding(results: &Results) -> Finding {
             ("of flat counters", time(FLAT)),
         ],
     )
+    .further(created)
 }
 
 /// Says on which machines `owner` takes more bytes or more time than an owner of the published

@@ -15,7 +15,10 @@ use self::scene::{
     ZONE_WAITS,
 };
 use super::Experiment;
-use super::declared::{Clock, Declaration, Finding, Results, Run, metrics_of, variants_of};
+use super::declared::{
+    Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, Results, Run, metrics_of,
+    variants_of,
+};
 use crate::error::Error;
 use crate::measure::comparison::Comparison;
 use crate::measure::detectors::watch::CpuStalls;
@@ -30,6 +33,21 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene, CpuStalls> = Declaration {
     name: "stalls",
     question: "what makes a CPU stall for 20 seconds, as in the thread on batching?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "longest stretch",
+                "stretch_max_ns",
+                &[UNBATCHED, MERGED, BOUNDED],
+            ),
+            Headline::new(
+                "longest zone wait",
+                "zone_wait_max_ns",
+                &[UNBATCHED, MERGED, BOUNDED],
+            ),
+        ],
+    },
     machines: &["turin-316"],
     clock: Clock::Virtual,
     designs: || variants_of("unpatched", [UNBATCHED, MERGED, BOUNDED]),
@@ -160,8 +178,7 @@ fn finding(tried: &[Tried]) -> Finding {
     let show = |design: &str| human(plain.results.max(design, &STRETCH), Unit::Nanos);
     Finding::new(
         format!(
-            "A detector reports a stall if a CPU passes no reschedule point for more than 20 s. \
-             Unbatched, the machine {}; bounded, it {}.",
+            "Unbatched, the machine {}; bounded, it {}.",
             said(UNBATCHED),
             said(BOUNDED),
         ),
@@ -177,4 +194,5 @@ fn finding(tried: &[Tried]) -> Finding {
             ),
         ],
     )
+    .further("A detector reports a stall if a CPU passes no reschedule point for more than 20 s.")
 }

@@ -138,7 +138,7 @@ pub(super) fn finding(results: &Results) -> Finding {
 }
 
 /// The numbers that support a finding about the workload [`MAIN`].
-pub(super) fn numbers(results: &Results) -> [(&'static str, String); 5] {
+fn numbers(results: &Results) -> [(&'static str, String); 5] {
     let ratio = |design, metric: &Metric| results.show_ratio((BASELINE, design), metric);
     [
         (

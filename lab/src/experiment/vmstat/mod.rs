@@ -32,7 +32,8 @@ use self::scene::{
 use self::workloads::MAIN;
 use super::Experiment;
 use super::declared::{
-    Cards, Clock, Declaration, Finding, OTHERS, Run, cards, metrics_of, variants_of,
+    Cards, Clock, Declaration, Finding, Headline, Headlines, LINUX_PATCH_OURS, OTHERS, Run, cards,
+    metrics_of, variants_of,
 };
 use crate::catalog::designs::Named;
 use crate::error::Error;
@@ -47,6 +48,26 @@ pub(super) static EXPERIMENT: &dyn Experiment = &DECLARATION;
 static DECLARATION: Declaration<Scene> = Declaration {
     name: "vmstat",
     question: "what does staggering the per-CPU vmstat work gain, and why?",
+    answer: Headlines {
+        sides: LINUX_PATCH_OURS,
+        rows: &[
+            Headline::new(
+                "contentions, by perf",
+                "perf_contentions",
+                &[BASELINE, PATCH, OURS],
+            ),
+            Headline::new(
+                "total wait, by perf",
+                "perf_total_wait_ns",
+                &[BASELINE, PATCH, OURS],
+            ),
+            Headline::new(
+                "longest wait, by perf",
+                "perf_max_wait_ns",
+                &[BASELINE, PATCH, OURS],
+            ),
+        ],
+    },
     machines: &MACHINES,
     clock: Clock::Virtual,
     designs,

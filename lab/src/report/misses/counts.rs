@@ -56,6 +56,16 @@ impl Counts {
         counts
     }
 
+    /// Says how many figures match, in one sentence, and where the figures are.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!(
+            "Of {} published figures {} match ours, {} miss, {} are open and {} are not measured; \
+             `--verbose` lists them, and docs/misses.md has the causes.",
+            self.all, self.matches, self.misses, self.open, self.not_measured
+        )
+    }
+
     fn add_match(&mut self, figure: &Beside) {
         let is_given = figure.basis != Basis::Independent;
         let is_without_effect = figure.agreement_without_effect() == Some(Agreement::Match);
@@ -89,6 +99,9 @@ mod tests {
             not_measured: 1,
         };
         assert_eq!(counts, expected);
+        assert!(counts.sentence().starts_with(
+            "Of 5 published figures 1 match ours, 2 miss, 1 are open and 1 are not measured;"
+        ));
     }
 
     #[test]

@@ -74,6 +74,14 @@ impl Stored {
         hash_of_prices(&self.machine).unwrap_or_default() == self.prices
     }
 
+    /// The values of `metric` with Linux and with the patch, if a figure has both.
+    #[cfg(test)]
+    pub(crate) fn linux_and_patch(&self, metric: &str) -> Option<[f64; 2]> {
+        let of_metric = self.figures.iter().filter(|figure| figure.metric == metric);
+        let mut pairs = of_metric.filter_map(|figure| figure.values[..].try_into().ok());
+        pairs.next()
+    }
+
     /// The same values with 12 significant digits. Such a value does not change when it is written,
     /// read and written again.
     fn rounded(&self) -> Self {

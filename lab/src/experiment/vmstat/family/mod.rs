@@ -90,10 +90,10 @@ fn compare(run: &Run<'_, Scene>, scene: &Scene, options: &Options) -> Result<Res
 }
 
 impl Family {
-    /// The report's conclusion, in words, about all workloads. Every statement in it is computed
-    /// from the runs.
+    /// The report's conclusion, in words, about the workload [`MAIN`] and about the family. Every
+    /// statement in it is computed from the runs.
     pub(super) fn finding(&self, main: &Results) -> Finding {
-        let answer = format!(
+        let family = format!(
             "Over {} workloads on {} machines the patch's contentions, as perf counts them, are {} \
              times Linux's and their total wait {} times; {}. {}",
             FAMILY.len(),
@@ -103,7 +103,7 @@ impl Family {
             self.likeness(),
             self.due_to(),
         );
-        Finding::new(answer, causes::numbers(main))
+        causes::finding(main).further(family)
     }
 
     /// Formats the range, over the members of the family, of `metric` with the patch divided by

@@ -1,0 +1,336 @@
+//! Verdicts in words. No sentence claims more than its verdicts.
+
+use super::{Answer, AnswerRow};
+use crate::measure::metric::{Better, Metric};
+use crate::measure::stats::{self, SEEDS_MIN, Verdict};
+
+/// The name of a metric in words: `total wait` for `total_wait_ns`.
+pub(crate) fn plain(metric: &Metric) -> String {
+    let name = metric.name.strip_suffix("_ns").unwrap_or(&metric.name);
+    name.replace('_', " ")
+}
+
+/// One word for the verdict on `metric`; empty if the runs show no difference, because a single
+/// word would say too little.
+pub(crate) const fn word(verdict: Verdict, metric: &Metric) -> &'static str {
+    match (verdict, metric.better) {
+        (Verdict::Lower, Better::Lower) | (Verdict::Higher, Better::Higher) => "better",
+        (Verdict::Lower, Better::Higher) | (Verdict::Higher, Better::Lower) => "worse",
+        (Verdict::Lower, Better::Neither) => "lower",
+        (Verdict::Higher, Better::Neither) => "higher",
+        (Verdict::Equal, _) => "equal",
+        (Verdict::NoDifference | Verdict::TooFewSeeds, _) => "",
+    }
+}
+
+/// A verdict in full words.
+pub(crate) const fn full(verdict: Verdict, metric: &Metric) -> &'static str {
+    match verdict {
+        Verdict::NoDifference => "no difference seen",
+        Verdict::Equal => "equal on every seed",
+        Verdict::TooFewSeeds => "too few seeds",
+        Verdict::Lower | Verdict::Higher => word(verdict, metric),
+    }
+}
+
+/// Joins `parts` as a list in a sentence: `a, b and c`.
+pub(crate) fn list<T: AsRef<str>>(parts: &[T]) -> String {
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    match parts.split_last() {
+        None => String::new(),
+        Some((only, [])) => (*only).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// The verdicts of all sides of `row` in words: `patch: better; ours: no difference seen`.
+pub(crate) fn verdicts(sides: &[String], row: &AnswerRow) -> String {
+    if row.is_all_zero() {
+        return "0 in all".to_owned();
+    }
+    let found: Vec<(usize, &str)> = row
+        .compared()
+        .map(|(nth, _, compared)| (nth, full(compared.verdict, &row.metric)))
+        .collect();
+    match found[..] {
+        [(_, one), (_, other)] if one == other => format!("both {one}"),
+        [(_, only)] => only.to_owned(),
+        _ => {
+            let each = found
+                .iter()
+                .map(|(nth, word)| format!("{}: {word}", sides[*nth]));
+            each.collect::<Vec<_>>().join("; ")
+        }
+    }
+}
+
+/// The lines under an answer's table for the verdicts that its cells do not say.
+pub(super) fn remarks(answer: &Answer, seeds: usize) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let few = |row: &AnswerRow| {
+        let mut compared = row.compared();
+        compared.any(|(_, _, compared)| compared.verdict == Verdict::TooFewSeeds)
+    };
+    if answer.rows.iter().any(few) {
+        remarks.push(too_few(seeds));
+    }
+    let zero = answer.rows.iter().filter(|row| row.is_all_zero());
+    let zero: Vec<&str> = zero.map(|row| &*row.what).collect();
+    if !zero.is_empty() {
+        remarks.push(format!("0 with every design: {}.", zero.join(", ")));
+    }
+    let unseen: Vec<String> = answer
+        .rows
+        .iter()
+        .filter_map(|row| unseen(answer, row))
+        .collect();
+    if !unseen.is_empty() {
+        remarks.push(format!("No difference seen: {}.", unseen.join("; ")));
+    }
+    remarks
+}
+
+/// What `row` measures, with the sides whose difference from the base is not seen.
+fn unseen(answer: &Answer, row: &AnswerRow) -> Option<String> {
+    let sides: Vec<&str> = row
+        .compared()
+        .filter(|(_, _, compared)| compared.verdict == Verdict::NoDifference)
+        .map(|(nth, ..)| &*answer.sides[nth])
+        .collect();
+    (!sides.is_empty()).then(|| format!("{} ({})", row.what, sides.join(", ")))
+}
+
+fn too_few(seeds: usize) -> String {
+    let seeds = match seeds {
+        1 => "1 seed is".to_owned(),
+        seeds => format!("{seeds} seeds are"),
+    };
+    format!("{seeds} too few for a verdict; `--seeds {SEEDS_MIN}` gives one.")
+}
+
+/// The kinds of statement about a row, in the order of a sentence.
+const STATEMENTS: [Verdict; 5] = [
+    Verdict::Lower,
+    Verdict::Higher,
+    Verdict::NoDifference,
+    Verdict::Equal,
+    Verdict::TooFewSeeds,
+];
+
+/// Says what the designs B do to the metrics of `rows`, compared with A, the first of `designs`.
+pub(super) fn sentence(designs: &[String], rows: &[AnswerRow]) -> String {
+    let Some((a, others)) = designs.split_first() else {
+        return String::new();
+    };
+    if others.is_empty() {
+        return format!("Only `{a}` ran, so there is nothing to compare: name another design.");
+    }
+    let mut compared = rows.iter().flat_map(AnswerRow::compared).peekable();
+    let few =
+        |(_, _, compared): (_, _, stats::Comparison)| compared.verdict == Verdict::TooFewSeeds;
+    if compared.peek().is_some() && compared.all(few) {
+        return format!("The seeds are too few to say what changes compared with `{a}`.");
+    }
+    let nth_of = |nth: usize| {
+        let mut clauses = Vec::new();
+        for verdict in STATEMENTS {
+            clauses.extend(clause(nth, verdict, a, rows));
+        }
+        let b = &designs[nth];
+        (!clauses.is_empty()).then(|| format!("`{b}` {}", list(&clauses)))
+    };
+    let shown = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+    let of_each: Vec<String> = (1..shown).filter_map(nth_of).collect();
+    if of_each.is_empty() {
+        return format!("The runs measured nothing by which `{a}` could be compared.");
+    }
+    format!("Compared with `{a}`, {}.", of_each.join("; "))
+}
+
+/// What design B, at index `nth`, does to the rows with this verdict, in words.
+fn clause(nth: usize, verdict: Verdict, a: &str, rows: &[AnswerRow]) -> Option<String> {
+    let of = |row: &&AnswerRow| {
+        let mut compared = row.compared();
+        compared.any(|(at, _, compared)| at == nth && compared.verdict == verdict)
+    };
+    let (zero, other): (Vec<&AnswerRow>, Vec<&AnswerRow>) = rows
+        .iter()
+        .filter(of)
+        .partition(|row| verdict == Verdict::Equal && row.is_all_zero());
+    let names = |rows: &[&AnswerRow]| -> Vec<String> {
+        let name = |row: &&AnswerRow| match word(verdict, &row.metric) {
+            word @ ("better" | "worse") => format!("{} ({word})", row.what),
+            _ => row.what.clone(),
+        };
+        rows.iter().map(name).collect()
+    };
+    let said = (!other.is_empty()).then(|| {
+        let what = list(&names(&other));
+        match verdict {
+            Verdict::Lower => format!("lowers {what}"),
+            Verdict::Higher => format!("raises {what}"),
+            Verdict::NoDifference => format!("shows no difference in {what}"),
+            Verdict::Equal => format!("equals `{a}` on every seed in {what}"),
+            Verdict::TooFewSeeds => format!("has too few seeds for a verdict on {what}"),
+        }
+    });
+    let none = (!zero.is_empty()).then(|| format!("has, like `{a}`, 0 {}", list(&names(&zero))));
+    match (said, none) {
+        (Some(said), Some(none)) => Some(format!("{said} and {none}")),
+        (said, none) => said.or(none),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AnswerCell;
+    use super::*;
+    use crate::measure::metric::Unit;
+    use crate::measure::stats::{Comparison, Estimate};
+
+    fn estimate(median: f64) -> Estimate {
+        Estimate {
+            median,
+            low: median,
+            high: median,
+        }
+    }
+
+    fn row(name: &'static str, values: [f64; 2], verdict: Verdict) -> AnswerRow {
+        let metric = if name == "rate" {
+            Metric::higher(name, Unit::PerSecond)
+        } else {
+            Metric::lower(name, Unit::Count)
+        };
+        let cell = |design: &str, value, compared| {
+            Some(AnswerCell {
+                design: design.to_owned(),
+                estimate: estimate(value),
+                compared,
+            })
+        };
+        let compared = Comparison {
+            ratio: estimate(values[1] / values[0].max(1.0)),
+            verdict,
+        };
+        AnswerRow {
+            what: plain(&metric),
+            metric,
+            cells: vec![
+                cell("linux", values[0], None),
+                cell("ours", values[1], Some(compared)),
+            ],
+            published_ratio: None,
+        }
+    }
+
+    fn said(rows: &[AnswerRow]) -> String {
+        sentence(&["linux".to_owned(), "ours".to_owned()], rows)
+    }
+
+    #[test]
+    fn a_sentence_says_for_each_verdict_no_more_than_the_verdict() {
+        let of = |verdict| said(&[row("waits", [2.0, 1.0], verdict)]);
+        assert_eq!(
+            of(Verdict::Lower),
+            "Compared with `linux`, `ours` lowers waits (better)."
+        );
+        assert_eq!(
+            of(Verdict::Higher),
+            "Compared with `linux`, `ours` raises waits (worse)."
+        );
+        assert_eq!(
+            of(Verdict::NoDifference),
+            "Compared with `linux`, `ours` shows no difference in waits."
+        );
+        assert_eq!(
+            of(Verdict::Equal),
+            "Compared with `linux`, `ours` equals `linux` on every seed in waits."
+        );
+        assert_eq!(
+            of(Verdict::TooFewSeeds),
+            "The seeds are too few to say what changes compared with `linux`."
+        );
+        let zero = said(&[row("waits", [0.0, 0.0], Verdict::Equal)]);
+        assert_eq!(
+            zero,
+            "Compared with `linux`, `ours` has, like `linux`, 0 waits."
+        );
+    }
+
+    #[test]
+    fn only_a_verdict_of_lower_or_higher_is_said_to_be_one() {
+        let metric = Metric::lower("waits", Unit::Count);
+        for verdict in STATEMENTS {
+            let text = said(&[row("waits", [2.0, 1.0], verdict)]);
+            let differs = matches!(verdict, Verdict::Lower | Verdict::Higher);
+            let claims = ["better", "worse", "lowers", "raises"];
+            let claims = |text: &str| claims.iter().any(|word| text.contains(word));
+            assert_eq!(claims(&text), differs, "{text}");
+            assert_eq!(claims(full(verdict, &metric)), differs, "{verdict:?}");
+            assert_eq!(claims(word(verdict, &metric)), differs, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn several_metrics_are_grouped_by_their_verdicts() {
+        let text = said(&[
+            row("waits", [9.0, 1.0], Verdict::Lower),
+            row("total_wait_ns", [9.0, 1.0], Verdict::Lower),
+            row("rate", [9.0, 9.1], Verdict::NoDifference),
+            row("faults", [3.0, 3.0], Verdict::Equal),
+            row("kicks", [0.0, 0.0], Verdict::Equal),
+        ]);
+        assert_eq!(
+            text,
+            "Compared with `linux`, `ours` lowers waits (better) and total wait (better), shows no \
+             difference in rate and equals `linux` on every seed in faults and has, like `linux`, \
+             0 kicks."
+        );
+        let higher = said(&[row("rate", [1.0, 2.0], Verdict::Higher)]);
+        assert!(higher.ends_with("raises rate (better)."), "{higher}");
+    }
+
+    #[test]
+    fn one_design_alone_is_compared_with_nothing() {
+        let text = sentence(&["linux".to_owned()], &[]);
+        assert!(text.contains("nothing to compare"), "{text}");
+    }
+
+    #[test]
+    fn remarks_say_what_a_cell_leaves_open() {
+        let answer = |rows| Answer {
+            sides: vec!["Linux".to_owned(), "ours".to_owned()],
+            rows,
+            ..Answer::default()
+        };
+        let said = |rows, seeds| remarks(&answer(rows), seeds);
+        let few = row("waits", [2.0, 1.0], Verdict::TooFewSeeds);
+        assert_eq!(
+            said(vec![few], 2),
+            ["2 seeds are too few for a verdict; `--seeds 6` gives one."]
+        );
+        let rows = vec![
+            row("kicks", [0.0, 0.0], Verdict::Equal),
+            row("rate", [2.0, 2.1], Verdict::NoDifference),
+            row("waits", [2.0, 1.0], Verdict::Lower),
+        ];
+        assert_eq!(
+            said(rows, 6),
+            [
+                "0 with every design: kicks.",
+                "No difference seen: rate (ours)."
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cell_of_the_summary_has_the_verdict_of_each_side() {
+        let sides = ["Linux", "ours"].map(str::to_owned);
+        let text = |verdict| verdicts(&sides, &row("waits", [2.0, 1.0], verdict));
+        assert_eq!(text(Verdict::Lower), "better");
+        assert_eq!(text(Verdict::Equal), "equal on every seed");
+        let zero = row("waits", [0.0, 0.0], Verdict::Equal);
+        assert_eq!(verdicts(&sides, &zero), "0 in all");
+    }
+}

@@ -1,0 +1,67 @@
+//! Colours of a report on a terminal.
+
+use anstyle::{AnsiColor, Style};
+
+/// Whether a report has colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paint {
+    /// The text alone, for files, mails and pipes.
+    #[default]
+    Plain,
+    /// With the escape sequences of a terminal: titles are bold, better is green, worse is red.
+    Colour,
+}
+
+impl Paint {
+    /// The text of a title.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.styled(Style::new().bold(), text)
+    }
+
+    /// A word of a verdict. Only `better` and `worse` have a colour.
+    pub(crate) fn word(self, word: &str) -> String {
+        let colour = match word {
+            "better" => AnsiColor::Green,
+            "worse" => AnsiColor::Red,
+            _ => return word.to_owned(),
+        };
+        self.styled(Style::new().fg_color(Some(colour.into())), word)
+    }
+
+    /// A line of a table whose last column may end with a verdict in brackets.
+    pub(crate) fn line(self, line: &str) -> String {
+        for word in ["better", "worse"] {
+            if let Some(rest) = line.strip_suffix(&format!("({word})")) {
+                return format!("{rest}({})", self.word(word));
+            }
+        }
+        line.to_owned()
+    }
+
+    fn styled(self, style: Style, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Colour => format!("{style}{text}{style:#}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_titles_and_judgements_have_a_style_and_plain_text_has_none() {
+        assert_eq!(Paint::Colour.bold("a"), "\u{1b}[1ma\u{1b}[0m");
+        assert_eq!(Paint::Colour.word("worse"), "\u{1b}[31mworse\u{1b}[0m");
+        assert_eq!(Paint::Colour.word("equal"), "equal");
+        assert_eq!(
+            Paint::Plain.line("1  B is lower (better)"),
+            "1  B is lower (better)"
+        );
+        assert_eq!(
+            Paint::Colour.line("1  B is lower (better)"),
+            "1  B is lower (\u{1b}[32mbetter\u{1b}[0m)"
+        );
+    }
+}

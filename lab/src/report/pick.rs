@@ -1,0 +1,108 @@
+//! How much of a report is shown: its answer, everything, or the metrics that the user names.
+
+use super::Report;
+use crate::error::Error;
+
+/// How much of a report is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail<'a> {
+    /// The answer and the number of verdicts of each kind.
+    Answer,
+    /// The answer, and everything else that the report has.
+    Whole,
+    /// The answer, and the rows and verdicts of the metrics with these names. A name is that of a
+    /// metric, with or without `_ns`.
+    Metrics(&'a [String]),
+}
+
+impl<'a> Detail<'a> {
+    /// The detail that the user asks for: `metrics`, if there are any, or else everything if
+    /// `verbose`, or else the answer.
+    #[must_use]
+    pub fn of(verbose: bool, metrics: &'a [String]) -> Self {
+        match (metrics, verbose) {
+            ([], false) => Self::Answer,
+            ([], true) => Self::Whole,
+            (metrics, _) => Self::Metrics(metrics),
+        }
+    }
+
+    /// The report with only what this detail shows. A report of metrics has neither tables nor a
+    /// finding.
+    #[must_use]
+    pub fn of_report(self, report: &Report) -> Report {
+        let mut shown = report.clone();
+        if let Self::Metrics(names) = self {
+            let is_named = |metric: &str| names.iter().any(|name| names_metric(name, metric));
+            shown.rows.retain(|row| is_named(&row.metric.name));
+            shown.verdicts.retain(|row| is_named(&row.metric.name));
+            shown.tables.clear();
+            shown.finding.clear();
+            shown.decided = None;
+        }
+        shown
+    }
+}
+
+/// Returns whether the user means the metric `metric` by `name`.
+fn names_metric(name: &str, metric: &str) -> bool {
+    name == metric || metric.strip_suffix("_ns") == Some(name)
+}
+
+/// Checks that each of `names` is the name of a metric in `known`.
+///
+/// # Errors
+/// [`Error::Unknown`] for the first other name. It offers the nearest names.
+pub fn check<S: AsRef<str>>(names: &[String], known: &[S]) -> Result<(), Error> {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    for name in names {
+        if !known.iter().any(|metric| names_metric(name, metric)) {
+            return Err(Error::unknown("metric", name, &known));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the metrics that have rows in `report`, each once.
+#[must_use]
+pub fn metrics(report: &Report) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for row in &report.rows {
+        if !names.contains(&&*row.metric.name) {
+            names.push(&row.metric.name);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_named_metrics_remain_with_their_verdicts() {
+        let names = ["total_wait".to_owned()];
+        let shown = Detail::of(true, &names).of_report(&sample());
+        assert_eq!(metrics(&shown), ["total_wait_ns"]);
+        assert_eq!((shown.rows.len(), shown.verdicts.len()), (2, 1));
+        assert!(shown.tables.is_empty() && shown.finding.is_empty());
+        assert_eq!(shown.answer, sample().answer);
+        for whole in [Detail::of(true, &[]), Detail::of(false, &[])] {
+            assert_eq!(whole.of_report(&sample()).rows.len(), sample().rows.len());
+        }
+    }
+
+    #[test]
+    fn an_unknown_metric_is_bad_input_that_offers_names() {
+        let report = sample();
+        let known = metrics(&report);
+        check(&["contentions".to_owned(), "total_wait".to_owned()], &known).unwrap();
+        let error = check(&["contention".to_owned()], &known).unwrap_err();
+        assert!(error.is_bad_input());
+        assert_eq!(
+            error.to_string(),
+            "no metric is called `contention`; did you mean `contentions`?"
+        );
+    }
+}
