@@ -16,9 +16,11 @@ use plimsoll_lab::run::jobs::Jobs;
 use plimsoll_lab::run::options::{Determinism, Effort, Options};
 use plimsoll_lab::run::overall::{Overall, Shown};
 use plimsoll_lab::run::progress::Progress;
+use plimsoll_lab::store::inputs;
 
 use crate::args::{ProgressForm, Reproduce};
 use crate::output::{self, BadInput, Sink};
+use crate::store::Keeping;
 
 /// The number of seeds unless the user chooses another. It is the smallest number with which a
 /// comparison has a verdict.
@@ -41,10 +43,12 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         }
         output::writable(page, "--misses")?;
     }
-    let overall = overall(args.progress, &experiments, &options);
     let mut sink = Sink::open(args.output)?;
+    let (machines, inputs) = inputs::of_experiments(&experiments, &options);
+    let mut keeping = Keeping::begin(&args.store, machines, inputs)?;
+    let overall = overall(args.progress, &experiments, &options, &keeping);
     let mut all = Vec::new();
-    for (nth, started) in start_all(&experiments, &options, &overall)
+    for (nth, started) in start_all(&experiments, &options, &overall, &keeping)
         .into_iter()
         .enumerate()
     {
@@ -56,6 +60,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         // Each report is written as soon as those before it are, so a crash does not lose it.
         for report in reports.inspect_err(|_| overall.finish())? {
             overall.beside(|| sink.write(&report))?;
+            overall.beside(|| keeping.report(&report))?;
             all.push(report);
         }
     }
@@ -64,8 +69,11 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
         save_durations(file, &experiments, options.effort, &overall)?;
     }
     if whole {
-        sink.write_table(&misses::table(&figures_of(&all)))?;
+        let table = misses::table(&figures_of(&all));
+        sink.write_table(&table)?;
+        keeping.table(&table)?;
     }
+    keeping.finish()?;
     if let Some(page) = &args.misses {
         let declared = experiment::figures()?;
         let text = if whole {
@@ -86,13 +94,14 @@ fn start_all(
     experiments: &[&'static dyn Experiment],
     options: &Options,
     overall: &Overall,
+    keeping: &Keeping,
 ) -> Vec<JoinHandle<Result<Vec<Report>, Error>>> {
     let start = |(rank, &experiment): (usize, &&'static dyn Experiment)| {
         let options = Options {
             jobs: options.jobs.ranked(rank),
             ..options.clone()
         };
-        let progress = Progress::of(overall.clone(), rank);
+        let progress = keeping.journal(Progress::of(overall.clone(), rank), experiment.name());
         let thread = thread::Builder::new().name(experiment.name().to_owned());
         let started = thread.spawn(move || experiment.run(&options, &progress));
         started.expect("the computer starts a dozen threads")
@@ -104,13 +113,18 @@ fn overall(
     form: Option<ProgressForm>,
     experiments: &[&dyn Experiment],
     options: &Options,
+    keeping: &Keeping,
 ) -> Overall {
     let names: Vec<&str> = experiments.iter().map(|of| of.name()).collect();
     let shown = match form {
         Some(ProgressForm::Plain) => Shown::Lines,
         None => Shown::Bar,
     };
-    Overall::new(&names, options, shown)
+    let overall = Overall::new(&names, options, shown);
+    for (nth, name) in names.iter().enumerate() {
+        overall.skip(nth, keeping.known(name));
+    }
+    overall
 }
 
 /// Replaces the durations of `experiments` in a data file by those of this run.

@@ -91,7 +91,7 @@ pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Rec
     // A machine that is too small is an error now, and not a panic in a run.
     start.begin(&Testbed::new(&profile, designs[0].named.design, 1))?;
 
-    progress.start(format!("{} on {}", workload.name, profile.name));
+    progress.start_on(workload.name, &profile.name, "");
     let lab_options = Options {
         seeds: options.seeds.clone(),
         jobs: Jobs::new(options.jobs),

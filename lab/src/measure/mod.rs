@@ -5,5 +5,8 @@ pub mod detectors;
 pub mod holds;
 pub mod locks;
 pub mod metric;
+mod missing;
+pub(crate) mod number;
 pub mod phases;
+pub mod sample;
 pub mod stats;

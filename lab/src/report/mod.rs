@@ -12,13 +12,15 @@ pub(crate) mod spark;
 pub mod table;
 pub(crate) mod value;
 
+pub(crate) use self::layout::words;
 use plimsoll_sim::profile::Card;
+use serde::{Deserialize, Serialize};
 
 use crate::measure::metric::Metric;
 use crate::measure::stats;
 
 /// The results of one experiment on one machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The experiment's name in the catalog.
     pub experiment: String,
@@ -71,7 +73,7 @@ impl Report {
 }
 
 /// The result for one design and one metric.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The design's name.
     pub design: String,
@@ -84,7 +86,7 @@ pub struct Row {
 }
 
 /// The comparison of design B with design A on one metric.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerdictRow {
     /// The metric that is compared.
     pub metric: Metric,
@@ -97,7 +99,7 @@ pub struct VerdictRow {
 }
 
 /// The prices that decide the headlines of an experiment, from the sensitivity table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
     /// If the sensitivity table does not fit this report, because it was made on another machine or
     /// with other prices, a remark that says so. Otherwise empty.
@@ -109,7 +111,7 @@ pub struct Decided {
 }
 
 /// The prices that decide one headline.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidedHeadline {
     /// The name of design A.
     pub a: String,
@@ -125,7 +127,7 @@ pub struct DecidedHeadline {
 }
 
 /// A price that decides a headline.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecidingPrice {
     /// The key of the price, such as `work.fault`.
     pub key: String,
@@ -136,7 +138,7 @@ pub struct DecidingPrice {
 }
 
 /// A table of text, for results that do not fit into rows by design and metric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// The caption.
     pub title: String,

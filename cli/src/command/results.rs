@@ -1,0 +1,116 @@
+//! `plimsoll results`: lists the runs of a store, and shows or removes them.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use plimsoll_lab::report::{markdown, table};
+use plimsoll_lab::store::diff::Diff;
+use plimsoll_lab::store::{self, Printed, State, Store};
+
+use crate::output::{self, Format, Output, Sink};
+use crate::store::{folder, warn};
+
+/// Lists the runs whose results were kept, and shows, compares or exports them
+#[derive(Debug, clap::Args)]
+pub(crate) struct Results {
+    /// The folder of the store [default: the folder that the environment variable PLIMSOLL_STORE
+    /// names, or .plimsoll]
+    #[arg(long, value_name = "DIR", global = true)]
+    store: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<ResultsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ResultsCommand {
+    /// Lists the runs, the newest last
+    List {
+        /// The format of the list; json is one object per line, one line per run
+        #[arg(long, default_value = "table")]
+        format: Format,
+    },
+    /// Prints what a run has printed
+    Show {
+        /// The id of the run, its beginning, or `last`
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Compares run B with run A: of two commits, two machines, or two settings
+    Diff {
+        /// The id of run A, its beginning, or `last`
+        a: String,
+        /// The id of run B
+        b: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Removes runs from the store
+    Remove {
+        /// The ids of the runs, their beginnings, or `last`
+        #[arg(required = true)]
+        id: Vec<String>,
+    },
+}
+
+pub(crate) fn run(args: Results) -> anyhow::Result<()> {
+    let store = Store::open(&folder(args.store))?;
+    match args.command {
+        None => list(&store, Format::Table),
+        Some(ResultsCommand::List { format }) => list(&store, format),
+        Some(ResultsCommand::Show { id, output }) => show(&store, &id, output),
+        Some(ResultsCommand::Diff { a, b, output }) => diff(&store, [&a, &b], output),
+        Some(ResultsCommand::Remove { id }) => id.iter().try_for_each(|id| {
+            let removed = store.remove(id)?;
+            output::print(&format!("removed {removed}\n"))
+        }),
+    }
+}
+
+fn list(store: &Store, format: Format) -> anyhow::Result<()> {
+    let runs = store.runs()?;
+    let tables = || [store::list(&runs)];
+    output::print(&match format {
+        Format::Table => table::render_tables(&tables(), output::width()),
+        Format::Markdown => markdown::render_tables(&tables()),
+        Format::Json => store::list_json(&runs),
+    })
+}
+
+fn show(store: &Store, id: &str, output: Output) -> anyhow::Result<()> {
+    let run = store.find(id)?;
+    let mut sink = Sink::open(output)?;
+    for printed in run.printed()? {
+        match printed {
+            Printed::Report(report) => sink.write(&report)?,
+            Printed::Table(table) => sink.write_table(&table)?,
+        }
+    }
+    let id = &run.head.id;
+    match run.state() {
+        State::Finished => {}
+        State::Running => warn(&format_args!("{id} is still running")),
+        State::BrokenOff => warn(&format_args!(
+            "{id} was broken off; `{} --resume={id}` goes on with it",
+            run.head.command_line()
+        )),
+    }
+    Ok(())
+}
+
+fn diff(store: &Store, ids: [&str; 2], output: Output) -> anyhow::Result<()> {
+    let mut sink = Sink::open(output)?;
+    let [a, b] = ids.map(|id| store.find(id));
+    let (a, b) = (a?, b?);
+    for run in [&a, &b] {
+        if run.state() != State::Finished {
+            warn(&format_args!("{} has not finished", run.head.id));
+        }
+    }
+    let diff = Diff::of(&a, &b)?;
+    sink.write_text(|format, width| match format {
+        Format::Table => table::render_tables(&diff.tables(), width),
+        Format::Markdown => markdown::render_tables(&diff.tables()),
+        Format::Json => diff.json() + "\n",
+    })
+}
