@@ -10,8 +10,8 @@ fn main() {
     let commit = commit().unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=PLIMSOLL_COMMIT={commit}");
     println!("cargo::rerun-if-changed=build.rs");
-    // After a commit, or after a change of a source, another text may be right. Cargo would run this
-    // program each time if it were to wait for a file that does not exist.
+    // After a commit, or after a change of a source, another text may be right. Cargo would run
+    // this program each time if it were to wait for a file that does not exist.
     let of_git = ["HEAD", "logs/HEAD"].map(|file| git(&["rev-parse", "--git-path", file]));
     let sources = SOURCES.map(|folder| format!("../{folder}"));
     for path in of_git.into_iter().flatten().chain(sources) {

@@ -185,7 +185,8 @@ pub(crate) struct Replay {
     pub(crate) machine: Option<String>,
     /// Instead of simulating a machine, compares each decision of Plimsoll with the one that the
     /// recorded kernel made
-    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card", "store", "no_store", "resume"])]
+    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
+    #[arg(conflicts_with_all = ["store", "no_store", "resume"])]
     pub(crate) exact: bool,
     /// With --exact: compares only this subject: page-lists, timers, counters, additions, kills,
     /// scores, reaping or watermarks

@@ -163,9 +163,14 @@ fn warn(warnings: &[String]) {
 
 /// Replaces `file` as a whole: readers see either the old text or the new one.
 pub(crate) fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    replace_bytes(file, text.as_bytes())
+}
+
+/// As [`replace`], for a file that is no text.
+pub(crate) fn replace_bytes(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
-        draft.write_all(text.as_bytes())?;
+        draft.write_all(bytes)?;
         draft.as_file().sync_all()?;
         make_public(draft.as_file(), file)?;
         draft.persist(file)?;

@@ -28,7 +28,8 @@ pub(crate) struct StoreArgs {
     pub(crate) no_store: bool,
     /// Goes on with the run ID that was broken off, and runs only what is missing; without ID, with
     /// the newest that fits
-    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true, conflicts_with = "no_store")]
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with = "no_store")]
     pub(crate) resume: Option<Option<String>>,
 }
 
@@ -103,8 +104,8 @@ impl Keeping {
         self.run.as_ref().map_or(0, |run| run.known_of(experiment))
     }
 
-    /// Returns `run`. If it is an error of the user, such as a wrong name, or if no case has finished,
-    /// the store does not keep the run, because nothing is gained by resuming it.
+    /// Returns `run`. If it is an error of the user, such as a wrong name, or if no case has
+    /// finished, the store does not keep the run, because nothing is gained by resuming it.
     pub(crate) fn of_begun<T>(&mut self, run: Result<T, Error>) -> Result<T, Error> {
         let refused = run.as_ref().is_err_and(Error::is_bad_input);
         if run.is_err() && (refused || self.run.as_ref().is_some_and(RunFolder::is_empty)) {

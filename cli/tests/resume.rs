@@ -1,5 +1,5 @@
-//! Kills the command at many moments of a run, resumes the run, and compares the report with that of
-//! a run that nothing disturbed.
+//! Kills the command at many moments of a run, resumes the run, and compares the report with that
+//! of a run that nothing disturbed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,14 @@
 //! `plimsoll results`: lists the runs of a store, and shows or removes them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::store::diff::Diff;
+use plimsoll_lab::store::export::Rows;
 use plimsoll_lab::store::{self, Printed, State, Store};
 
-use crate::output::{self, Format, Output, Sink};
+use crate::output::{self, BadInput, Format, Output, Sink};
 use crate::store::{folder, warn};
 
 /// Lists the runs whose results were kept, and shows, compares or exports them
@@ -45,12 +46,33 @@ enum ResultsCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Writes the samples of runs as one table: a row for each case and metric
+    Export {
+        /// The ids of the runs, their beginnings, or `last`
+        #[arg(required = true)]
+        id: Vec<String>,
+        /// The file; without it, CSV or JSON is printed
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The format; json is one object per line, one line per row [default: that of the ending
+        /// of FILE]
+        #[arg(long)]
+        format: Option<TableFormat>,
+    },
     /// Removes runs from the store
     Remove {
         /// The ids of the runs, their beginnings, or `last`
         #[arg(required = true)]
         id: Vec<String>,
     },
+}
+
+/// The format of a table of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TableFormat {
+    Parquet,
+    Csv,
+    Json,
 }
 
 pub(crate) fn run(args: Results) -> anyhow::Result<()> {
@@ -60,6 +82,9 @@ pub(crate) fn run(args: Results) -> anyhow::Result<()> {
         Some(ResultsCommand::List { format }) => list(&store, format),
         Some(ResultsCommand::Show { id, output }) => show(&store, &id, output),
         Some(ResultsCommand::Diff { a, b, output }) => diff(&store, [&a, &b], output),
+        Some(ResultsCommand::Export { id, output, format }) => {
+            export(&store, &id, output.as_deref(), format)
+        }
         Some(ResultsCommand::Remove { id }) => id.iter().try_for_each(|id| {
             let removed = store.remove(id)?;
             output::print(&format!("removed {removed}\n"))
@@ -113,4 +138,55 @@ fn diff(store: &Store, ids: [&str; 2], output: Output) -> anyhow::Result<()> {
         Format::Markdown => markdown::render_tables(&diff.tables()),
         Format::Json => diff.json() + "\n",
     })
+}
+
+fn export(
+    store: &Store,
+    ids: &[String],
+    file: Option<&Path>,
+    format: Option<TableFormat>,
+) -> anyhow::Result<()> {
+    let format = match format {
+        Some(format) => format,
+        None => format_of(file)?,
+    };
+    if let Some(file) = file {
+        output::writable(file, "--output")?;
+    }
+    let mut rows = Rows::default();
+    let mut added: Vec<String> = Vec::new();
+    for id in ids {
+        let run = store.find(id)?;
+        // A run that is named twice is in the table once.
+        if !added.contains(&run.head.id) {
+            rows.add(&run)?;
+            added.push(run.head.id);
+        }
+    }
+    match (format, file) {
+        (TableFormat::Csv, None) => output::print(&rows.csv()),
+        (TableFormat::Json, None) => output::print(&rows.json()),
+        (TableFormat::Csv, Some(file)) => output::replace(file, &rows.csv()),
+        (TableFormat::Json, Some(file)) => output::replace(file, &rows.json()),
+        (TableFormat::Parquet, Some(file)) => output::replace_bytes(file, &rows.parquet()),
+        (TableFormat::Parquet, None) => {
+            let refused = "Parquet is no text to print: name a file with --output";
+            Err(BadInput(refused.to_owned()).into())
+        }
+    }
+}
+
+/// The format that the ending of `file` means.
+fn format_of(file: Option<&Path>) -> anyhow::Result<TableFormat> {
+    let ending = file.and_then(Path::extension).unwrap_or_default();
+    match ending.to_str() {
+        Some("parquet") => Ok(TableFormat::Parquet),
+        Some("csv") => Ok(TableFormat::Csv),
+        Some("json" | "jsonl") => Ok(TableFormat::Json),
+        _ => {
+            let refused = "the format is not known: add --format parquet, csv or json, or name a \
+                           file that ends in .parquet, .csv or .json";
+            Err(BadInput(refused.to_owned()).into())
+        }
+    }
 }

@@ -48,8 +48,8 @@ impl Comparison {
 
     /// Like [`Comparison::run`], but the closure `run` returns a second value in addition to the
     /// sample. For each design, this method also returns that second value from the run with the
-    /// first seed. A journal does not have that value, so unless `T` is `()`, the cases of the first
-    /// seed always run.
+    /// first seed. A journal does not have that value, so unless `T` is `()`, the cases of the
+    /// first seed always run.
     ///
     /// # Errors
     /// As [`Comparison::run`].

@@ -11,9 +11,9 @@ use crate::run::options::{Determinism, Options};
 use crate::run::progress::Progress;
 
 /// Returns the sample of each case and, of each of the first `first` cases, the second value that
-/// `run` returns. Each case that runs is added to the journal of `progress`. A case that the journal
-/// already has runs only if its second value is needed. If the options ask to run each case twice,
-/// all cases run.
+/// `run` returns. Each case that runs is added to the journal of `progress`. A case that the
+/// journal already has runs only if its second value is needed. If the options ask to run each case
+/// twice, all cases run.
 pub(super) fn run<D: Debug + Display + Sync, T: Send + 'static>(
     cases: &[Case<D>],
     first: usize,

@@ -111,8 +111,8 @@ impl Overall {
         self.0.bar.suspend(print)
     }
 
-    /// Records that the first `cases` planned cases of the experiment at index `nth` finished before
-    /// the run was resumed, so no time is needed for them.
+    /// Records that the first `cases` planned cases of the experiment at index `nth` finished
+    /// before the run was resumed, so no time is needed for them.
     pub fn skip(&self, nth: usize, cases: usize) {
         self.lock().experiments[nth].skipped = cases;
     }

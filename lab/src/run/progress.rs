@@ -1,5 +1,5 @@
-//! The progress of a run: a bar on standard error, if that is a terminal, and the journal that keeps
-//! the finished cases.
+//! The progress of a run: a bar on standard error, if that is a terminal, and the journal that
+//! keeps the finished cases.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};

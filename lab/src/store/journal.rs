@@ -1,9 +1,9 @@
 //! The journal of a run: a file with a line of JSON for each finished case.
 //!
-//! A line is written as soon as its case has finished, by one write. So if the process is killed, at
-//! most the last line is torn. If a write fails, the journal cuts the file to its whole lines, tells
-//! the user once, and keeps nothing more: the run goes on, because its report does not need the
-//! journal.
+//! A line is written as soon as its case has finished, by one write. So if the process is killed,
+//! at most the last line is torn. If a write fails, the journal cuts the file to its whole lines,
+//! tells the user once, and keeps nothing more: the run goes on, because its report does not need
+//! the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

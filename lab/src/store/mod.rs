@@ -1,12 +1,14 @@
-//! The store: a folder that keeps the results of runs, so that they can be shown again, compared and
-//! exported, and so that a run that was broken off can go on.
+//! The store: a folder that keeps the results of runs, so that they can be shown again, compared
+//! and exported, and so that a run that was broken off can go on.
 //!
 //! Each run has a folder of its own below `runs`, whose name is the run's id. The submodule `head`
 //! has what is known of a run when it begins and ends, `journal` keeps its cases, `printed` its
-//! reports, and `run` has the folder of one run. `list` makes the table of all runs.
-//! `docs/results.md` describes the files.
+//! reports, and `run` has the folder of one run. `list` makes the table of all runs, `diff`
+//! compares two runs, and `export` makes one table of samples. `docs/results.md` describes the
+//! files.
 
 pub mod diff;
+pub mod export;
 mod files;
 pub mod head;
 pub mod inputs;
@@ -114,7 +116,8 @@ impl Store {
         self.folder.join(RUNS)
     }
 
-    /// The runs, the newest last. A run whose folder another process has not filled yet is left out.
+    /// The runs, the newest last. A run whose folder another process has not filled yet is left
+    /// out.
     ///
     /// # Errors
     /// If a folder or file cannot be read.

@@ -1,9 +1,9 @@
-//! Two runs of a store side by side: for each design and metric that both have, the medians, and the
-//! ratio of B to A by the same statistics as within a run.
+//! Two runs of a store side by side: for each design and metric that both have, the medians, and
+//! the ratio of B to A by the same statistics as within a run.
 //!
 //! A comparison of run A is matched with that of run B which has the same experiment, name and
-//! machine. Of the others, two are matched if they differ only in the machine and no third one could
-//! be meant; so the runs of two machines can be compared.
+//! machine. Of the others, two are matched if they differ only in the machine and no third one
+//! could be meant; so the runs of two machines can be compared.
 
 mod matched;
 mod shown;

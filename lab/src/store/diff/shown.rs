@@ -131,7 +131,8 @@ fn pairing(rows: &[DiffRow]) -> String {
             format!("Ratios are of values with the same seed; both runs have {most} of the seeds.")
         }
         (Some(least), Some(most)) => format!(
-            "Ratios are of values with the same seed; both runs have {least} to {most} of the seeds."
+            "Ratios are of values with the same seed; both runs have {least} to {most} of the \
+             seeds."
         ),
     }
 }
