@@ -2,7 +2,7 @@
 //! broken off can then go on without the cases that the journal has.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,30 @@ pub struct ComparisonKey {
     pub title: Title,
     /// How many comparisons of this experiment with this name began earlier.
     pub nth: usize,
+}
+
+impl fmt::Display for ComparisonKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            experiment,
+            title,
+            nth,
+        } = self;
+        f.write_str(&title.what)?;
+        if !title.machine.is_empty() {
+            write!(f, " on {}", title.machine)?;
+        }
+        if !title.about.is_empty() {
+            write!(f, ", {}", title.about)?;
+        }
+        if experiment != &title.what && title.machine.is_empty() {
+            write!(f, " of {experiment}")?;
+        }
+        if *nth > 0 {
+            write!(f, " ({})", nth + 1)?;
+        }
+        Ok(())
+    }
 }
 
 /// Keeps finished cases.

@@ -1,7 +1,6 @@
 //! The cases of a run by comparison and design, and the comparisons of two runs in pairs.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::measure::metric::Metric;
 use crate::run::journal::ComparisonKey;
@@ -98,28 +97,4 @@ fn by_machineless<'p, 'a>(
         by.entry(key).or_default().push(of);
     }
     by
-}
-
-impl fmt::Display for ComparisonKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            experiment,
-            title,
-            nth,
-        } = self;
-        f.write_str(&title.what)?;
-        if !title.machine.is_empty() {
-            write!(f, " on {}", title.machine)?;
-        }
-        if !title.about.is_empty() {
-            write!(f, ", {}", title.about)?;
-        }
-        if experiment != &title.what && title.machine.is_empty() {
-            write!(f, " of {experiment}")?;
-        }
-        if *nth > 0 {
-            write!(f, " ({})", nth + 1)?;
-        }
-        Ok(())
-    }
 }
